@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from redlock import ConfigurationError, RedlockError
+from redlock import AsyncElection, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from redlock import AsyncElection, AsyncTerm
+    from redlock import AsyncTerm
 
 __all__ = ["leading"]
 
@@ -25,7 +25,10 @@ _AGAIN = 30.0  # seconds between campaigns that fail at once
 
 @contextlib.asynccontextmanager
 async def leading(
-    election: AsyncElection, lead: Callable[[AsyncTerm], Awaitable[object]], **options: Any
+    election: AsyncElection,
+    lead: Callable[[AsyncTerm], Awaitable[object]],
+    on_stopped: Callable[[AsyncTerm], object] | None = None,
+    on_new_leader: Callable[[str], object] | None = None,
 ) -> AsyncIterator[None]:
     """Be a candidate while the ``async with`` lasts: ``lead(term)`` is awaited in a task of its own in each term.
 
@@ -34,23 +37,29 @@ async def leading(
     Signals are left alone, for they belong to the server.
 
     What ``lead`` raises is logged, and does not reach the application: the next campaign begins after a growing random
-    pause of up to 30 s (``on_error="retry"``).  Where no campaign is possible (a wrong password on a majority of the
+    pause of up to 30 s (``on_error="retry"``).  So is a cancellation that nobody has asked us for: of something that
+    ``lead`` awaited.  Where no campaign is possible (a wrong password on a majority of the
     masters), that is logged every 30 s, and tried again.
 
     Args:
         election: a new one; after the end it has stopped for good.
         lead: the body of each term, a coroutine function, as for `AsyncElection.run`.
-        options: ``on_stopped`` and ``on_new_leader``, as for `AsyncElection.run`.
+        on_stopped: as for `AsyncElection.run`.
+        on_new_leader: as for `AsyncElection.run`.
 
     Raises:
         ConfigurationError: at the beginning: an argument cannot be right.
     """
+    if not isinstance(election, AsyncElection):
+        raise ConfigurationError(
+            f"election is a {type(election).__name__}: allowed is an AsyncElection, of AsyncMasters.leader"
+        )
+    election._check(lead, on_stopped, on_new_leader)  # noqa: SLF001 - now: in its task nobody would see it
     ended = asyncio.Event()
-    task = asyncio.create_task(_campaigns(election, lead, options, ended), name=f"redlock-leader {election.name}")
+    task = asyncio.create_task(
+        _campaigns(election, lead, on_stopped, on_new_leader, ended), name=f"redlock-leader {election.name}"
+    )
     try:
-        await asyncio.sleep(0)  # now the task has checked the arguments
-        if task.done():
-            await task
         yield
     finally:
         ended.set()
@@ -61,15 +70,18 @@ async def leading(
 async def _campaigns(
     election: AsyncElection,
     lead: Callable[[AsyncTerm], Awaitable[object]],
-    options: dict[str, Any],
+    on_stopped: Callable[[AsyncTerm], object] | None,
+    on_new_leader: Callable[[str], object] | None,
     ended: asyncio.Event,
 ) -> None:
     while not ended.is_set():
         try:
-            await election.run(lead, signals=(), on_error="retry", **options)
-        except ConfigurationError:
+            await election.run(lead, on_stopped, on_new_leader, signals=(), on_error="retry")
+        except asyncio.CancelledError:
+            if not ended.is_set():
+                _log.warning("the candidate for %r was cancelled, and does not stand any more", election.name)
             raise
-        except RedlockError:
+        except Exception:  # noqa: BLE001 - nobody else would see it, and the candidate would be gone
             _log.exception("no campaign for %r is possible; trying again in %g s", election.name, _AGAIN)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN):

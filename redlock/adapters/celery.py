@@ -1,10 +1,10 @@
-"""Celery: beats, one of which leads, and tasks that exclude each other by their arguments.
+"""Celery: a beat of which one leads and the others stand by, and tasks that exclude each other by their arguments.
 
 Needs the extra ``celery``.
 
 The fires of an entry are moments on which all beats agree: for a number of seconds its multiples since 1970, for a
 crontab its minutes.  Each fire is a lock of its own, `hold_at_least` long (R28).  A beat that leads goes through the
-fires behind `last_run_at`, one by one.  It sends those whose lock it gets, and no others.  So nothing has to be
+fires behind `last_run_at`, one by one.  It sends those of which it gets the lock, and no others.  So nothing has to be
 written down for the next leader.  Such a lock is forgotten after a while, so a fire that is older than half of
 `max_ttl` is sent by nobody.
 
@@ -263,15 +263,17 @@ def _signals_later() -> Iterator[None]:
     def keep(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - part of the interface
         came.append(number)
 
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, keep) for number in ((signal.SIGTERM, signal.SIGINT) if main else ())}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def again() -> None:
         if came:
             signal.raise_signal(came[0])
+
+    with contextlib.ExitStack() as all_of_them:  # puts each handler back, whatever another one raises
+        if threading.current_thread() is threading.main_thread():
+            all_of_them.callback(again)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                all_of_them.callback(signal.signal, number, signal.getsignal(number))
+                signal.signal(number, keep)
+        yield
 
 
 # -- tasks -------------------------------------------------------------------------------------------
@@ -286,7 +288,7 @@ def exclusive(
     on_busy: Literal["skip", "retry", "wait", "raise"],
     **options: Any,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Tasks, two of which never run at once under one name: as `Masters.locked` (R30), below ``@app.task``.
+    """Tasks of which two with the same name never run at once: as `Masters.locked` (R30), below ``@app.task``.
 
     A task whose lock was lost fails with `LockLost` when its body has ended; nothing interrupts the body.  A worker
     that is killed (a hard time limit) keeps the name from others for one TTL at most.

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["masters", "one_at_a_time"]
 
 _made: dict[None, Masters] = {}
+_LIMITS: Any = {"max_ttl": 1e9, "fence_ttl": 1e9, "node_timeout": 1e-6, "drift_factor": 0.0}  # the widest
 
 
 def masters() -> Masters:
@@ -71,9 +72,18 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
 
     What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, somebody else has it;
     69, too few masters answered; 70, it was lost while the command ran.
+
+    Raises:
+        ConfigurationError: the name or an option cannot be right, whatever the settings say.
     """
+    with Masters(["redis://of-the-settings"], **_LIMITS) as any_masters:  # it asks none: options are checked here
+        any_masters.lock("of its module" if name is None else name, **options)
 
     def decorate(handle: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(handle):
+            raise ConfigurationError(
+                f"{handle!r:.80} cannot be called: one_at_a_time(...) is put above a handle method"
+            )
         lock_name = f"command:{handle.__module__.rpartition('.')[2]}" if name is None else name
 
         @functools.wraps(handle)
@@ -103,8 +113,8 @@ def _sigterm_exits() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
+    try:  # from the first line on: another handler may raise right behind it
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

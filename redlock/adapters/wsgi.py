@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures.thread  # noqa: F401 - it registers its own call at exit, before we do
+import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from redlock import ConfigurationError, RedlockError
+from redlock import ConfigurationError, Election
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock import Election, Term
+    from redlock import Term
 
 __all__ = ["in_background"]
 
@@ -36,29 +37,41 @@ def _stop_all() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_stop_all)
 
 
-def in_background(election: Election, lead: Callable[[Term], object], **options: Any) -> Callable[[], None]:
+def in_background(
+    election: Election,
+    lead: Callable[[Term], object],
+    on_stopped: Callable[[Term], object] | None = None,
+    on_new_leader: Callable[[str], object] | None = None,
+) -> Callable[[], None]:
     """Be a candidate from now on: ``lead(term)`` is called in a thread of its own, in each term.
 
     Call it in the process that is to lead: threads do not survive a fork.  For gunicorn that is ``post_worker_init``,
     with and without ``--preload``.
 
     What ``lead`` raises is logged, and the next campaign begins after a growing random pause of up to 30 s
-    (``on_error="retry"``).  Where no campaign is possible (a wrong password on a majority of the masters), that is
-    logged every 30 s, and tried again.
+    (``on_error="retry"``).  A ``sys.exit()`` in it is such an error: from a thread it ends no process.  Where no
+    campaign is possible (a wrong password on a majority of the masters), that is logged every 30 s, and tried again.
 
     Args:
         election: a new one; after the end it has stopped for good.
         lead: the body of each term, as for `Election.run`.  It should look at `Term.should_stop`.
-        options: ``on_stopped`` and ``on_new_leader``, as for `Election.run`.
+        on_stopped: as for `Election.run`.
+        on_new_leader: as for `Election.run`.
 
     Returns:
         A function that stops the election, and waits until ``lead`` has ended and the lock was given back.  At the exit
         of the process it is called anyway.  A process that is killed before leaves the lock to its TTL.
+
+    Raises:
+        ConfigurationError: an argument cannot be right.
     """
+    if not isinstance(election, Election):
+        raise ConfigurationError(f"election is a {type(election).__name__}: allowed is an Election, of Masters.leader")
+    election._check(lead, on_stopped, on_new_leader)  # noqa: SLF001 - now: in its thread nobody would see it
     ended = threading.Event()
     thread = threading.Thread(
         target=_campaigns,
-        args=(election, lead, options, ended),
+        args=(election, _ends_nothing(lead), on_stopped and _ends_nothing(on_stopped), on_new_leader, ended),
         name=f"redlock-leader {election.name}",
         daemon=True,  # `_stop_all` waits for it
     )
@@ -74,15 +87,35 @@ def in_background(election: Election, lead: Callable[[Term], object], **options:
     return stop
 
 
+def _ends_nothing(function: Callable[[Term], object]) -> Callable[[Term], object]:
+    """``function``; what it raises to end more than itself, such as `sys.exit`, is an error like any other.
+
+    A thread that it ends says nothing, and leads no more.
+    """
+
+    @functools.wraps(function)
+    def called(term: Term) -> None:
+        try:
+            function(term)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise RuntimeError(f"{type(error).__name__} ends nothing but the term here: {error}") from error
+
+    return called
+
+
 def _campaigns(
-    election: Election, lead: Callable[[Term], object], options: dict[str, Any], ended: threading.Event
+    election: Election,
+    lead: Callable[[Term], object],
+    on_stopped: Callable[[Term], object] | None,
+    on_new_leader: Callable[[str], object] | None,
+    ended: threading.Event,
 ) -> None:
     while not ended.is_set():
         try:
-            election.run(lead, on_error="retry", **options)
-        except ConfigurationError:
-            raise  # `threading.excepthook` shows it
-        except RedlockError:
+            election.run(lead, on_stopped, on_new_leader, on_error="retry")
+        except Exception:  # noqa: BLE001 - nobody else would see it, and the candidate would be gone
             _log.exception("no campaign for %r is possible; trying again in %g s", election.name, _AGAIN)
             ended.wait(_AGAIN)
         else:

@@ -118,6 +118,64 @@ def test_a_wrong_argument_is_raised_at_the_beginning(servers):
     played(scene)
 
 
+def test_what_was_cancelled_inside_of_the_body_is_logged_and_it_stands_again(servers, caplog):
+    async def scene():
+        led = asyncio.Event()
+        numbers = []
+
+        async def lead(term):
+            numbers.append(term.number)
+            if len(numbers) == 2:
+                led.set()
+            inner = asyncio.create_task(asyncio.sleep(3600))
+            inner.cancel()
+            await inner
+
+        async with elections(servers) as (_, election), leading(election, lead):
+            await led.wait()
+
+    with caplog.at_level(logging.ERROR, "redlock"):
+        played(scene)
+    assert "CancelledError" in caplog.text
+
+
+def test_whoever_cancels_the_candidate_is_obeyed_and_it_is_said(servers, caplog):
+    async def scene():
+        began = asyncio.Event()
+
+        async def lead(term):
+            began.set()
+            await asyncio.sleep(3600)
+
+        async with elections(servers, ttl=60) as (masters, election):
+            with pytest.raises(asyncio.CancelledError):
+                async with leading(election, lead):
+                    await began.wait()
+                    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                        task.cancel()
+                    await asyncio.sleep(0.2)
+            assert (await masters.status("application")).token is None
+
+    played(scene)
+    assert "was cancelled" in caplog.text
+
+
+def test_wrong_arguments_are_refused_where_they_are_given(servers):
+    async def scene():
+        async def lead(term):
+            pytest.fail("it leads")
+
+        async with elections(servers) as (_, election):
+            for arguments in ((election, None), (election, lead, 5), (election, lead, None, 5), (object(), lead)):
+                with pytest.raises(ConfigurationError):
+                    async with leading(*arguments):
+                        pytest.fail("it began")
+            with pytest.raises(TypeError, match="nonsense"):
+                leading(election, lead, nonsense=1)  # type: ignore[call-arg]
+
+    played(scene)
+
+
 # -- uvicorn -----------------------------------------------------------------------------------------
 
 UVICORN = ["-m", "uvicorn", "--port", "0", "tests.adapters.application:app"]

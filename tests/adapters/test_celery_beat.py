@@ -6,6 +6,7 @@ The scheduler is the real one, in this process.  Its entries have fires in the p
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redlock import ConfigurationError, Masters
+from tests.servers.interrupt import Interrupt, at_every_line
 from tests.servers.look import each, pause, resume
 
 pytest.importorskip("celery")
@@ -22,6 +24,7 @@ pytest.importorskip("celery")
 from celery import Celery, signals
 from celery.schedules import crontab, schedule
 
+from redlock.adapters import celery
 from redlock.adapters.celery import LeaderScheduler
 
 MAX_TTL = 600.0
@@ -292,3 +295,16 @@ def test_a_period_of_nothing(beat):
     one = beat({"job": every(0, last=10)})
     with pytest.raises(ConfigurationError, match="0 s: allowed is more than 0"):
         one.until_leading()
+
+
+class InAdapter(Interrupt):
+    package = str(celery.__file__)
+
+
+def test_an_exception_at_any_line_leaves_no_handler_behind_a_tick():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    for interrupt in at_every_line(3, InAdapter):
+        with interrupt.strikes(), celery._signals_later():
+            pass
+        gc.collect()  # a struck end leaves a generator, which puts back what there was
+        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

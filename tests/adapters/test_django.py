@@ -109,6 +109,34 @@ def test_the_check_is_one_of_the_project(servers, tmp_path):
 # -- management commands -----------------------------------------------------------------------------
 
 
+WRONG = """
+from redlock import ConfigurationError
+from redlock.adapters.django import one_at_a_time
+
+for arguments in ({"ttl": -1}, {"ttl": 1e10}, {"max_hold": "5"}, {"name": ""}, {"name": print}, {"nonsense": 1}):
+    try:
+        one_at_a_time(**arguments)
+    except (ConfigurationError, TypeError) as error:
+        print(type(error).__name__, next(iter(arguments)) in str(error))
+try:
+    one_at_a_time()("no method")
+except ConfigurationError as error:
+    print(error)
+one_at_a_time("named", ttl=600, max_hold=3600, timeout=5, hold_at_least=600)  # right with some settings
+"""
+
+
+def test_wrong_options_of_a_command_are_refused_where_they_are_given(tmp_path):
+    """Long before the command runs, and without settings."""
+    done = run("-c", WRONG, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        *["ConfigurationError True"] * 5,
+        "TypeError True",
+        "'no method' cannot be called: one_at_a_time(...) is put above a handle method",
+    ]
+
+
 def test_a_command_runs_one_at_a_time(servers, masters):
     with started(*MANAGE, "sweep", "60", environment=environment(servers)) as first:
         assert re.fullmatch(r"sweeps command:sweep \d+", first.says("sweeps"))

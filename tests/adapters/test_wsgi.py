@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 
 import pytest
 
-from redlock import Masters
+from redlock import ConfigurationError, Masters
 from redlock.adapters import wsgi
 from redlock.adapters.wsgi import in_background
 from tests.servers.look import each, eventually
@@ -67,6 +68,44 @@ def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, master
     each(servers, "config_set", "requirepass", "")
     assert began.wait(20)
     stop()
+
+
+def test_an_exit_in_the_body_is_logged_and_it_campaigns_again(masters, caplog):
+    """In a thread it would end that, without a word."""
+    again = threading.Event()
+    stopped: list[object] = []
+
+    def lead(term):
+        if stopped:
+            again.set()
+        sys.exit("no such queue")
+
+    with caplog.at_level(logging.ERROR, "redlock"):
+        stop = in_background(masters.leader("job"), lead, on_stopped=stopped.append)
+        assert again.wait(20)
+        stop()
+    assert "SystemExit ends nothing but the term here: no such queue" in caplog.text
+    assert masters.status("job").token is None
+
+
+def test_wrong_arguments_are_refused_where_they_are_given(masters):
+    election = masters.leader("job")
+
+    async def coroutine_function(term):
+        pass
+
+    for arguments in (
+        (election, "no function"),
+        (election, None),
+        (election, coroutine_function),
+        (election, print, 5),
+        (election, print, None, 5),
+        (masters, print),
+    ):
+        with pytest.raises(ConfigurationError):
+            in_background(*arguments)
+    with pytest.raises(TypeError, match="nonsense"):
+        in_background(election, print, nonsense=1)  # type: ignore[call-arg]
 
 
 EXITS = """

@@ -168,3 +168,10 @@ def test_which_of_several_addresses_is_wrong_is_said(capsys):
     errors = capsys.readouterr().err
     assert "masters[1] is no URL of a master" in errors
     assert "geheim" not in errors
+
+
+def test_service_may_stand_anywhere_in_front_of_the_command():
+    """C21."""
+    for arguments in (["--service", "job"], ["job", "--service"], ["job", "--ttl", "5", "--service"]):
+        given = run.parser().parse_args(arguments)
+        assert (given.name, given.service) == ("job", True)
