@@ -48,6 +48,7 @@ def test_only_what_the_machine_explains_is_excused(tmp_path, told, waited, excus
     assert [(one["op"], one["phase"], one["t"], one["target"]) for one in lines] == (
         [("stop", "invoke", 10.0, "client-1"), ("stop", "ok", told, "client-1")] if excused else []
     )
+    assert all(one["fault"] == "machine" for one in lines), "nobody asked for it"
 
 
 def test_what_the_nemesis_did_needs_no_excuse(tmp_path):

@@ -1,11 +1,14 @@
-"""The nemesis, with masters that take longer to restart than the plan has for it: no server."""
+"""The nemesis: masters that take longer to restart than the plan has for it, and what it writes down. No server."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import time
+from types import SimpleNamespace
 from typing import Any
 
+from chaos.history import NEMESIS, Writer
 from chaos.nemesis import Nemesis
 from chaos.plan import Strike
 
@@ -62,3 +65,37 @@ def test_the_next_one_waits_for_the_one_before_however_long_that_takes():
     assert all(one <= two for one, two in itertools.pairwise(times))
     for struck, settled in zip(times[::2], times[1::2], strict=True):
         assert settled - struck > BACK_AFTER + 0.05, "away, and then without a vote"
+
+
+class Seats:
+    """Clients that are killed and replaced in no time."""
+
+    def check(self):
+        """All are there."""
+
+    wait_until_ready = check
+
+    def now_on(self, seat):
+        return SimpleNamespace(name=f"client-{seat}")
+
+    def kill(self, seat):
+        """It is gone."""
+
+    def replace(self, seat, uses):
+        """Another one is there."""
+
+
+def test_what_kills_a_client_is_told_by_the_name_of_the_fault(tmp_path):
+    """`kill` is what it does; as a fault, `kill` is for masters."""
+    with Writer(tmp_path / "nemesis", NEMESIS) as record:
+        cast: Any = Seats()
+        rig: Any = Masters()
+        strikes = [
+            Strike(fault=fault, at=0.0, until=0.0, settled=0.0, clients=(seat,), uses=(1,) if fault == "move" else ())
+            for seat, fault in enumerate(("crash", "move"), start=1)
+        ]
+        Nemesis(rig, cast, record, lambda line: None).carry_out(strikes[:1])
+        Nemesis(rig, cast, record, lambda line: None).carry_out(strikes[1:])
+    told = [json.loads(line) for line in (tmp_path / "nemesis").read_text().splitlines()]
+    struck = [(one["op"], one["fault"], one["target"]) for one in told if one["phase"] == "invoke"]
+    assert struck == [("kill", "crash", ["client-1"]), ("kill", "move", ["client-2"])]
