@@ -59,7 +59,7 @@ class Driver:
         settings = deployment.settings
         self._connections = Connections(endpoints, settings.voters, settings.node_timeout, loop)
         self._housekeeper = Housekeeper(self._connections, deployment, connect_timeout)
-        self.renewer = Renewer(self._connections)
+        self.renewer = self._housekeeper.renewer = Renewer(self._connections)
         self._node_timeout = settings.node_timeout
         self.loop = loop
         self.heir: Driver | None = None  # the driver of the latest loop, once ours was closed

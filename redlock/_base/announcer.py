@@ -19,6 +19,8 @@ from redlock._core.effects import Send
 from redlock._core.fleet import Disagreement, difference
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redlock._base.report import Reports
     from redlock._core.fleet import Fleet
     from redlock._core.outcomes import Failure
@@ -52,8 +54,10 @@ class Announcement(Send):
 class Announcer:
     """The announcements of one driver.  Only one thread at a time may be in here, as in the connections."""
 
-    def __init__(self, voters: Voters, fleet: Fleet, prefix: str) -> None:
+    def __init__(self, voters: Voters, fleet: Fleet, prefix: str, wake: Callable[[], object]) -> None:
+        """``wake`` has `due` and `news` called soon."""
         self._voters = voters
+        self._wake = wake
         self._fleet = fleet
         self._prefix = prefix
         self._client = ("" if fleet.refuses else "~") + secrets.token_hex(4)
@@ -77,6 +81,8 @@ class Announcer:
             self._due = at
         elif self._fleet.rejected:
             self._due = min(self._due, at + self._pause())
+        if self._fleet.disagreement != self._reported:  # a lease that is to end must not wait for the next look
+            self._wake()
 
     def due(self, now: float) -> Announcement | None:
         """The announcement that is due at ``now``."""

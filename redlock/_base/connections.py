@@ -308,6 +308,10 @@ class ConnectionsBase(Exchange):
         """Whether there should be a connection."""
         return not self.closed and (type(connection) is Connection or bool(self.subscriptions))
 
+    def _is_awaited(self, stream: Stream, now: float) -> bool:
+        """Whether to connect at once: what this master says is all that keeps votes from counting (R34)."""
+        return type(stream) is Connection and self.voters.awaits(stream.master, now)
+
     def _hear(self, subscriber: Subscriber, kind: bytes, channel: str, token: bytes) -> None:
         subscriptions, master = self.subscriptions, subscriber.master
         told: tuple[Subscription, ...] = ()
@@ -351,6 +355,8 @@ class ConnectionsBase(Exchange):
             if left > 0:
                 stream.tried_beside, stream.retry_at = 0, now
                 return left
+        elif self._is_awaited(stream, now):
+            return 0.0
         return stream.retry_at - now
 
     def _silent_in(self, stream: Stream, now: float) -> float:
@@ -473,6 +479,7 @@ class ConnectionsBase(Exchange):
             return self._report_deaf(connection, f"no second connection: {failure.reason}")
         assert isinstance(connection, Connection)  # noqa: S101 - there is no third kind
         connection.pipeline.unreachable(failure, _clock.now())
+        self.voters.down(connection.master, _clock.now())
         if connection.failures > 1:
             return []
         name, reason = connection.endpoint.name, failure.reason

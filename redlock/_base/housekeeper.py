@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from redlock._base.connection import Connection
     from redlock._base.connections import ConnectionsBase
     from redlock._base.deployment import Deployment
+    from redlock._base.renewer import RenewerBase
     from redlock._base.report import Reports
     from redlock._base.stream import Stream
     from redlock._core.voters import Facts
@@ -52,13 +53,14 @@ _GLANCE, _LONGEST_GLANCE = 0.0005, 0.02
 class HousekeeperBase(ABC, Generic[AnyConnections]):
     """Keeps connections up.  A subclass calls `chores`, always with the connections to itself."""
 
+    renewer: RenewerBase  # of the leases that depend on these connections
     _guard: AbstractContextManager[Any]  # entered by whoever uses the connections outside of `chores`
 
     def __init__(self, connections: AnyConnections, deployment: Deployment, connect_timeout: float) -> None:
         self._connections = connections
         fleet = connections.voters.fleet
         if fleet is not None:
-            connections.announcer = Announcer(connections.voters, fleet, deployment.prefix)
+            connections.announcer = Announcer(connections.voters, fleet, deployment.prefix, self.wake)
         self._connect_timeout = connect_timeout
         self._prefix = deployment.prefix
         self._max_ttl = deployment.limits.max_ttl
@@ -88,6 +90,8 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         pause = LINGER / 2 if connections.subscriptions else math.inf
         if connections.announcer is not None:
             reports += connections.announce(now)
+            if connections.voters.refused:
+                self.renewer.give_way(now)
             pause = min(pause, connections.announcer.next(now, TICK))
         for stream in connections.streams:
             if (due := connections.connect_in(stream, now)) <= 0:
@@ -111,6 +115,7 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         """Ends when a majority is up or known to be down, `connect_timeout` after ``began`` at most (R2).
 
         And not before the other masters had as long again as that took: the first lease should have all its keys.
+        And not before votes count, if others might use other masters (R34): `node_timeout` at most.
         Until then it yields the seconds that are left at most; look again when something has changed.
         """
         end = began + self._connect_timeout
@@ -119,6 +124,8 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         now = _clock.now()
         end = min(end, now + (now - began))
         while not (self._over or self._connections.tried()) and (left := end - _clock.now()) > 0:
+            yield left
+        while not self._over and (left := self._connections.voters.begin_in(_clock.now())) > 0:
             yield left
 
     # -- connecting ----------------------------------------------------------------------------------

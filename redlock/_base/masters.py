@@ -120,7 +120,9 @@ class MastersBase(Generic[AnyRuntime]):
         self._restart_guard = options.flag("restart_guard", restart_guard)
         names = tuple(target.name for target in endpoints)
         drift_factor = options.fraction("drift_factor", drift_factor, below=0.5)
-        fleet = Fleet(names, max_ttl, drift_factor, refuses=agreement == "refuse") if agreement != "ignore" else None
+        fleet = None
+        if agreement != "ignore":
+            fleet = Fleet(names, max_ttl, drift_factor, node_timeout, refuses=agreement == "refuse")
         settings = MastersSettings(
             masters=names,
             node_timeout=node_timeout,

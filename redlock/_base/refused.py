@@ -46,7 +46,12 @@ def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
 
 def unreachable(spec: LockSpec, refusal: Refusal) -> QuorumUnreachable:
     """The error when too few masters took part, or too late."""
-    if refusal.kind == "slow":
+    if refusal.validity is not None and refusal.validity >= spec.min_validity:
+        why = (
+            "this client was stopped or cut off for so long that others may have forgotten which masters it uses; it "
+            "announces them again now (R34)"
+        )
+    elif refusal.kind == "slow":
         why = (
             f"the masters answered too late: {refusal.validity:.3f} s of the lease would be left, "
             f"min_validity is {spec.min_validity:g} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from functools import partial
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from redlock._core.renewals import Renewal, Task
 
 _NOBODY_ELSE = nullcontext()
+_EVER = sys.float_info.max  # later than any lease is due
 
 
 class RenewerBase(ABC):
@@ -33,6 +35,7 @@ class RenewerBase(ABC):
     def __init__(self) -> None:
         self._schedule = Schedule()
         self._wakes_at = math.inf
+        self._ends_all = False  # whether `_work` is to look at all leases
 
     # -- what a subclass adds ------------------------------------------------------------------------
 
@@ -73,6 +76,12 @@ class RenewerBase(ABC):
         elif renewal.soonest < self._wakes_at:
             self._wake_for(renewal.soonest)
 
+    def give_way(self, now: float) -> None:
+        """No vote counts any more, for others use other masters: end all leases (R34)."""
+        if not self._schedule.empty:
+            self._ends_all = True
+            self._wake_for(now)
+
     def _changed(self, renewal: Renewal, left_behind: bool) -> None:
         """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
         if left_behind:
@@ -112,7 +121,8 @@ class RenewerBase(ABC):
             report_failure("looking who is gone failed")
         with self._guard():
             over = self._schedule.put(self._schedule.newcomers())
-            due = self._schedule.take(now)
+            due = self._schedule.take(_EVER if self._ends_all else now)
+            self._ends_all = False
         self._see_off(over)
         due += [renewal for renewal in dict.fromkeys(besides) if renewal not in due]
         for task, renewals in tasks(due, now):

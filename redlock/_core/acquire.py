@@ -259,7 +259,7 @@ def attempt(
         if fencing and tally.yes >= tally.need and not ballot.stored:
             fence, at, tally = yield from second_round(settings, spec, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        if is_grant(settings, spec, tally, at, valid_until):
+        if is_grant(settings, spec, tally, ballot.sent_at, at, valid_until):
             grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
             if won is not None:
                 won.append(grant)
@@ -278,13 +278,17 @@ def attempt(
     return refusal
 
 
-def is_grant(settings: MastersSettings, spec: LockSpec, tally: Tally, at: float, valid_until: float) -> bool:
+def is_grant(
+    settings: MastersSettings, spec: LockSpec, tally: Tally, sent_at: float, at: float, valid_until: float
+) -> bool:
     """Whether an attempt that was decided at ``at`` is a grant: a majority, and enough validity (R7).
 
-    Others may forget our list of masters, if we were stopped.  No lease lasts longer than they know it (R34).
+    Others may forget our list of masters, if we were stopped.  No lease lasts longer than they know it, and none was
+    asked for before they knew it, or knew it again (R34): votes may have been counted before we noticed that.
     """
-    enough = valid_until - at >= spec.min_validity and valid_until <= settings.voters.known_until
-    return tally.yes >= tally.need and enough
+    voters = settings.voters
+    known = sent_at >= voters.known_from and valid_until <= voters.known_until
+    return tally.yes >= tally.need and valid_until - at >= spec.min_validity and known
 
 
 def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: Ballot) -> Op[tuple[int, float, Tally]]:

@@ -5,14 +5,22 @@ that announces its list at each of its masters, and is shown the lists there tha
 master decides by itself which list it records (fleet.lua); this file decides what that means for us.
 
 The last to come gives way.  A newcomer works if nothing incompatible is shown to it, or if its list is that of
-settled clients on a majority.  A client that has settled goes on as long as a majority has its list.
+settled clients on a majority.  It begins when a majority has recorded its list, and all others have answered, are
+down, or were silent for `node_timeout`: a master that is further away may be the only one that two lists share.  A
+client that was out of touch for so long that a majority may have forgotten its list begins anew.  A client that works
+goes on as long as a majority has its list.
+
+What was shown counts until it is too old, also if the master that showed it has forgotten it.
+
+Two lists may have been recorded while the masters that they share were out of reach.  Then the one that more of these
+record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.
 
 It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.
 
 Also considered: to send the fingerprint with each acquire (every lock would pay for it, and a list would have to be
 refused by the scripts of all clients, also of those before); a check by the housekeeper that only warns (two services
 would go on to hold one lock); entries for each client in place of each list (a thousand clients, a thousand lines to
-read for each).
+read for each); to begin at the first majority and to take it back (who was granted a lock meanwhile has it already).
 """
 
 from __future__ import annotations
@@ -20,6 +28,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from redlock._core import quorum, wire
 from redlock._core.quorum import majority
 
 if TYPE_CHECKING:
@@ -31,7 +40,8 @@ Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
 LIFE = 2.0  # of max_ttl: so long a list counts that is not announced again
 _REFRESH = 0.5  # of max_ttl: a list is announced again
-_SOON = 0.05  # ... for the first time, and while it is refused
+_SOON = 0.05  # ... until it works, and while another one is new
+_NEW, _SETTLED = "1", "2"  # marks of fleet.lua that count
 
 
 def compatible(one: AbstractSet[str], other: AbstractSet[str]) -> bool:
@@ -46,35 +56,56 @@ class Disagreement(NamedTuple):
     refused: bool
 
 
+class _Other(NamedTuple):
+    """An incompatible list that a master has shown.  It is in use until then at the latest, on our clock."""
+
+    mark: str  # of fleet.lua
+    until: float
+
+    def counts(self, at: float) -> bool:
+        """Whether a newcomer has to give way to it."""
+        return self.mark in (_NEW, _SETTLED) and self.until > at
+
+
 class _Told(NamedTuple):
     """What one master said to our announcement."""
 
     state: int  # of fleet.lua
-    others: tuple[tuple[bool, frozenset[str]], ...]
-    until: float  # so long that counts, on our clock
+    others: dict[frozenset[str], _Other]
+    until: float  # so long it knows our list, on our clock
 
-
-# It takes no announcement, and keeps its vote.  What others know of our list does not depend on it.
-_SAYS_NOTHING = _Told(-1, (), math.inf)
+    def recorded(self, state: int, at: float) -> bool:
+        return self.state >= state and self.until > at
 
 
 class Fleet:
     """The list of masters of one `Masters`, and what its masters say of others.
 
-    ``rejected``: we give way.  ``refusal``: why no vote counts; "" if they do.  ``known_until``: from then on others
-    may have forgotten our list, so no lease may last longer.
+    ``rejected``: we give way.  ``refusal``: why no vote counts; "" if they do.  ``counts_from``: votes count after
+    that; infinity: not yet.  ``known_until``: from then on others may have forgotten our list, so no lease may last
+    longer.
     """
 
-    def __init__(self, names: Sequence[str], max_ttl: float, drift_factor: float, *, refuses: bool) -> None:
+    def __init__(
+        self, names: Sequence[str], max_ttl: float, drift_factor: float, node_timeout: float, *, refuses: bool
+    ) -> None:
         self.names = tuple(names)
         self.refuses = refuses
         self.life = LIFE * max_ttl
         self._max_ttl = max_ttl
-        # The clocks of the masters may run faster than ours.
+        # The clocks of the masters may run faster than ours, ...
         self._counts = self.life * (1 - drift_factor)
+        self._slower = 1 + drift_factor  # ... and slower.
+        self._patience = node_timeout
         self._told: list[_Told | None] = [None] * len(self.names)
-        self._settled = False
+        self._down_at = [-math.inf] * len(self.names)  # when the last attempt to connect failed
         self._in_use: frozenset[frozenset[str]] = frozenset()  # lists that count, and to which ours has to give way
+        self._since = math.inf  # a majority has recorded our list; infinity: it has not
+        self._begins = math.inf  # we work after that; infinity: not yet
+        self._anew = False  # it is not the first time that we begin
+        self._works = False
+        self._settled = False  # the masters were told that we work
+        self._new_ones = False  # a list in use has no settled clients yet
         self.rejected = False
         self.refusal = ""
         self.known_until = math.inf
@@ -88,7 +119,7 @@ class Fleet:
         """
         if self.rejected and self._in_use:
             return "back" if self._recorded_somewhere else "refused"
-        return "settled" if self._settled else "new"
+        return "settled" if self._works else "new"
 
     @property
     def in_the_way(self) -> bool:
@@ -102,58 +133,121 @@ class Fleet:
     @property
     def pause(self) -> float:
         """Seconds until the next announcement."""
-        return self._max_ttl * (_SOON if self.rejected and self.refuses else _REFRESH)
+        soon = self.refuses and (self._new_ones or not self._works)
+        return self._max_ttl * (_SOON if soon else _REFRESH)
 
     @property
     def first_pause(self) -> float:
         """Seconds from the first announcement, with which a connection was made, to the next one."""
         return self._max_ttl * (_REFRESH if self._settled else _SOON)
 
+    @property
+    def counts_from(self) -> float:
+        return self._begins if self.refuses else -math.inf
+
+    def awaits(self, master: int, at: float) -> bool:
+        """Whether nothing but the silence of ``master``, and of others like it, keeps us from work."""
+        return self._since <= at < self._begins and self._silent(master, at)
+
     def told(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
         """What ``master`` said to an announcement that was sent at ``sent_at``.  None: it takes no announcement."""
+        self._judge(at)  # first: what we knew may have become too old, and then we begin anew
+        before = self._told[master]
+        # A list that it does not show any more may be forgotten, and in use all the same.
+        others = {} if before is None else {names: other for names, other in before.others.items() if other.counts(at)}
         if lists is None:
-            self._told[master] = _SAYS_NOTHING
+            self._told[master] = _Told(-1, others, math.inf)  # it keeps its vote, and what is known of us
         else:
-            self._told[master] = _Told(lists.state, lists.others, sent_at + self._counts)
+            until = sent_at + self._counts
+            for shown in lists.others:
+                left = shown.left * self._slower + quorum.ROUNDING
+                others[shown.names] = _Other(shown.mark, at + left)
+            self._told[master] = _Told(lists.state, others, until)
+        self._judge(at)
+
+    def down(self, master: int, at: float) -> None:
+        """An attempt to connect to ``master`` has failed."""
+        self._down_at[master] = at
         self._judge(at)
 
     def announcing(self, at: float) -> Says:
         """What to announce now, to all masters.  A client that was not rejected until now belongs to the fleet."""
         self._judge(at)
-        self._settled = not self.rejected and self._recorded(1, at) >= majority(len(self.names))
         says = self.says
+        self._settled = says == "settled"
         if says == "back":
             self._told = [one if one is None or one.state != 1 else one._replace(state=0) for one in self._told]
         return says
 
     def _judge(self, at: float) -> None:
         need = majority(len(self.names))
-        told = [one for one in self._told if one is not None and one.until > at]
-        shown = {names for one in told for _, names in one.others}
-        self._in_use = frozenset(names for one in told for refused, names in one.others if not refused)
+        told = [one for one in self._told if one is not None]
+        shown = {names for one in told for names, other in one.others.items() if other.until > at}
+        self._in_use = frozenset(names for one in told for names, other in one.others.items() if other.counts(at))
+        self._new_ones = any(other.mark == _NEW for one in told for other in one.others.values() if other.counts(at))
+        unable = sum(one.state < 0 for one in told)
+        has = self._recorded(1, at) + unable >= need
+        works = has and self._begins <= at
         if self._in_use:
-            self.rejected = self._recorded(1 if self._settled else 2, at) < need
+            self.rejected = self._recorded(1 if works else 2, at) < need or self._outnumbered(at)
         elif self.rejected:  # until it is recorded again, where it can be
-            unable = sum(one.state < 0 for one in told)
-            self.rejected = self._recorded(1, at) + unable < need
-        if self.rejected:
-            self._settled = False
+            self.rejected = not has
+        self._begin(at, has=has and not self.rejected)
         if shown or not self.rejected:
             self.disagreement = Disagreement(tuple(sorted(shown, key=sorted)), self.rejected and self.refuses)
         if not self.disagreement.refused:
             self.refusal = ""
         elif self._in_use:
             self.refusal = self._explain(self._in_use)
-        ends = sorted((self._known_to(one) for one in self._told if one is not None and one.state), reverse=True)
+        ends = sorted((self._known_to(one) for one in told if one.state), reverse=True)
         # Where no majority records any list, nobody can say more than that.
         self.known_until = ends[need - 1] if len(ends) >= need else math.inf
+
+    def _begin(self, at: float, *, has: bool) -> None:
+        """Begin to work, or to do so anew, if it is time.  ``has``: a majority has our list, and we work on."""
+        if not has:
+            self._anew = self._anew or self._since <= at
+            self._since = self._begins = math.inf
+        else:
+            self._since = min(self._since, at)
+            if self._begins > at:
+                silent = any(self._silent(master, at) for master in range(len(self.names)))
+                # Answers that come at the same time as this one count already.
+                self._begins = self._since + self._patience if silent else math.nextafter(at, -math.inf)
+        self._works = self._begins <= at
+
+    def _silent(self, master: int, at: float) -> bool:
+        """Whether ``master`` may still show us a list: it has not answered, and is not known to be down.
+
+        Who was cut off takes nothing from before for an answer: the masters come back one after the other.
+        """
+        one = self._told[master]
+        recently = self._since - (0.0 if self._anew else self._patience)
+        return (one is None or one.until <= at) and self._down_at[master] < recently
+
+    def _outnumbered(self, at: float) -> bool:
+        """Whether clients work with an incompatible list, and it is theirs that stays."""
+        fingerprint = wire.fingerprint(self.names)
+        for names in self._in_use:
+            ours = theirs = 0
+            for name, one in zip(self.names, self._told, strict=True):
+                if name not in names or one is None:
+                    continue
+                other = one.others.get(names)
+                if one.recorded(1, at):
+                    ours += 1
+                elif other is not None and other.mark == _SETTLED and other.until > at:
+                    theirs += 1
+            if theirs and (-theirs, wire.fingerprint(names)) < (-ours, fingerprint):
+                return True
+        return False
 
     @staticmethod
     def _known_to(one: _Told) -> float:
         return one.until if one.state > 0 else math.inf
 
     def _recorded(self, state: int, at: float) -> int:
-        return sum(one is not None and one.state >= state and one.until > at for one in self._told)
+        return sum(one is not None and one.recorded(state, at) for one in self._told)
 
     def _explain(self, others: Iterable[frozenset[str]]) -> str:
         other = min(others, key=lambda names: (-len(names & set(self.names)), sorted(names)))

@@ -150,6 +150,10 @@ class Renewal:
             # If nobody can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
             # reports the loss.
             return "give up" if lease.lost and self.held_by.presence() == "abandoned" else "nothing"
+        if self.settings.voters.refused:  # others use other masters, and go on (R34)
+            lease.said = self.settings.voters.refusals
+            lease.lose("unreachable")
+            return "give up"
         if now >= self._ends:
             lease.lose("max_hold")
             return "nothing" if self.spec.kept else "give up"

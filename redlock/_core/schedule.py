@@ -38,6 +38,10 @@ class Schedule:
         self._moments: dict[float, dict[Renewal, None]] = {}  # not sets: a simulation needs an order
         self._heap: list[float] = []
 
+    @property
+    def empty(self) -> bool:
+        return not self.queue and not self._moments
+
     def newcomers(self) -> list[Renewal]:
         """Empty the queue.  Returns the renewals to `put`."""
         coming = []

@@ -265,7 +265,7 @@ def _attempt(
         if fencing and tally.won and not ballot.stored:
             fence, at, tally = yield from second_round(settings, own, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        if is_grant(settings, spec, tally, at, valid_until):
+        if is_grant(settings, spec, tally, ballot.sent_at, at, valid_until):
             asking.slot = slot
             grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
             won.append(grant)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from redlock.errors import Vote
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,7 +52,9 @@ class Voters:
         """``fleet``: what is known of the lists of others; None: nobody asks (R34)."""
         self._masters = masters
         self.fleet = fleet
-        # A grant counts until this time.  Later, our own list may be unknown to the others (R34).
+        # A grant counts if it was asked for after the one time, and for no longer than until the other: before and
+        # after, our list may be unknown to the others (R34).
+        self.known_from = -math.inf
         self.known_until = math.inf
         self._guard = guard
         self._own_max_ttl = max_ttl
@@ -61,8 +65,10 @@ class Voters:
         self._known: list[Facts | None] = [None] * size  # the last facts with a run_id
         self._started_by = [-math.inf] * size  # the latest moment, on our clock, at which it may have started
         self._heard_at = [-math.inf] * size  # when its process was last known to be alive
+        self._admitted_from = [math.inf] * size  # it is not quarantined after this
         # An answer counts if it comes later than this.  It is stored, for every vote needs it.
         self.votes_from = [math.inf] * size
+        self._follow_fleet()
 
     def admit(self, master: int, facts: Facts, at: float) -> str | None:
         """A connection to ``master`` was made, and ``facts`` arrived at ``at``.
@@ -94,8 +100,26 @@ class Voters:
         """``master`` answered our announcement of ``sent_at``.  None: it does not take any (R34)."""
         if self.fleet is not None:
             self.fleet.told(master, lists, sent_at, at)
-            self.known_until = self.fleet.known_until
         self._recompute()
+
+    def down(self, master: int, at: float) -> None:
+        """An attempt to connect to ``master`` has failed."""
+        if self.fleet is not None:
+            self.fleet.down(master, at)
+            self._recompute()
+
+    def begin_in(self, at: float) -> float:
+        """Seconds until votes count, if nothing but a master's silence keeps them from that (R34); else 0."""
+        return max(0.0, self.known_from - at) if self.known_from < math.inf else 0.0
+
+    def awaits(self, master: int, at: float) -> bool:
+        """Whether an answer of ``master`` is all that keeps votes from counting: connect to it now (R34)."""
+        return self.fleet is not None and self.fleet.refuses and self.fleet.awaits(master, at)
+
+    @property
+    def refused(self) -> bool:
+        """We give way to clients with other masters: no vote counts, and no lease is valid any more (R34)."""
+        return self.fleet is not None and bool(self.fleet.refusal)
 
     def _latest_start(self, master: int, before: Facts | None, facts: Facts, at: float) -> float:
         if facts.uptime is None:
@@ -113,6 +137,11 @@ class Voters:
     def heard(self, master: int, at: float) -> None:
         """The process at the other end of the present connection was alive at ``at``."""
         self._heard_at[master] = at
+
+    def refusals(self) -> tuple[Vote, ...]:
+        """What is to be said of each master while we are `refused`."""
+        reason = "" if self.fleet is None else self.fleet.refusal
+        return tuple(Vote(master, "error", None, reason) for master in self._masters)
 
     def why_not_counted(self, master: int, at: float) -> NotCounted | None:
         """The reason why the vote of ``master`` does not count at ``at``; None: it counts."""
@@ -138,7 +167,13 @@ class Voters:
                 "or set restart_guard=False if a restart cannot lose them",
                 configuration=True,
             )
-        left = self.votes_from[master] - at
+        left = self._admitted_from[master] - at
+        if left < 0:
+            return NotCounted(
+                "quarantined",
+                "no vote counts before all masters have said which lists of masters are in use, or were silent for "
+                "node_timeout (R34)",
+            )
         return NotCounted(
             "quarantined",
             f"restarted and may have forgotten locks: its vote counts in {left:.1f} s "
@@ -146,8 +181,8 @@ class Voters:
         )
 
     def quarantined_for(self, master: int, at: float) -> float:
-        """Seconds until the vote of ``master`` counts; 0: it counts now."""
-        return max(0.0, self.votes_from[master] - at)
+        """Seconds until the vote of ``master`` counts, if those of all count; 0: it counts now."""
+        return max(0.0, self._admitted_from[master] - at)
 
     def _run_id(self, master: int) -> str | None:
         facts = self._facts[master]
@@ -160,13 +195,20 @@ class Voters:
         return next((other for other in range(master) if self._run_id(other) == mine), None)
 
     def _recompute(self) -> None:
-        refused = self.fleet is not None and bool(self.fleet.refusal)
+        refused, admitted_from = self.refused, self._admitted_from
         for master, facts in enumerate(self._facts):
             if facts is None or refused or self._first_with_same_run_id(master) is not None:
-                self.votes_from[master] = math.inf
+                admitted_from[master] = math.inf
             elif not self._guard:
-                self.votes_from[master] = -math.inf
+                admitted_from[master] = -math.inf
             elif facts.uptime is None:
-                self.votes_from[master] = math.inf
+                admitted_from[master] = math.inf
             else:
-                self.votes_from[master] = self._started_by[master] + self.max_ttl
+                admitted_from[master] = self._started_by[master] + self.max_ttl
+        self._follow_fleet()
+
+    def _follow_fleet(self) -> None:
+        if self.fleet is not None:
+            self.known_from, self.known_until = self.fleet.counts_from, self.fleet.known_until
+        for master, admitted_from in enumerate(self._admitted_from):
+            self.votes_from[master] = max(admitted_from, self.known_from)

@@ -16,7 +16,7 @@ from redlock.errors import printable
 from redlock.options import LONGEST_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from redlock.scripts import Script
 
@@ -253,7 +253,7 @@ def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: floa
     return Call(scripts.FLEET, (fleet_key(prefix),), args)
 
 
-def fingerprint(names: Sequence[str]) -> str:
+def fingerprint(names: Iterable[str]) -> str:
     return scripts.fingerprint("\n".join(sorted(names)))
 
 
@@ -334,11 +334,19 @@ class Scanned(NamedTuple):
     keys: list[bytes]
 
 
+class OtherList(NamedTuple):
+    """An incompatible list.  It counts for so many seconds if it is not announced again.  ``mark``: see fleet.lua."""
+
+    mark: str
+    left: float
+    names: frozenset[str]
+
+
 class Lists(NamedTuple):
-    """Answer of fleet: a state (see fleet.lua), and incompatible lists, each with whether it gives way itself."""
+    """Answer of fleet: a state (see fleet.lua), and the incompatible lists."""
 
     state: int
-    others: tuple[tuple[bool, frozenset[str]], ...] = ()
+    others: tuple[OtherList, ...] = ()
 
 
 class FleetEntry(NamedTuple):
@@ -477,7 +485,15 @@ def read_announced(value: bytes) -> float:
 def read_fleet(value: Any) -> Lists:
     match value:
         case [(-1 | 0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
-            return Lists(state, tuple((one[:1] in b"-~", frozenset(_lines(one[2:]))) for one in lists))
+            return Lists(state, tuple(map(_read_other_list, lists)))
+    raise BadReply(_odd(value))
+
+
+def _read_other_list(value: bytes) -> OtherList:
+    head, _, names = value.partition(b"\n")
+    match head.split(b" "):
+        case [(b"1" | b"2" | b"-" | b"~") as mark, left] if left.isdigit() and len(left) <= _DIGITS and names:
+            return OtherList(mark.decode(), int(left) / 1000, frozenset(_lines(names)))
     raise BadReply(_odd(value))
 
 

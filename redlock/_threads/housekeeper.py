@@ -40,6 +40,8 @@ _LOOK: Any = None  # an event without a meaning: it only ends a wait
 class Housekeeper(HousekeeperBase[Connections]):
     """Keeps the connections of one `Masters` up.  Its thread also runs the `Renewer`."""
 
+    renewer: Renewer
+
     def _set_up(self) -> None:
         self._guard = self._connections.mutex
         self.renewer = Renewer(self._connections, self.wake)

@@ -10,8 +10,8 @@
 -- way, and only asks; "left": it is closed, and what it took may live on, as leases that were handed over do.
 --
 -- returns {state, list, ...}: -1 this master is full, 0 not recorded, 1 recorded, 2 recorded, as clients
--- that are settled have this list here; then each list that is incompatible with the caller's, its
--- mark in front.
+-- that are settled have this list here; then each list that is incompatible with the caller's, after
+-- "MARK LEFT" and a line feed: it counts for so many ms yet.
 --
 -- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
 -- several have the list.  Marks: 1 new, 2 settled; not recorded are - refused, and ~ in use.  A list
@@ -40,12 +40,13 @@ local before, answer, blocked = nil, {0}, false
 local found = redis.call('HGETALL', KEYS[1])
 for i = 1, #found, 2 do
   local seen, lasts, client, mark, names = string.match(found[i + 1], '^(%d+) (%d+) (%S+) ([-~12])\n(.+)$')
-  if not seen or math.abs(now - tonumber(seen)) > tonumber(lasts) then
+  local left = seen and tonumber(lasts) - math.abs(now - tonumber(seen)) or -1
+  if left < 0 then
     redis.call('HDEL', KEYS[1], found[i])
   elseif found[i] == own then
     before = {seen = tonumber(seen), lasts = tonumber(lasts), client = client, mark = mark}
   elseif not compatible(names) then
-    answer[#answer + 1] = mark .. '\n' .. names
+    answer[#answer + 1] = string.format('%s %.0f\n%s', mark, left, names)
     blocked = blocked or mark == '1' or mark == '2'
   end
 end

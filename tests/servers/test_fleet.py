@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 import redis
 
-from redlock import Masters, MastersAgree, MastersDisagree, MultiLock, QuorumUnreachable
+from redlock import (
+    LeaseLost,
+    LockLost,
+    Masters,
+    MastersAgree,
+    MastersDisagree,
+    MultiLock,
+    QuorumUnreachable,
+)
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually
+from tests.servers.proxy import Proxy
 
 MAX_TTL = 1.5
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}
@@ -69,6 +78,91 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
         [refusal] = [event for event in refused_ones if isinstance(event, MastersDisagree)]
         assert (refusal.others, refusal.refused) == ((five,), True)
         assert [event.refused for event in events if isinstance(event, MastersDisagree)] == [False]
+
+
+# -- two lists that share one master -------------------------------------------------------------------
+
+
+@pytest.fixture
+def apart(world, urls):
+    """Clients with lock-1, lock-2, lock-3, and such with lock-1, lock-4, lock-5, which reach lock-1 over a proxy."""
+    servers, prefix = urls
+    made = []
+
+    def make(numbers, at=None, **options):
+        masters = listed(servers, *numbers)
+        if at is not None:
+            masters["lock-1"] = at.url
+        made.append(world.Masters(masters, prefix=prefix, **(OPTIONS | options)))
+        return made[-1]
+
+    with Proxy(int(servers["lock-1"].rpartition(":")[2])) as far:
+        yield lambda **options: make((1, 2, 3), **options), lambda **options: make((1, 4, 5), far, **options), far
+        for masters in made:
+            masters.close()
+
+
+def test_a_newcomer_gets_no_lock_before_the_master_that_is_further_away_has_answered(apart):
+    right, wrong, far = apart
+    far.delay = 0.02  # of each answer of a handshake
+    with right().lock("job", ttl=1.2) as lease:
+        for _ in range(3):  # single processes that come and go
+            with wrong() as newcomer, pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+                newcomer.lock("job", ttl=1.2).acquire(timeout=0)
+        lease.ensure()
+
+
+def test_a_newcomer_waits_once_for_a_master_that_is_silent(apart):
+    """And no longer than `node_timeout` after a majority has answered."""
+    _, newcomer, far = apart
+    far.replies = "hold"
+    masters = newcomer()
+    began = time.monotonic()
+    for _ in range(20):
+        with masters.lock("job", ttl=1.2, timeout=0):
+            pass
+    said(f"21 locks, and the wait before the first: {time.monotonic() - began:.3f} s")
+
+
+def test_who_was_refused_stays_refused_if_the_master_that_knew_is_emptied(apart, urls):
+    servers, prefix = urls
+    right, wrong, _ = apart
+    here, refused = right(), wrong()
+    with here.lock("job", ttl=1.2), redis.Redis.from_url(servers["lock-1"]) as admin:
+        with pytest.raises(QuorumUnreachable):
+            refused.lock("job", ttl=1.2).acquire(timeout=0)
+        admin.delete(f"redlock-fleet:{prefix}")
+
+        def knows_again():
+            with pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+                refused.lock("job", ttl=1.2).acquire(timeout=0)
+            return any(b"lock-2" in value for value in admin.hvals(f"redlock-fleet:{prefix}"))
+
+        eventually(knows_again, 30)
+
+
+def test_of_two_that_came_into_use_while_what_they_share_was_silent_one_works_on(apart):
+    """Both have the lock meanwhile: that cannot be known.  The one that lock-1 does not have loses it at once."""
+    right, wrong, far = apart
+    told: list[Any] = []
+    with right(max_ttl=30.0).lock("job", ttl=29.0) as lease:
+        far.replies = "hold"
+        late = wrong(observer=told.append, max_ttl=30.0)
+        lock = late.lock("job", ttl=29.0, bound=False, auto_extend=False)  # it would last for long
+        other = lock.acquire(timeout=0)
+        assert other.valid
+        assert lease.valid
+        far.replies = "pass"
+        eventually(lambda: any(isinstance(event, LeaseLost) for event in told), 10)
+        assert not other.valid
+        with pytest.raises(LockLost) as lost:
+            other.ensure()
+        said(lost.value)
+        assert lost.value.reason == "unreachable"
+        assert "masters that do not go with ours" in str(lost.value)
+        with pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+            late.lock("other", ttl=1.2).acquire(timeout=0)
+        lease.ensure()
 
 
 def test_without_names_it_is_a_warning(world, urls, caplog):

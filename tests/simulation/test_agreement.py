@@ -15,6 +15,7 @@ from redlock._core.voters import Facts, Voters
 from tests.simulation.master import ENGINE, EPOCH, Keyspace
 
 MAX_TTL = 4.0
+NODE_TIMEOUT = 0.25
 LIFE = 2 * MAX_TTL
 OLD, BOTH, NEW = ("a", "b", "c"), ("a", "b", "c", "d"), ("b", "c", "d")  # each two that are neighbours go together
 
@@ -49,18 +50,46 @@ class Client:
     """What the connections and the housekeeper of one process do for its list."""
 
     def __init__(
-        self, world: World, masters: tuple[str, ...], *, max_ttl: float = MAX_TTL, refuses: bool = True
+        self,
+        world: World,
+        masters: tuple[str, ...],
+        *,
+        max_ttl: float = MAX_TTL,
+        refuses: bool = True,
+        silent: str = "",
     ) -> None:
+        """``silent``: these masters do not answer before `hears`."""
         self.world, self.masters = world, masters
-        self.fleet = Fleet(masters, max_ttl, 0.01, refuses=refuses)
+        self.silent = set(silent)
+        self.fleet = Fleet(masters, max_ttl, 0.01, NODE_TIMEOUT, refuses=refuses)
         self.voters = Voters(masters, max_ttl, guard=False, fleet=self.fleet)
-        self.announcer = Announcer(self.voters, self.fleet, "p:")
+        self.woken = 0
+        self.announcer = Announcer(self.voters, self.fleet, "p:", self._wake)
         self.sent = 0
-        for master, name in enumerate(masters):
-            lists = wire.read_fleet(world.run(name, self.announcer.call()))
-            self.voters.admit(master, Facts(f"run of {name}", 10**6, lists=lists, asked_at=world.now), world.now)
-            self.announcer.connected(world.now)
+        for name in masters:
+            if name not in self.silent:
+                self._connect(name)
         self.keep_house()
+
+    def _connect(self, name: str) -> None:
+        now = self.world.now
+        lists = wire.read_fleet(self.world.run(name, self.announcer.call()))
+        facts = Facts(f"run of {name}", 10**6, lists=lists, asked_at=now)
+        self.voters.admit(self.masters.index(name), facts, now)
+        self.announcer.connected(now)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def hears(self, name: str) -> None:
+        """A connection to this master is made."""
+        self.silent.discard(name)
+        self._connect(name)
+        self.keep_house()
+
+    def fails(self, name: str) -> None:
+        """It could not be made."""
+        self.voters.down(self.masters.index(name), self.world.now)
 
     def keep_house(self) -> None:
         """What is due now, as often as it is."""
@@ -68,6 +97,8 @@ class Client:
             self.sent += 1
             announcement.sent_at = self.world.now
             for master, name in enumerate(self.masters):
+                if name in self.silent:
+                    continue
                 try:
                     value = self.world.run(name, announcement.call)
                 except Exception as error:  # noqa: BLE001 - an error of the script
@@ -81,7 +112,8 @@ class Client:
 
     @property
     def works(self) -> bool:
-        return not self.fleet.refusal
+        """Whether its votes count, and a lease may be granted for some time."""
+        return not self.fleet.refusal and self.fleet.counts_from < self.world.now < self.fleet.known_until
 
 
 def live(world: World, seconds: float, *clients: Client) -> None:
@@ -161,15 +193,226 @@ def test_who_has_the_list_of_settled_ones_works_at_once(world):
 @pytest.mark.parametrize("settled", [True, False])
 def test_who_settled_stays_where_it_is_recorded_anew(settled):
     """Masters that were emptied do not know that it had settled; a newcomer gives way there."""
-    fleet = Fleet(OLD, MAX_TTL, 0.01, refuses=True)
+    fleet = Fleet(OLD, MAX_TTL, 0.01, NODE_TIMEOUT, refuses=True)
     if settled:
         for master in range(3):
             fleet.told(master, wire.Lists(1), 0.0, 0.0)
         assert fleet.announcing(0.1) == "settled"
     for master in range(2):
         fleet.told(master, wire.Lists(1), 1.0, 1.0)
-    fleet.told(2, wire.Lists(0, ((False, frozenset(NEW)),)), 1.0, 1.0)
+    fleet.told(2, wire.Lists(0, (wire.OtherList("1", LIFE, frozenset(NEW)),)), 1.0, 1.0)
     assert fleet.rejected is not settled
+
+
+# -- a master that is further away, or silent, or down ---------------------------------------------------
+
+
+ONE, OTHER = ("m", "a", "b"), ("m", "c", "d")  # they share one master
+
+
+def test_a_newcomer_does_not_work_before_the_common_master_has_answered(world):
+    first = Client(world, ONE)
+    live(world, 1.0, first)
+    late = Client(world, OTHER, silent="m")  # a majority has recorded it
+    assert not late.works
+    world.now += NODE_TIMEOUT / 2
+    late.hears("m")
+    assert not late.works
+    assert "only we have c, d" in late.fleet.refusal
+    world.now += NODE_TIMEOUT
+    assert (first.works, late.works) == (True, False)
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_master_that_is_silent_is_awaited_for_node_timeout(world, refuses):
+    client = Client(world, ONE, silent="m", refuses=refuses)
+    world.now += NODE_TIMEOUT - 0.001
+    assert client.voters.begin_in(world.now) == (pytest.approx(0.001) if refuses else 0.0)
+    assert client.works is not refuses, "who only warns waits for nobody"
+    world.now += 0.002
+    assert client.works
+
+
+def test_a_master_that_is_down_is_not_awaited(world):
+    client = Client(world, ONE, silent="mb")
+    client.fails("m")
+    assert not client.works
+    client.hears("b")
+    assert client.works
+
+
+def test_a_master_that_takes_no_announcement_is_not_awaited(world):
+    client = Client(world, ONE, silent="m")
+    client.voters.told(0, None, world.now, world.now)
+    assert client.works
+
+
+def test_who_stood_still_until_it_was_forgotten_begins_anew(world):
+    """The masters that only it has answer first."""
+    first = Client(world, ONE)
+    live(world, MAX_TTL, first)
+    live(world, LIFE + 0.1)
+    late = Client(world, OTHER)
+    live(world, 1.0, late)
+    assert late.works
+    first.silent = {"m"}
+    first.keep_house()
+    assert not first.works
+    world.now += NODE_TIMEOUT / 2
+    first.hears("m")
+    assert not first.works
+    live(world, MAX_TTL, first, late)
+    assert (first.works, late.works) == (False, True)
+
+
+def test_votes_that_were_counted_before_it_noticed_that_are_no_grant(world):
+    """The answers to its locks came before those to its list."""
+    client = Client(world, ONE)
+    live(world, LIFE + 0.1)
+    client.keep_house()
+    assert client.works
+    assert client.voters.known_from >= math.nextafter(world.now, -math.inf), "it was asked for before that"
+
+
+def test_who_was_cut_off_takes_no_failure_from_before_for_an_answer(world):
+    """All masters failed until now, and they come back one after the other."""
+    first = Client(world, ONE)
+    live(world, MAX_TTL, first)
+    first.silent = set(ONE)
+    end = world.now + LIFE
+    while world.now < end:
+        live(world, MAX_TTL / 10, first)
+        for name in ONE:
+            first.fails(name)
+    late = Client(world, OTHER)
+    live(world, 1.0, late)
+    for name in "ab":
+        first.hears(name)
+        world.now += 0.001
+    assert not first.works
+    assert first.voters.awaits(0, world.now), "it is connected to at once"
+    first.hears("m")
+    world.now += 2 * NODE_TIMEOUT
+    assert (first.works, late.works) == (False, True)
+
+
+# -- what a master forgets -----------------------------------------------------------------------------
+
+
+def test_a_master_that_forgets_lets_nobody_in_who_was_refused(world):
+    first = Client(world, ONE)
+    live(world, 1.0, first)
+    late = Client(world, OTHER)
+    assert not late.works
+    world.servers["m"].keys.clear()
+    live(world, MAX_TTL / 2 + 0.1, late)  # the first one is about to announce itself again
+    assert not late.works
+    assert "only we have c, d" in late.fleet.refusal
+    live(world, MAX_TTL, first, late)
+    assert (first.works, late.works) == (True, False)
+
+
+def test_who_was_forgotten_and_is_gone_counts_until_it_is_too_old(world):
+    first = Client(world, ONE)
+    live(world, 1.0, first)
+    seen = world.now
+    late = Client(world, OTHER)
+    world.servers["m"].keys.clear()
+    live(world, seen + LIFE - 1.0 - world.now, late)
+    assert not late.works
+    live(world, 2.0, late)
+    assert late.works
+
+
+def test_who_was_seen_and_has_closed_counts_for_one_max_ttl(world):
+    """The master says so: that is another thing than to forget it."""
+    first = Client(world, ONE)
+    live(world, 1.0, first)
+    late = Client(world, OTHER)
+    first.close()
+    live(world, MAX_TTL - 0.2, late)
+    assert not late.works
+    live(world, 0.5, late)
+    assert late.works
+
+
+# -- found later ---------------------------------------------------------------------------------------
+
+
+def test_of_two_that_both_work_the_one_stays_that_the_common_master_has(world):
+    """It was silent when the other one came."""
+    first = Client(world, ONE)
+    live(world, 1.0, first)
+    late = Client(world, OTHER, silent="m")
+    live(world, 1.0, first, late)
+    assert (first.works, late.works) == (True, True), "nobody can know"
+    late.hears("m")
+    assert not late.works
+    assert late.voters.refused
+    live(world, MAX_TTL, first, late)
+    assert (first.works, late.works) == (True, False)
+    live(world, LIFE + 0.5, late)
+    assert late.works, "the first is gone"
+
+
+def test_of_two_that_both_work_the_one_stays_that_more_common_masters_have(world):
+    """Whoever hears of it first: both see the same."""
+    one, other = ("x", "y", "z", "a", "b"), ("x", "y", "z", "c", "d")
+    many, few = Client(world, one, silent="z"), Client(world, other, silent="xy")
+    live(world, 1.0, many, few)
+    assert (many.works, few.works) == (True, True)
+    many.hears("z")
+    assert many.works
+    few.hears("x")
+    few.hears("y")
+    live(world, 1.0, many, few)
+    assert (many.works, few.works) == (True, False)
+    assert not many.fleet.disagreement.refused
+    live(world, 2 * LIFE, many, few)
+    assert (many.works, few.works) == (True, False)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_two_that_as_many_common_masters_have_the_smaller_fingerprint_stays(world, swapped):
+    smaller, greater = sorted([("x", "y", "a"), ("x", "y", "b", "c", "d")], key=wire.fingerprint)
+    silent = ["x", "y"]
+    if swapped:
+        silent.reverse()
+    lists = {smaller: silent[0], greater: silent[1]}
+    clients = {masters: Client(world, masters, silent=silence) for masters, silence in lists.items()}
+    live(world, 1.0, *clients.values())
+    assert all(client.works for client in clients.values())
+    for masters, silence in lists.items():
+        clients[masters].hears(silence)
+    live(world, 1.0, *clients.values())
+    assert [clients[smaller].works, clients[greater].works] == [True, False]
+
+
+def test_what_an_answer_shows_wakes_who_has_to_end_leases(world):
+    """The answers of a master that hung come when nobody awaits any."""
+    first = Client(world, ONE)
+    late = Client(world, OTHER, silent="m")
+    live(world, 1.0, first, late)
+    announcement = Announcement(late.announcer.call(), late.announcer)
+    announcement.sent_at = world.now
+    woken = late.woken
+    announcement.answered(0, world.run("m", announcement.call), world.now)
+    assert late.voters.refused
+    assert late.woken == woken + 1
+
+
+def test_who_works_does_not_give_way_to_a_newcomer_that_a_master_has_recorded(world):
+    """The master had forgotten everything; the newcomer gives way itself, for the other one shows it the first."""
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    world.servers["b"].keys.clear()
+    late = Client(world, NEW, silent="c")
+    first.hears("b")
+    assert first.works
+    live(world, 0.1, first)
+    late.hears("c")
+    live(world, 1.0, first, late)
+    assert (first.works, late.works) == (True, False)
 
 
 # -- the end -------------------------------------------------------------------------------------------
