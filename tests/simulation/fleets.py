@@ -1,10 +1,13 @@
 """Fleets that change their masters one at a time (R34): a small simulation of its own.
 
-Clients come with the list of the day, late with the one before, crash, close, and stand still; an operator changes the
-list.  `Fleet`, `Voters`, `attempt`, `extend` and the Lua files are those that are shipped.  A round takes no time here, but
-its client may stand still before it reads the answers, and a master may miss it: so many a lease has a bare majority.
+Clients come with the list of the day, late with the one before, crash, close, and stand still; some are errands, single
+processes that come and go.  An operator changes the list.  `Fleet`, `Voters`, `attempt`, `extend` and the Lua files are
+those that are shipped.  A round takes no time here, but some masters of a client are further away than others, it may
+stand still before it reads the answers, and a master may miss it: so many a lease has a bare majority.
 
-Every list reaches every master, for only so the check promises anything; `blind` shows what it does not find.
+Three kinds of runs.  In the usual ones every list reaches every master, for only so the check promises P1; `blind` shows
+what it does not find.  With `forgets` masters lose the lists (and no locks: R21 is about those).  With `hangs` masters
+answer nothing for a while, so two lists may be in use: then P1 is not promised, but that it ends (`AGREEMENT`).
 """
 
 from __future__ import annotations
@@ -24,11 +27,11 @@ from redlock._core.acquire import Grant, attempt
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import extend
 from redlock._core.fencing import FenceClock
-from redlock._core.fleet import Fleet
+from redlock._core.fleet import Fleet, compatible
 from redlock._core.lease import LeaseState
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.voters import Facts, Voters
-from tests.simulation.invariants import P1, P2, Violation
+from tests.simulation.invariants import AGREEMENT, P1, P2, Violation
 from tests.simulation.master import ENGINE, EPOCH, Keyspace
 
 if TYPE_CHECKING:
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
 PREFIX = "redlock:"
 KEYS = wire.keys_for(PREFIX, ["lock"])
 MAX_TTL = 4.0
+NODE_TIMEOUT = 0.5
+FAR = 0.9 * NODE_TIMEOUT  # seconds that a round trip takes at most
+LIFE = 2 * MAX_TTL
+SETTLES = MAX_TTL  # seconds after which two that both work have found that out, if they reach what they share
 MISSES = 0.25  # the share of requests that do not get to a master, or whose answers are lost
 STANDS = 0.02  # the share of rounds before the end of which a client stands still
 
@@ -55,6 +62,11 @@ class Settings:
     at_once: int = 1  # addresses that a step changes
     waits: bool = True  # a step waits until the list before is gone
     blind: bool = False  # two fleets without a master in common
+    errands: int = 0  # so many of the clients live for a moment each
+    apart: bool = False  # lists share one master, or none
+    stops: bool = False  # errands come while another one, with a list that is far apart, stands still for long
+    forgets: bool = False  # masters lose the lists
+    hangs: bool = False  # masters answer nothing for a while
     duration: float = 60.0
     drift_factor: float = 0.01
 
@@ -63,22 +75,39 @@ def settings(seed: int, **fixed: Any) -> Settings:
     chance = random.Random(f"fleet of {seed}")
     values: dict[str, Any] = {
         "size": chance.choice((2, 3, 3, 4, 5, 5, 7)), "clients": chance.choice((2, 3, 4, 5)),
-        "refuses": chance.random() < 0.6,
+        "refuses": chance.random() < 0.6, "errands": chance.choice((0, 0, 1, 2)),
+        "apart": chance.random() < 0.4,
     }  # fmt: skip
+    if values["refuses"]:
+        values |= chance.choice(
+            ({}, {}, {"forgets": True}, {"hangs": True, "duration": 80.0}, {"stops": True, "apart": True})
+        )
     return Settings(seed, **(values | fixed))
 
 
 class Server(Keyspace):
-    """A master that is always there."""
+    """A master that is always there, though it may answer nothing for a while."""
 
     def __init__(self, fleet: FleetRun, rate: float) -> None:
         super().__init__()
         self._fleet = fleet
         self._rate = rate
+        self.hangs_until = 0.0
 
     def run(self, call: Call) -> Any:
-        self.now_ms = int((EPOCH + self._fleet.now * self._rate) * 1000)
+        self.look_at_clock()
         return ENGINE.run(call.script.name, call.script.text, self, list(call.keys), list(call.args))
+
+    def look_at_clock(self) -> None:
+        self.now_ms = int((EPOCH + self._fleet.now * self._rate) * 1000)
+
+    def lists(self) -> dict[frozenset[str], str]:
+        """Those that count here, each with its mark."""
+        self.look_at_clock()
+        key = self.keys.get(wire.fleet_key(PREFIX))
+        entries = [wire.read_fleet_entry(value.encode()) for value in (key.value if key is not None else {}).values()]
+        now = self.now_ms / 1000
+        return {one.names: one.mark for one in entries if one is not None and now <= one.seen + one.life}
 
 
 class Client:
@@ -89,31 +118,48 @@ class Client:
         self.life = 0  # what is planned for an earlier process is void
         self.ended_at = -math.inf
         self.stands_until = 0.0
+        self.errand = number < run.settings.errands
         self.held: LeaseState | None = None
         self.unread: list[tuple[Send, int, Any]] = []
+        self.fleet: Any = None
 
     def start(self, masters: tuple[str, ...]) -> None:
         run = self.run
         self.life, self.ended_at = self.life + 1, math.inf
-        self.stands_until, self.held, self.unread = 0.0, None, []
+        self.started_at, self.stands_until, self.held, self.unread = run.now, 0.0, None, []
+        far = run.chance.sample(masters, min(len(masters), run.chance.choice((0, 1, 1, 2))))
+        if run.settings.apart and run.chance.random() < (0.9 if run.settings.stops else 0.5):
+            far = sorted(run.shared)
+        self.trip = {name: run.chance.uniform(0.0, FAR) if name in far else 0.0 for name in masters}
+        self.under_way = dict.fromkeys(masters, 0)
         self.masters = masters
         self.name = f"c{self.number}.{self.life}"
         rate = 1 + run.chance.choice((-1, 1)) * 0.49 * run.settings.drift_factor
         self.clock = lambda: 1000.0 + run.now * rate
         self.true = lambda at: (at - 1000.0) / rate
-        self.fleet = Fleet(masters, MAX_TTL, run.settings.drift_factor, refuses=run.settings.refuses)
+        self.fleet = Fleet(masters, MAX_TTL, run.settings.drift_factor, NODE_TIMEOUT, refuses=run.settings.refuses)
         self.voters = Voters(masters, MAX_TTL, guard=False, fleet=self.fleet)
         self.settings = MastersSettings(
-            masters=masters, node_timeout=0.5, drift_factor=run.settings.drift_factor, fence_ttl=3600.0,
+            masters=masters, node_timeout=NODE_TIMEOUT, drift_factor=run.settings.drift_factor, fence_ttl=3600.0,
             voters=self.voters, fences=FenceClock(lambda: int((EPOCH + run.now) * 1e6)), token=run.token,
             random=run.chance.random,
         )  # fmt: skip
         run.log(self.name, "starts with", masters)
+        self.refresh_at = math.inf
         self._announce("new", first=True)
-        self._plan(0.0 if self.fleet.in_the_way else self.fleet.first_pause, self._refresh)
-        self._plan(run.chance.uniform(0.0, 1.0), self._acquire)
-        self._plan(run.chance.uniform(2.0, 30.0), self._end)
+        self._refresh_in(self.fleet.first_pause)
+        self._plan(run.chance.choice((0.0, run.chance.random())), self._acquire)
+        self._plan(run.chance.uniform(0.2, 3.0) if self.errand else run.chance.uniform(2.0, 30.0), self._end)
         self._plan(run.chance.uniform(0.0, 30.0), self._stand_still)
+
+    @property
+    def works(self) -> bool:
+        """Whether its votes count, as far as it knows."""
+        return self.awake and self.fleet.counts_from < self.clock() < self.fleet.known_until and not self.fleet.refusal
+
+    @property
+    def awake(self) -> bool:
+        return self.ended_at == math.inf and self.life > 0 and self.run.now >= self.stands_until
 
     def _plan(self, after: float, what: Callable[[], None]) -> None:
         self.run.later(after, self._do, self.life, what)
@@ -127,6 +173,34 @@ class Client:
             return
         what()
 
+    # -- what goes to the masters, and comes back in that order --------------------------------------
+
+    def _ask(self, name: str, call: Call, then: Callable[[Any], None]) -> None:
+        server, trip = self.run.server(name), self.trip[name]
+        if not trip and not self.under_way[name] and server.hangs_until <= self.run.now:
+            then(server.run(call))
+            return
+        self.under_way[name] += 1
+        self.run.later(trip / 2, self._arrives, self.life, name, call, then)
+
+    def _arrives(self, life: int, name: str, call: Call, then: Callable[[Any], None]) -> None:
+        server = self.run.server(name)
+        if server.hangs_until > self.run.now:
+            self.run.later(server.hangs_until - self.run.now, self._arrives, life, name, call, then)
+            return
+        value = server.run(call)  # also if the client is gone
+        if life == self.life:
+            self.run.later(self.trip[name] / 2, self._reads, life, name, value, then)
+
+    def _reads(self, life: int, name: str, value: Any, then: Callable[[Any], None]) -> None:
+        if life != self.life:
+            return
+        if self.run.now < self.stands_until:
+            self.run.later(self.stands_until - self.run.now, self._reads, life, name, value, then)
+            return
+        self.under_way[name] -= 1
+        then(value)
+
     # -- the list ------------------------------------------------------------------------------------
 
     def _announce(self, says: Says, *, first: bool = False) -> None:
@@ -134,22 +208,34 @@ class Client:
         order = list(enumerate(self.masters))
         self.run.chance.shuffle(order)
         for master, name in order:
-            at = self.clock()
-            lists = wire.read_fleet(self.run.server(name).run(call))
-            if says == "left":
-                continue
-            if first:
-                self.voters.admit(master, Facts(f"run of {name}", 10**6, lists=lists, asked_at=at), at)
-            else:
-                self.voters.told(master, lists, at, at)
+            self._ask(name, call, partial(self._told, master, self.clock(), first) if says != "left" else _ignore)
+
+    def _told(self, master: int, sent_at: float, first: bool, value: Any) -> None:
+        lists, at = wire.read_fleet(value), self.clock()
+        if first:
+            facts = Facts(f"run of {self.masters[master]}", 10**6, lists=lists, asked_at=sent_at)
+            self.voters.admit(master, facts, at)
+        else:
+            self.voters.told(master, lists, sent_at, at)
+        if self.voters.refused and self.held is not None:
+            self.run.over(self)
+            self.held.lose("unreachable")  # as its renewal does
+        if self.fleet.rejected:
+            self._refresh_in(0.0 if self.fleet.in_the_way else self.fleet.pause * self.run.chance.uniform(0.5, 1.0))
+
+    def _refresh_in(self, after: float) -> None:
+        if self.run.now + after < self.refresh_at:
+            self.refresh_at = self.run.now + after
+            self._plan(after, self._refresh)
 
     def _refresh(self) -> None:
+        if self.run.now < self.refresh_at:  # that was brought forward, and done
+            return
+        self.refresh_at = math.inf
         self._announce(self.fleet.announcing(self.clock()))
-        if self.fleet.in_the_way:
-            self._announce(self.fleet.announcing(self.clock()))
         if self.fleet.rejected:
             self.run.refused += 1
-        self._plan(self.fleet.pause * self.run.chance.uniform(0.5, 1.0), self._refresh)
+        self._refresh_in(self.fleet.pause * self.run.chance.uniform(0.5, 1.0))
 
     # -- the lock ------------------------------------------------------------------------------------
 
@@ -163,7 +249,7 @@ class Client:
 
     def _acquired(self, spec: LockSpec, grant: object) -> None:
         if not isinstance(grant, Grant):
-            self._plan(self.run.chance.uniform(0.05, 0.5), self._acquire)
+            self._plan(self.run.chance.uniform(0.05, 0.1 if self.errand else 0.5), self._acquire)
             return
         lease = LeaseState(spec.names, spec.ttl, grant, clock=self.clock, mine=lambda: True)
         self.run.granted(self, lease)
@@ -210,13 +296,14 @@ class Client:
                         continue
                 if self.run.chance.random() < STANDS:
                     self._stand_still()  # in the middle of it
-                self._plan(0.0, partial(self._go_on, op, done))
+                waits = self.run.chance.choice((0.0, 0.0, 0.0, FAR * self.run.chance.random()))
+                self._plan(waits, partial(self._go_on, op, done))
                 return
         except StopIteration as stop:
             done(stop.value)
 
     def _go_on(self, op: Any, done: Callable[[Any], None]) -> None:
-        """All answers are read at once, and no other one will come."""
+        """All answers that are there are read at once, and no other one will come."""
         unread, self.unread = self.unread, []
         for request, master, value in unread:
             if request.open:
@@ -232,28 +319,41 @@ class Client:
             lost = chance.random() < misses
             if lost and chance.random() < 0.5:  # half of the requests, and half of the answers
                 continue
-            value = self.run.server(self.masters[master]).run(request.call)
-            if not lost:
-                self.unread.append((request, master, value))
+            then = _ignore if lost else partial(self._keep, request, master)
+            self._ask(self.masters[master], request.call, then)
+
+    def _keep(self, request: Send, master: int, value: Any) -> None:
+        self.unread.append((request, master, value))
 
     # -- the end -------------------------------------------------------------------------------------
 
     def _stand_still(self) -> None:
+        if self.run.is_quiet:
+            return
         # Of the time for which a list counts.  Without names nobody may run a list that was forgotten.
-        least, most = self.run.chance.choice(((0.1, 0.5), (0.9, 1.5))) if self.run.settings.refuses else (0.1, 0.5)
+        times = ((0.1, 0.5), (0.9, 1.5), (1.0, 2.0)) if self.run.settings.refuses else ((0.1, 0.5),)
+        least, most = (1.0, 2.0) if self.run.settings.stops else self.run.chance.choice(times)
         self.stands_until = self.run.now + self.run.chance.uniform(least, most) * self.fleet.life
-        self._plan(0.0, partial(self._try, self._had_for_a_moment))
-        self._plan(self.run.chance.uniform(0.0, 30.0), self._stand_still)
+        for after in (0.0, self.stands_until - self.run.now + FAR * self.run.chance.random()):
+            self._plan(after, partial(self._try, self._had_for_a_moment))
+        again = (3.0, 6.0) if self.run.settings.stops else (0.0, 30.0)
+        self._plan(self.stands_until - self.run.now + self.run.chance.uniform(*again), self._stand_still)
         self.run.log(self.name, "stands still until", f"{self.stands_until:.3f}")
 
     def _end(self) -> None:
         run = self.run
+        if run.is_quiet:
+            return
         crashes = run.chance.random() < 0.5
         run.log(self.name, "crashes" if crashes else "closes")
         if not crashes:
             self._announce("left")
         self.life, self.ended_at = self.life + 1, run.now
         run.later(run.chance.choice((0.1, 3.0)), self.run.begin, self)
+
+
+def _ignore(_: Any) -> None:
+    """Nobody reads the answer."""
 
 
 class FleetRun:
@@ -269,11 +369,15 @@ class FleetRun:
         self._names = itertools.count(given.size)
         self.lists = [tuple(f"m{number}" for number in range(given.size))]
         self._growing = True
+        self._wide = wide = 2 * (given.size - 1)  # so many steps leave one master that both lists have
         self._late = self.chance.choice(((0, 0, 1, 1, 2, 2, 3, 4), (0, 2), (0, 0, 3), (0, 4)))
-        for _ in range(4 if given.refuses else 0):  # for clients that come with a list of before
+        if given.apart:
+            self._late = (0, wide)
+        for _ in range(max(4, wide) if given.refuses else 0):  # for clients that come with a list of before
             self.lists.append(self._next())
         self.lines: list[str] = []
-        self.grants = self.extensions = self.steps = self.refused = 0
+        self.grants = self.extensions = self.steps = self.refused = self.forgotten = self.found_later = 0
+        self._both: dict[tuple[str, str], float] = {}
         self._latest: tuple[Client, float, int] | None = None
         self._tokens = itertools.count()
         self.clients = [Client(self, number) for number in range(given.clients)]
@@ -282,9 +386,16 @@ class FleetRun:
         for client in self.clients:
             self.later(self.chance.uniform(0.0, 1.0), self.begin, client)
         self.later(1.0, self._operate)
+        if self.settings.forgets:
+            self.later(1.0, self._forget)
+        if self.settings.hangs:
+            self.later(1.0, self._hang)
+            self.later(1.0, self._look)
         while self._events and self.now < self.settings.duration:
             self.now, _, action, args = heapq.heappop(self._events)
             action(*args)
+        if self.settings.hangs:
+            self._look_at_the_end()
         return self
 
     def later(self, after: float, action: Callable[..., None], *args: Any) -> None:
@@ -309,23 +420,37 @@ class FleetRun:
             return
         # Names are checked, so a client may come with any list.  Else it may be late by one step.
         late = self.chance.choice(self._late if self.settings.refuses else (0, 0, 1))
+        if self.settings.stops:
+            late = 0 if client.errand else self._wide
         # What has no master in common with a list in use is not found.
         used = [set(other.masters) for other in self.clients if other.life and self.now - other.ended_at < 2 * MAX_TTL]
         while late and any(masters.isdisjoint(self._before(late)) for masters in used):
             late -= 1
-        if any(masters.isdisjoint(self._before(late)) for masters in used):
+        masters = self._before(late)
+        if any(one.isdisjoint(masters) for one in used) or any(self._is_forgotten(one, masters) for one in used):
             self.later(1.0, self.begin, client)
-        else:
-            client.start(self._before(late))
+        elif not self.is_quiet:
+            client.start(masters)
+
+    def _is_forgotten(self, used: set[str], masters: tuple[str, ...]) -> bool:
+        """Whether no master can show this list, which is in use, to who comes with those masters: it cannot be found."""
+        if not self.settings.forgets or compatible(used, set(masters)):
+            return False
+        return not any(self.server(name).lists().get(frozenset(used), "-") in "12" for name in masters)
 
     def _before(self, steps: int) -> tuple[str, ...]:
         return self.lists[max(0, len(self.lists) - 1 - steps)]
+
+    @property
+    def shared(self) -> set[str]:
+        """The masters that two lists share which are far apart."""
+        return set(self.lists[-1]).intersection(self._before(self._wide))
 
     def _operate(self) -> None:
         """The next step, if the list before is gone: as redlock-check would say it."""
         self.later(self.chance.uniform(0.2, 2.0), self._operate)
         now = self.lists[-1]
-        if self.settings.blind or (self.settings.waits and self._alive() - {frozenset(now)}):
+        if self.settings.blind or self.settings.stops or (self.settings.waits and self._alive() - {frozenset(now)}):
             return
         self.lists.append(self._next())
         self.steps += 1
@@ -352,7 +477,63 @@ class FleetRun:
                     found.add(entry.names)
         return found
 
+    # -- masters that forget, and that hang ----------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """The end of a run with `hangs`: nothing happens any more to anybody."""
+        return self.settings.hangs and self.now > self.settings.duration - 3 * LIFE
+
+    def _forget(self) -> None:
+        """A master loses the lists.
+
+        Everybody knows the lists that are in use, or has one: who stood still would know nothing of those that came
+        meanwhile, and nobody could tell it.
+        """
+        self.later(self.chance.uniform(0.5, 6.0), self._forget)
+        alive = [client for client in self.clients if client.life and client.ended_at == math.inf]
+        if self._servers and all(client.awake and self.now - client.started_at > 2 * NODE_TIMEOUT for client in alive):
+            name = self.chance.choice(sorted(self._servers))
+            self._servers[name].keys.pop(wire.fleet_key(PREFIX), None)
+            self.forgotten += 1
+            self.log(name, "forgets the lists")
+
+    def _hang(self) -> None:
+        """Masters answer nothing for a while: often all those that two lists share."""
+        self.later(self.chance.uniform(1.0, 8.0), self._hang)
+        if self.is_quiet:
+            return
+        shared = self.shared if self.settings.apart else set(self.lists[-1]).intersection(self._before(2))
+        until = self.now + self.chance.uniform(0.5, 6.0)
+        for name in self.chance.sample(sorted(shared), self.chance.choice((1, len(shared))) if shared else 0):
+            self.server(name).hangs_until = until
+            self.log(name, "hangs until", f"{until:.3f}")
+
     # -- the judge -----------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Whether any two work for long whose masters do not go together, although they could know that."""
+        self.later(SETTLES / 16, self._look)
+        hang = any(server.hangs_until > self.now for server in self._servers.values())
+        both = {
+            (one.name, other.name)
+            for one, other in itertools.combinations([client for client in self.clients if client.life], 2)
+            if not hang
+            and one.works
+            and other.works
+            and not compatible(set(one.masters), set(other.masters))
+            and not set(one.masters).isdisjoint(other.masters)
+        }
+        self.found_later += len(both - self._both.keys())
+        self._both = {pair: self._both.get(pair, self.now) for pair in both}
+        for pair, since in self._both.items():
+            if self.now - since > SETTLES:
+                self.fail(AGREEMENT, f"{' and '.join(pair)} work since {since:.3f}, and see masters in common")
+
+    def _look_at_the_end(self) -> None:
+        alive = [client for client in self.clients if client.life and client.ended_at == math.inf]
+        if alive and not any(client.works for client in alive):
+            self.fail(AGREEMENT, f"nobody works in the end: {[client.fleet.refusal for client in alive]}")
 
     def granted(self, client: Client, lease: LeaseState) -> None:
         self.grants += 1
@@ -361,7 +542,7 @@ class FleetRun:
             return
         self.log(client.name, "holds until", f"{until:.3f}", "fence", lease.fence, client.masters)
         assert lease.fence is not None
-        if self._latest is not None:
+        if self._latest is not None and not self.settings.hangs:
             other, ends, fence = self._latest
             if self.now < ends:
                 self.fail(P1, f"{client.name} {client.masters} and {other.name} {other.masters}")
@@ -375,7 +556,7 @@ class FleetRun:
         self.log(client.name, "holds on until", f"{until:.3f}")
         assert self._latest is not None
         other, _, fence = self._latest
-        if other is not client:
+        if other is not client and not self.settings.hangs:
             self.fail(P1, f"{client.name} {client.masters} goes on, and {other.name} {other.masters} has it")
         self._latest = client, until, fence
 

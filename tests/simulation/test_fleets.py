@@ -11,11 +11,11 @@ import pytest
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.fleet import compatible
+from redlock._core.fleet import Fleet, compatible
 from redlock._core.quorum import majority
 from redlock._core.voters import Voters
 from tests.simulation.fleets import FleetRun, settings
-from tests.simulation.invariants import P1, Violation
+from tests.simulation.invariants import AGREEMENT, P1, Violation
 from tests.simulation.master import ENGINE, REPLACED, Keyspace
 
 SEEDS = 60  # python -m tests.simulation --fleets plays more
@@ -35,6 +35,29 @@ def compatible_is(text):
     return mock.patch.dict(REPLACED, {"fleet": scripts.FLEET.text.replace(before, text)})
 
 
+def begins_but_once():
+    begin = Fleet._begin
+
+    def broken(self, at, *, has):
+        if self._works and not self.rejected:
+            return
+        begin(self, at, has=has)
+
+    return mock.patch.object(Fleet, "_begin", broken)
+
+
+def forgets_with_the_master():
+    told = Fleet.told
+
+    def broken(self, master, *args):
+        before = self._told[master]
+        if before is not None:
+            before.others.clear()
+        told(self, master, *args)
+
+    return mock.patch.object(Fleet, "told", broken)
+
+
 VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "two addresses at once": (mock.patch.dict(REPLACED), {"refuses": False, "at_once": 2}),
     "a step that does not wait for the old list to be gone": (
@@ -44,9 +67,18 @@ VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "the check with >= in place of >": (
         compatible_is("return majority(#ARGV - 4) + majority(size) >= all"), {"refuses": True}
     ),
+    "a newcomer that begins with the first majority": (
+        mock.patch.object(Fleet, "_silent", return_value=False), {"refuses": True, "size": 3, "apart": True, "errands": 1}
+    ),
+    "a client that was forgotten goes on with the first majority": (begins_but_once(),
+ {"refuses": True, "size": 3, "apart": True, "clients": 2, "errands": 1, "stops": True}),
+    "what its master has forgotten is not in use": (forgets_with_the_master(), {"refuses": True, "size": 3, "apart": True, "forgets": True}),
+    "two that work both stay": (
+        mock.patch.object(Fleet, "_outnumbered", return_value=False), {"refuses": True, "size": 3, "apart": True, "hangs": True, "duration": 80.0}
+    ),
     "a client that stood still trusts what it knew": (
         mock.patch.object(Voters, "known_until", property(lambda _: math.inf, lambda _, __: None), create=True),
-        {"refuses": True, "clients": 2},
+        {"refuses": True, "size": 3, "clients": 2, "errands": 1, "apart": True, "stops": True},
     ),
 }  # fmt: skip
 
@@ -63,7 +95,7 @@ def test_is_caught(name):
                 break
         else:
             pytest.fail(f"{name} was not caught")
-    assert found == P1
+    assert found == (AGREEMENT if fixed.get("hangs") else P1)
 
 
 def test_what_is_not_found():
@@ -117,4 +149,4 @@ def test_the_script_says_the_same_as_the_core():
             )
         recorded = compatible(frozenset(one), frozenset(other))
         assert answers[0] == (1, ())
-        assert answers[1] == ((1, ()) if recorded else (0, ((False, frozenset(one)),))), (one, other)
+        assert answers[1] == ((1, ()) if recorded else (0, (wire.OtherList("1", 8.0, frozenset(one)),))), (one, other)
