@@ -435,7 +435,7 @@ def test_lists_that_do_not_go_together_are_refused(using, planned):
 def test_who_checks_takes_no_part_in_the_fleet(ten, using, capsys, request):
     """Its real lock is no client's: a wrong list is a finding, and not refused."""
     used = using(1, 2, 3)
-    eventually(lambda: used.check(probe=False).fleet, 30)
+    eventually(lambda: [len(one.known_to) for one in used.check(probe=False).fleet] == [3], 30)
     wrong = [f"{name}={ten[name]}" for name in named(3, 4, 5)]
     code = main(["--prefix", f"{request.node.name}:", "--no-restart-guard", *wrong])
     said = capsys.readouterr().out
