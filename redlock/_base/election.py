@@ -33,7 +33,7 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
     """Makes a lock that of a candidate: its acquire ends when the election is stopped, and it sees who leads.
 
     It is not bound, so a lease is the candidate's.  While a body runs, the hold is also among those of the thread or
-    task of the body: who asks for the name there would wait for itself (C5).
+    task of the body: a body that asks for the name would wait for itself (C5).
     """
 
     gone = False  # nobody gives its lease back any more

@@ -1,6 +1,6 @@
 """Keyword arguments that there are not: the error says what they are called here.
 
-A name like ``timeout`` means something else in other libraries, so Python's own text is no help: who reads that
+A name like ``timeout`` means something else in other libraries, so Python's own text is no help.  A reader to whom
 ``blocking_timeout`` is unexpected tries ``timeout``, which is right, and then ``expire``, which is called ``ttl``.
 
 A function that wants such an error takes ``**unknown: Unpack[NoOptions]``, which type checkers read as nothing at all.

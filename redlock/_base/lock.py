@@ -460,12 +460,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return None
         if len([hold for hold in state.holds if not hold.abandoned]) > 1:
             raise WouldDeadlock(
-                f"{state.shown} was entered more than once, and who entered it first counts on having it alone: "
+                f"{state.shown} was entered more than once, and its first holder counts on having it alone: "
                 "downgrade it there",
                 name=state.name,
             )
         if state.slot is not None:
-            raise ConfigurationError(f"{state.shown} is a slot: who has one has it alone")
+            raise ConfigurationError(f"{state.shown} is a slot, which is held alone")
         if state.hold_at_least:
             raise ConfigurationError(
                 f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.shown}, no reader"

@@ -80,10 +80,10 @@ class MastersBase(Generic[AnyRuntime]):
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
             owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
-            agreement: what happens if other clients use masters that do not go with these (R34).  ``"refuse"``: who
-                comes last gets no lock until the others are gone.  ``"warn"``: a warning, and an event.  ``"ignore"``:
-                nobody announces or looks.  None: ``"refuse"`` where the masters have names, else ``"warn"``, for an
-                address may differ by who looks.
+            agreement: what happens if other clients use masters that do not go with these (R34).  ``"refuse"``: the
+                last to come gets no lock until the others are gone.  ``"warn"``: a warning, and an event.
+                ``"ignore"``: nobody announces or looks.  None: ``"refuse"`` where the masters have names, else
+                ``"warn"``, for an address may differ by who looks.
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 

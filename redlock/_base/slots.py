@@ -53,7 +53,7 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
                     f"{option}: slots are not resumed; the lease of a slot is that of the lock lease.name"
                 )
         if of_lock.get("shared"):
-            raise ConfigurationError("shared=True: who has a slot has it alone")
+            raise ConfigurationError("shared=True: a slot is held alone")
         limit = options.limit(limit)
         super().__init__(name, masters, **of_lock)
         self._group = self._runtime.deployment.group(self._spec, limit)

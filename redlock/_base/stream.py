@@ -36,8 +36,8 @@ class Stream(ABC):
     It knows no lock, no thread and no loop: `Connections` lets only one user in at a time.
 
     A KeyboardInterrupt can come between any two steps.  Between taking an answer off the socket and handing it to the
-    parser, it would lose that answer, and the next one would be taken for it.  So who moves bytes calls `pick_up` first
-    and `put_down` last.  A stream that is found `poisoned` is closed.
+    parser, it would lose that answer, and the next one would be taken for it.  So a caller that moves bytes calls
+    `pick_up` first and `put_down` last.  A stream that is found `poisoned` is closed.
     """
 
     __slots__ = (

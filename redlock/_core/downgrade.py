@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now: float) -> Op[Extension]:
-    """Share the lease with readers.  Readers who wait in this process enter."""
+    """Share the lease with readers.  Readers that wait in this process enter."""
     lease.mode = shared_by()
     try:
         extension = yield from extend(settings, spec, lease, lease.ttl, now)

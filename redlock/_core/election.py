@@ -11,7 +11,7 @@ The order is the promise:
   Only a lost lease ends a term without us.  Then the body is told; the fence keeps it from doing harm.
 - No campaign begins before that.  So one candidate never has two bodies.
 - `on_stopped` is called once for each body that was begun, whatever the body raised, and still in its term.
-- No body begins when its term is over: who was frozen in the moment of the grant stands again.
+- No body begins when its term is over: a candidate that was frozen in the moment of the grant stands again.
 
 An interruption may strike between two steps: a Ctrl-C, or what a signal handler raises.  So whoever carries the steps
 out notes in a `Progress` what has begun, right before it begins.  After an interruption `unfinished` has the steps that

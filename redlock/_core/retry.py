@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Between attempts on a held lock.  The first are soon, for most critical sections are short; later ones wait up to half
-# a second.  Already the first delay is random, so that contenders who split the votes soon try at different times.
+# a second.  Already the first delay is random, so that contenders that split the votes soon try at different times.
 BETWEEN_ATTEMPTS: wait_base = wait_random_exponential(multiplier=0.025, max=0.5, min=0.002)
 
-# Between looks at a name that is to become free.  A message wakes who waits; a lost one costs such a pause.
+# Between looks at a name that is to become free.  A message wakes the waiter; a lost one costs such a pause.
 BETWEEN_LOOKS: wait_base = wait_random_exponential(multiplier=0.5, max=5.0, min=0.1)
 
 # Between connection attempts: a master that is back should be connected within about a second.

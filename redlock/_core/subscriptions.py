@@ -135,7 +135,7 @@ class Subscription:
 
 
 class _Channel:
-    """A channel to which the connections are subscribed, and who listens."""
+    """A channel to which the connections are subscribed, and its listeners."""
 
     __slots__ = ("confirmed", "idle_since", "level", "listeners")
 
