@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FACES: Final = ("lease", "lock", "locked", "masters", "slots")
+FACES: Final = ("election", "lease", "lock", "locked", "masters", "slots")
 # What is made, and of what.
 FILES: Final = {f"redlock/_threads/{name}.py": f"redlock/_asyncio/{name}.py" for name in FACES} | {
     "redlock/fenced/_threads.py": "redlock/fenced/_tasks.py",
@@ -40,6 +40,7 @@ WORDS: Final = [
     (r"\bawait ", ""),
     (r"\b([Aa])n ``async (with|for)\b", r"\1 ``\2"),
     (r"\basync (def|with|for)\b", r"\1"),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\benter_async_context\b", "enter_context"),
     (r"\bCoroutine\[Any, Any, ((?:[^][]|\[[^][]*\])*)\]", r"\1"),
     (r", Coroutine\b|\bCoroutine, ", ""),

@@ -1,21 +1,20 @@
-"""Elections, for asyncio (R31).
-
-The body of a term runs in the task that asked for the term.  It is cancelled when the term is lost, and when the
-election is stopped.  That cancellation ends at the term.
-"""
+"""Elections, for asyncio (R31)."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
-import math
 import signal
 from typing import TYPE_CHECKING, Any
 
-from redlock import _clock, options
+# asyncio only
+from redlock._asyncio.bodies import TermBody, passes, say_at_once, wait_until
 from redlock._asyncio.callbacks import call
-from redlock._asyncio.cancelling import Cancelling, this_task
+from redlock._asyncio.cancelling import this_task
+
+# threads instead
+# > from redlock._threads.bodies import TermBody, wait_until
+# both again
 from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.lock import AsyncMultiLock
 from redlock._asyncio.masters import AsyncMasters
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
     from redlock._core.stop import Stop
 
-# A wait is cut into chunks of this many seconds: the clock of a loop stands still while the machine sleeps (R5).
-_CHUNK = 1.0
-
 
 class TaskCandidate(Candidate[AsyncMasters, AsyncLease], AsyncMultiLock):
     """The lock of an `AsyncElection`."""
@@ -50,7 +46,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
 
     def __init__(self, stop: Stop, candidate: TaskCandidate, lease: AsyncLease) -> None:
         super().__init__(stop, candidate, lease)
-        self._body: _Body | None = None
+        self._body: TermBody | None = None
 
     async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
         """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
@@ -63,12 +59,12 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
     async def wait_stop(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
         """Sleep for ``timeout`` seconds, and no longer than the body may go on.  True if it should end now.
 
-        It is for other tasks.  The body itself is cancelled in that moment.
+        A body of asyncio is cancelled in that moment by itself.
 
         Args:
             timeout: seconds; None: no limit.
         """
-        return await _wait(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
+        return await wait_until(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
     async def __aenter__(self) -> Self:
         """Begin the body.
@@ -77,7 +73,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
             RedlockError: it has begun before, or the term is over because its loop was left.
         """
         self._begin(beginning(self))
-        self._body = _Body(self._stop, self)
+        self._body = TermBody(self._stop, self)
         self._body.begins()
         return self
 
@@ -86,18 +82,23 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         entered: Entered,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,  # noqa: ARG002 - an argument of `__aexit__`
+        trace: TracebackType | None,
     ) -> bool:
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
         try:
             try:
                 goes_on = await self._body_ends(error)
-            finally:  # a coroutine that is thrown away must not wait: the renewer gives the lock back
+            finally:
+                # asyncio only
+                # A coroutine that is thrown away must not wait: the renewer gives the lock back.
                 failed = None if kind is GeneratorExit else await _released(self._candidate)
+                # threads instead
+                # > failed = _released(self._candidate)
+                # both again
         finally:
             entered.end = None  # if it was not: somebody may keep an exception, and our frame with it
         if failed is not None:
-            if not goes_on or not isinstance(failed, Exception):  # a cancellation is never a note
+            if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
                 raise failed
             error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
         return not goes_on
@@ -121,44 +122,6 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         return goes_on
 
 
-class _Body(Cancelling):
-    """The body of a term, cancelled once it should end."""
-
-    __slots__ = ("_loop", "_over", "_stop", "_term")
-
-    def __init__(self, stop: Stop, term: AsyncTerm) -> None:
-        self.body_begins()
-        self._loop = asyncio.get_running_loop()
-        self._stop = stop
-        self._term = term
-        self._over = False
-
-    def begins(self) -> None:
-        self._stop.wakes(self, self._wake)
-        self._look()
-
-    async def end(self, error: BaseException | None) -> bool:
-        """See `AsyncTerm._body_ends`."""
-        self._stop.forget(self)
-        self._over = True
-        if self.cancelled:
-            if isinstance(error, GeneratorExit):
-                self.take_back()
-            elif self.is_ours and not await self.body_ends(error):
-                return False
-        return error is not None and not is_end(error, self._term)
-
-    def _wake(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._look)
-
-    def _look(self) -> None:
-        term = self._term
-        if not self._over and not self.cancelled and term.should_stop:
-            why = "was lost" if term.lost else "ends: the election was stopped"
-            self.cancel_body(f"term {term.number} of {term.name!r} {why}")
-
-
 class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
     __doc__ = ElectionBase.__doc__
 
@@ -166,6 +129,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
     _on_new_leader: Callable[[str], object] | None = None
 
     async def terms(self) -> AsyncIterator[AsyncTerm]:
+        # asyncio only
         """Wait to be elected, again after each term, until `stop`::
 
             async for term in election.terms():
@@ -182,6 +146,26 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             WouldDeadlock: this task holds the lock of that name, or leads in another election of it.
             RedlockError: the masters were closed, or this object is in use already.
         """
+        # threads instead
+        # > """Wait to be elected, again after each term, until `stop`::
+        # >
+        # >     for term in election.terms():
+        # >         with term:
+        # >             while not term.should_stop:
+        # >                 work(fence=term.number)
+        # >                 term.wait_stop(1.0)
+        # >
+        # > The body is the ``with``: the lock is given back at its end.  A term that is lost raises nothing there.  An
+        # > exception of the body ends the loop.  In a process that the body has forked the loop ends as well.  A loop
+        # > that is left before the ``with`` gives the term back: one that was not entered is over then.
+        # >
+        # > Raises:
+        # >     QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot
+        # >         cure (a wrong password).  Other outages are waited for.
+        # >     WouldDeadlock: this thread holds the lock of that name, or leads in another election of it.
+        # >     RedlockError: the masters were closed, or this object is in use already.
+        # > """
+        # both again
         running = Running()
         try:
             steps = self._begin(running)
@@ -208,6 +192,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         signals: Iterable[int] = (signal.SIGTERM, signal.SIGINT),
         on_error: Literal["raise", "retry"] = "raise",
     ) -> None:
+        # asyncio only
         """Await ``lead(term)`` in each term, until `stop` or one of ``signals``.
 
         ``lead`` is cancelled when its term is lost, and when the election is stopped.  When it has ended, the lock is
@@ -229,6 +214,30 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             QuorumUnreachable, WouldDeadlock, RedlockError: as `terms`.
             ConfigurationError: an argument cannot be right.
         """
+        # threads instead
+        # > """Call ``lead(term)`` in each term, until `stop` or one of ``signals``.
+        # >
+        # > ``lead`` runs in this thread, and nothing can end it from outside: it should look at `Term.should_stop`, or
+        # > sleep in `Term.wait_stop`.  If it goes on after its term was lost, another one leads beside it; its fence,
+        # > `Term.number`, is what protects from that.  When it returns, the lock is given back, and the next campaign
+        # > begins.
+        # >
+        # > Args:
+        # >     lead: the body of each term.
+        # >     on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the
+        # >         term was not lost, it is still valid.
+        # >     on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may
+        # >         be stale, and terms may be missed.  It must not block, nor use these masters.  What it raises is
+        # >         logged.
+        # >     signals: they stop the election, if this is the main thread.  A second signal does what it did before.
+        # >     on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
+        # >         back, and campaigns again after a growing random pause of up to 30 s.
+        # >
+        # > Raises:
+        # >     QuorumUnreachable, WouldDeadlock, RedlockError: as `terms`.
+        # >     ConfigurationError: an argument cannot be right.
+        # > """
+        # both again
         self._check(lead, on_stopped, on_new_leader)
         taken = Signals(signals, self.stop)
         try:
@@ -245,15 +254,21 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         on_error: str,
     ) -> None:
         running = Running()
-        before = this_task().cancelling()
+        before = this_task().cancelling()  # asyncio only
         try:
-            steps = self._begin(running, on_error, lambda error: _passes(error, before))
+            # asyncio only
+            steps = self._begin(running, on_error, lambda error: passes(error, before))
+            # threads instead
+            # > steps = self._begin(running, on_error)
+            # both again
             self._on_new_leader = on_new_leader
             try:
                 error = await self._carry_out(running, steps, lead, on_stopped)
+            # asyncio only
             except GeneratorExit:  # the coroutine is thrown away, and must not wait
-                _say_at_once(running, on_stopped)
+                say_at_once(running, on_stopped)
                 raise
+            # both again
             except BaseException as interruption:  # noqa: BLE001 - raised at the end
                 error = await self._carry_out(running, unfinished(running, interruption), lead, on_stopped)
         finally:
@@ -286,20 +301,26 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
     ) -> BaseException | None:
         error: BaseException | None = None
         term._begin()  # noqa: SLF001 - the two are one module
-        term._body = body = _Body(self._stop, term)  # noqa: SLF001
+        term._body = body = TermBody(self._stop, term)  # noqa: SLF001
         try:
             body.begins()
             running.begun = term
             await lead(term)
+        # asyncio only
         except GeneratorExit as thrown_away:
             await body.end(thrown_away)  # which does not wait: the coroutine must not
             raise
+        # both again
         except BaseException as raised:  # noqa: BLE001 - raised at the end of the run
             error = raised
+        # asyncio only
         try:
             return error if await body.end(error) else None
         except asyncio.CancelledError as late:
             return late
+        # threads instead
+        # > return error if body.end(error) else None
+        # both again
 
     async def _say_stopped(
         self, running: Running, on_stopped: Callable[[AsyncTerm], object] | None, term: AsyncTerm
@@ -309,11 +330,15 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             return None
         running.begun = None
         try:
+            # asyncio only
             told = on_stopped(term)
             if inspect.isawaitable(told):
                 await told
         except GeneratorExit:
             raise
+            # threads instead
+            # > on_stopped(term)
+        # both again
         except BaseException as error:  # noqa: BLE001 - raised at the end of the run
             return None if is_end(error, term) else error
         return None
@@ -330,11 +355,11 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         return await self._masters.status(self._name)
 
     def _check_lead(self, lead: object) -> None:
-        decorated.check_awaited(lead)
+        decorated.check_awaited(lead)  # > decorated.check_called(lead, "an AsyncElection")
 
     def _say_leader(self, owner: str) -> None:
         if self._on_new_leader is not None:
-            call(self._on_new_leader, owner, "on_new_leader")
+            call(self._on_new_leader, owner, "on_new_leader")  # > self._on_new_leader(owner)
 
     async def _perform(self, running: Running, step: Step) -> AsyncTerm | BaseException | None:
         if isinstance(step, Campaign):
@@ -345,7 +370,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             return error
         if isinstance(step, Pause):
             self._report(step)
-            await _wait(self._stop, self._stop.requested, step.seconds)
+            await wait_until(self._stop, self._stop.requested, step.seconds)
         return None
 
     async def _campaign(self, running: Running) -> AsyncTerm | None:
@@ -365,57 +390,8 @@ async def _released(candidate: TaskCandidate | None) -> BaseException | None:
             await candidate.release()
     except (LockLost, NotHeld):  # lost, given back before, or a forked child has come here
         return None
-    except GeneratorExit:
-        raise
+    except GeneratorExit:  # asyncio only
+        raise  # asyncio only
     except BaseException as error:  # noqa: BLE001 - returned
         return error
     return None
-
-
-def _say_at_once(running: Running, on_stopped: Callable[[AsyncTerm], object] | None) -> None:
-    """Call `on_stopped`, if a body was begun.  Nobody can await it."""
-    term, running.begun = running.begun, None
-    if on_stopped is not None and term is not None and running.here():
-        told = on_stopped(term)
-        if inspect.iscoroutine(told):
-            told.close()
-
-
-def _passes(error: BaseException, before: int) -> bool:
-    """Whether ``error`` of a body may pass.  That of something that was cancelled inside of the body may, too.
-
-    ``before``: how often our own task was to be cancelled when the run began.
-    """
-    if isinstance(error, asyncio.CancelledError):
-        return this_task().cancelling() <= before
-    return isinstance(error, Exception)
-
-
-async def _wait(
-    stop: Stop,
-    done: Callable[[], bool],
-    timeout: float | None,  # noqa: ASYNC109 - as for threads
-    most: Callable[[], float] = lambda: _CHUNK,
-) -> bool:
-    """Wait until ``done``, for ``timeout`` seconds at most, and look again after ``most`` of them."""
-    loop = asyncio.get_running_loop()
-    woken = asyncio.Event()
-
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(woken.set)
-
-    until = math.inf if timeout is None else _clock.now() + options.patience("timeout", timeout)
-    stop.wakes(woken, wake)
-    try:
-        while not done():
-            left = until - _clock.now()
-            if left <= 0:
-                return False
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, min(left, most(), _CHUNK))):
-                    await woken.wait()
-            woken.clear()
-        return True
-    finally:
-        stop.forget(woken)

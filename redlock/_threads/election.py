@@ -1,20 +1,18 @@
+# Made from redlock/_asyncio/election.py by tools/unasync.py: change that file, then run `make faces`.
 """Elections, for threads (R31)."""
 
 from __future__ import annotations
 
-import contextlib
-import math
 import signal
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from redlock import _clock, options
 from redlock._base import decorated
 from redlock._base.election import Candidate, ElectionBase, Running, TermBase, advance, is_end
 from redlock._base.holds import AtTheEnd, beginning
 from redlock._base.signals import Signals
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
 from redlock._core.stop import Stopped
+from redlock._threads.bodies import TermBody, wait_until
 from redlock._threads.lease import Lease
 from redlock._threads.lock import MultiLock
 from redlock._threads.masters import Masters
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
     from redlock._core.stop import Stop
 
-# A wait is cut into chunks of this many seconds: the clock of a queue stands still while the machine sleeps (R5).
-_CHUNK = 1.0
-
 
 class ThreadCandidate(Candidate[Masters, Lease], MultiLock):
     """The lock of an `Election`."""
@@ -40,6 +35,10 @@ class ThreadCandidate(Candidate[Masters, Lease], MultiLock):
 
 class Term(TermBase[ThreadCandidate, Lease]):
     __doc__ = TermBase.__doc__
+
+    def __init__(self, stop: Stop, candidate: ThreadCandidate, lease: Lease) -> None:
+        super().__init__(stop, candidate, lease)
+        self._body: TermBody | None = None
 
     def wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
@@ -52,10 +51,12 @@ class Term(TermBase[ThreadCandidate, Lease]):
     def wait_stop(self, timeout: float | None = None) -> bool:
         """Sleep for ``timeout`` seconds, and no longer than the body may go on.  True if it should end now.
 
+        A body of asyncio is cancelled in that moment by itself.
+
         Args:
             timeout: seconds; None: no limit.
         """
-        return _wait(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
+        return wait_until(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
     def __enter__(self) -> Self:
         """Begin the body.
@@ -64,23 +65,30 @@ class Term(TermBase[ThreadCandidate, Lease]):
             RedlockError: it has begun before, or the term is over because its loop was left.
         """
         self._begin(beginning(self))
+        self._body = TermBody(self._stop, self)
+        self._body.begins()
         return self
 
     def _leave(
         self,
-        entered: Entered,  # noqa: ARG002 - it keeps the lease until here
-        kind: type[BaseException] | None,  # noqa: ARG002 - the arguments of `__exit__`
+        entered: Entered,
+        kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,  # noqa: ARG002
+        trace: TracebackType | None,
     ) -> bool:
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
-        failed = _released(self._candidate)
-        ends = error is None or is_end(error, self)
+        try:
+            try:
+                goes_on = self._body_ends(error)
+            finally:
+                failed = _released(self._candidate)
+        finally:
+            entered.end = None  # if it was not: somebody may keep an exception, and our frame with it
         if failed is not None:
-            if ends or not isinstance(failed, Exception):  # a Ctrl-C is never a note
+            if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
                 raise failed
             error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
-        return ends
+        return not goes_on
 
     if TYPE_CHECKING:
 
@@ -90,6 +98,15 @@ class Term(TermBase[ThreadCandidate, Lease]):
 
     else:
         __exit__ = AtTheEnd(_leave)
+
+    def _body_ends(self, error: BaseException | None) -> bool:
+        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term.
+
+        A second time does no harm: an exception may have struck the first one.
+        """
+        goes_on = error is not None if self._body is None else self._body.end(error)
+        self._body = None
+        return goes_on
 
 
 class Election(ElectionBase[Masters, ThreadCandidate, Term]):
@@ -108,12 +125,12 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
                         term.wait_stop(1.0)
 
         The body is the ``with``: the lock is given back at its end.  A term that is lost raises nothing there.  An
-        exception of the body ends the loop.  In a process that the body has forked the loop ends as well.  A loop that
-        is left before the ``with`` gives the term back: one that was not entered is over then.
+        exception of the body ends the loop.  In a process that the body has forked the loop ends as well.  A loop
+        that is left before the ``with`` gives the term back: one that was not entered is over then.
 
         Raises:
-            QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot cure
-                (a wrong password).  Other outages are waited for.
+            QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot
+                cure (a wrong password).  Other outages are waited for.
             WouldDeadlock: this thread holds the lock of that name, or leads in another election of it.
             RedlockError: the masters were closed, or this object is in use already.
         """
@@ -152,10 +169,11 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
 
         Args:
             lead: the body of each term.
-            on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
-                was not lost, it is still valid.
-            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
-                stale, and terms may be missed.  It must not block, nor use these masters.  What it raises is logged.
+            on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the
+                term was not lost, it is still valid.
+            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may
+                be stale, and terms may be missed.  It must not block, nor use these masters.  What it raises is
+                logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.
@@ -208,22 +226,27 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             if isinstance(step, Lead):
                 result = self._lead(running, lead, step.term)
             elif isinstance(step, SayStopped):
-                result = self._say_stopped(running, on_stopped)
+                result = self._say_stopped(running, on_stopped, step.term)
             else:
                 result = self._perform(running, step)
 
     def _lead(self, running: Running, lead: Callable[[Term], object], term: Term) -> BaseException | None:
+        error: BaseException | None = None
         term._begin()  # noqa: SLF001 - the two are one module
-        running.begun = term
+        term._body = body = TermBody(self._stop, term)  # noqa: SLF001
         try:
+            body.begins()
+            running.begun = term
             lead(term)
-        except BaseException as error:  # noqa: BLE001 - raised at the end of the run
-            return None if is_end(error, term) else error
-        return None
+        except BaseException as raised:  # noqa: BLE001 - raised at the end of the run
+            error = raised
+        return error if body.end(error) else None
 
-    def _say_stopped(self, running: Running, on_stopped: Callable[[Term], object] | None) -> BaseException | None:
-        term = running.begun
-        if on_stopped is None or term is None or not running.here():
+    def _say_stopped(
+        self, running: Running, on_stopped: Callable[[Term], object] | None, term: Term
+    ) -> BaseException | None:
+        term._body_ends(None)  # noqa: SLF001 - it has, unless an exception struck right behind it
+        if on_stopped is None or running.begun is None or not running.here():
             return None
         running.begun = None
         try:
@@ -259,7 +282,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             return error
         if isinstance(step, Pause):
             self._report(step)
-            _wait(self._stop, self._stop.requested, step.seconds)
+            wait_until(self._stop, self._stop.requested, step.seconds)
         return None
 
     def _campaign(self, running: Running) -> Term | None:
@@ -282,22 +305,3 @@ def _released(candidate: ThreadCandidate | None) -> BaseException | None:
     except BaseException as error:  # noqa: BLE001 - returned
         return error
     return None
-
-
-def _wait(
-    stop: Stop, done: Callable[[], bool], timeout: float | None, most: Callable[[], float] = lambda: _CHUNK
-) -> bool:
-    """Wait until ``done``, for ``timeout`` seconds at most, and look again after ``most`` of them."""
-    until = math.inf if timeout is None else _clock.now() + options.patience("timeout", timeout)
-    woken: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it
-    stop.wakes(woken, lambda: woken.put(None))
-    try:
-        while not done():
-            left = until - _clock.now()
-            if left <= 0:
-                return False
-            with contextlib.suppress(Empty):
-                woken.get(timeout=max(0.0, min(left, most(), _CHUNK)))
-        return True
-    finally:
-        stop.forget(woken)

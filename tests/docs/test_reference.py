@@ -22,7 +22,7 @@ REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "refe
 def described() -> set[str]:
     return set(
         re.findall(
-            r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|(?:observe|adapters|compat|fenced)\.(?:\w+\.)?)?(\w+)$",
+            r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|(?:observe|adapters|compat|fenced)\.(?:\w+\.)?)?(\w+)(?:\(\))?$",
             REFERENCE,
             re.MULTILINE,
         )
