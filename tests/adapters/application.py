@@ -34,6 +34,13 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
+@app.get("/wait")
+async def wait() -> None:
+    print("waits", flush=True)
+    async with AsyncMasters.from_env(restart_guard=False) as masters, masters.lock("held"):
+        pass
+
+
 @app.get("/health")
 async def health() -> dict[str, int | None]:
     term = app.state.election.term

@@ -7,14 +7,15 @@ import contextlib
 import logging
 import re
 import signal
+import threading
 
 import httpx
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError
+from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock.adapters import asgi
 from redlock.adapters.asgi import leading
-from tests.servers.look import each, eventually
+from tests.servers.look import each, eventually, nothing_left
 from tests.servers.process import soon, started
 
 
@@ -210,6 +211,24 @@ def test_uvicorn_hands_over_at_once(servers):
         assert eventually(lambda: term_of(other)) > number
         other.popen.send_signal(signal.SIGTERM)
         other.ends()
+
+
+def test_uvicorn_ends_while_a_request_waits_for_a_lock(servers):
+    """With a limit to its graceful shutdown, as the page on web services says.  Nothing is left on the masters."""
+    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "TTL": "60"}
+    with Masters(servers.urls, restart_guard=False) as masters, masters.lock("held") as lease:
+        with started(*UVICORN, "--timeout-graceful-shutdown", "1", environment=environment) as one:
+            address = re.search(r"http://\S+", one.says("INFO:     Uvicorn running"))
+            assert address is not None
+            asked = threading.Thread(target=httpx.get, args=(f"{address[0]}/wait",), kwargs={"timeout": 60})
+            asked.start()
+            one.says("waits")
+            one.popen.send_signal(signal.SIGTERM)
+            assert one.ends() in (0, -signal.SIGTERM)
+            assert one.said("INFO:     Application shutdown complete")
+            asked.join()
+        assert masters.status("held").token == lease.token
+    eventually(lambda: nothing_left(servers))
 
 
 def test_uvicorn_that_was_frozen_leads_no_more(servers):
