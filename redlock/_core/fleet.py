@@ -219,11 +219,13 @@ class Fleet:
     def _silent(self, master: int, at: float) -> bool:
         """Whether ``master`` may still show us a list: it has not answered, and is not known to be down.
 
+        The answer to a mere question is none: that did not record our list, and others may have come since.
         Who was cut off takes nothing from before for an answer: the masters come back one after the other.
         """
         one = self._told[master]
+        answered = one is not None and one.until > at and (one.state or any(o.counts(at) for o in one.others.values()))
         recently = self._since - (0.0 if self._anew else self._patience)
-        return (one is None or one.until <= at) and self._down_at[master] < recently
+        return not answered and self._down_at[master] < recently
 
     def _outnumbered(self, at: float) -> bool:
         """Whether clients work with an incompatible list, and it is theirs that stays."""

@@ -265,6 +265,26 @@ def test_who_stood_still_until_it_was_forgotten_begins_anew(world):
     assert (first.works, late.works) == (False, True)
 
 
+def test_a_client_that_only_asked_until_now_waits_for_the_answer_to_its_announcement(world):
+    """The list that it gave way to is too old now.  Another client with that list may have come meanwhile."""
+    first = Client(world, ONE)
+    live(world, 1.0, first)
+    late = Client(world, OTHER)
+    live(world, LIFE - 1.0, late)
+    assert late.voters.refused
+    late.silent = {"m"}  # its answers take some time
+    while late.voters.refused:
+        live(world, 0.1, late)
+    while late.fleet.counts_from == math.inf:  # until the others have recorded it
+        live(world, 0.1, late)
+    assert not late.works
+    again = Client(world, ONE)
+    assert again.works
+    late.hears("m")
+    live(world, 1.0, again, late)
+    assert (again.works, late.works) == (True, False)
+
+
 def test_votes_that_were_counted_before_it_noticed_that_are_no_grant(world):
     """The answers to its locks came before those to its list."""
     client = Client(world, ONE)
