@@ -63,6 +63,7 @@ class Connections(ConnectionsBase):
         self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
+        self._answers_due = NEVER  # the housekeeper looks then which connections answer nothing
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
         # nobody closed makes Python warn.
@@ -89,6 +90,9 @@ class Connections(ConnectionsBase):
         elif request.leaves is None:  # else the operation begins with it, and `Runtime.run` has looked
             process.look()
         now = _clock.now()
+        if now > self._answers_due:
+            self._answers_due = now + self._patience
+            self.look_after(self._answers_due)
         if len(self.operations) == 1:  # an extra turn of the loop for `flush` pays only if it is shared
             self._submit(request, operation, now)
         else:
@@ -245,9 +249,6 @@ class Connections(ConnectionsBase):
 
     def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         self.look_after(_clock.now() + TICK)
-
-    def _expect_answers(self, due: float) -> None:
-        self.look_after(due)
 
     def _want_subscribers(self) -> None:
         missing = [one.retry_at for one in self.subscribers if one.sock is None and one.connector is None]

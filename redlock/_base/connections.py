@@ -67,7 +67,6 @@ class ConnectionsBase(Exchange):
         self.announcer: Announcer | None = None  # tells them our list (R34)
         self.closed = False
         self._patience = _SILENT * node_timeout
-        self._answers_due = -math.inf  # the latest look at whether the masters have answered is then
 
     # -- what a subclass adds ------------------------------------------------------------------------
 
@@ -90,10 +89,6 @@ class ConnectionsBase(Exchange):
     @abstractmethod
     def _in_debt(self, connection: Stream) -> None:
         """A release has to be sent to this master again: call `send_owed` after a while."""
-
-    @abstractmethod
-    def _expect_answers(self, due: float) -> None:
-        """Something was asked: at ``due`` at the latest see whether it was answered (`connect_in`)."""
 
     @abstractmethod
     def _want_subscribers(self) -> None:
@@ -137,9 +132,6 @@ class ConnectionsBase(Exchange):
         if request.only_if is not None and not request.only_if():
             return
         request.sent_at, request.inbox = now, inbox
-        if now > self._answers_due:
-            self._answers_due = now + self._patience
-            self._expect_answers(self._answers_due)
         to, masters = self.pipelines, request.to
         if masters is not None and len(masters) < len(to):
             to = [to[master] for master in masters]

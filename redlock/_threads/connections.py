@@ -194,6 +194,8 @@ class Connections(ConnectionsBase):
         """From now on no thread tells ``request`` of answers."""
         with self.mutex:
             request.open = False
+            if self.dozing:  # it is to see which connections answer nothing
+                self._wake_housekeeper()
 
     def wake(self, waiter: LineInbox) -> None:
         """Wake the operation to look at its events, wherever it waits."""
@@ -305,10 +307,6 @@ class Connections(ConnectionsBase):
     def _wake_housekeeper(self) -> None:
         self.dozing = False
         self.waker.wake()
-
-    def _expect_answers(self, due: float) -> None:  # noqa: ARG002 - it looks often while anything is under way
-        if self.dozing:
-            self._wake_housekeeper()
 
     def _want_subscribers(self) -> None:
         self._wake_housekeeper()
