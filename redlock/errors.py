@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = Literal["granted", "held", "free", "error", "timeout", "quarantined", "pending"]
 Unheard: TypeAlias = Literal["error", "timeout"]  # outcomes without an answer to the request
+Kind: TypeAlias = Literal["held", "nobody", "unreachable"]
 Reason: TypeAlias = Literal["expired", "taken", "unreachable", "max_hold"]
 
 
@@ -125,11 +126,28 @@ class ConfigurationError(RedlockError, ValueError):
 
 
 class NotAcquired(RedlockError, TimeoutError):  # noqa: N818 - its name says what happened
-    """No majority granted the lock in time. No key is left on masters that can be reached."""
+    """No majority granted the lock in time. No key is left on masters that can be reached.
+
+    Attributes:
+        kind: ``held``: somebody else has the lock. ``nobody``: several asked for it at the same moment, time and
+            again, and none of them got a majority. So nobody has it, and it is worth another try (C3).
+    """
+
+    kind: Kind = "held"
+
+    def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), kind: Kind | None = None) -> None:
+        super().__init__(message, name=name, votes=votes)
+        if kind is not None:
+            self.kind = kind
 
 
 class QuorumUnreachable(NotAcquired):
-    """Too few masters took part to decide. This is an outage (or a wrong password), not contention."""
+    """Too few masters took part to decide. This is an outage (or a wrong password), not contention.
+
+    Its ``kind`` is ``unreachable``.
+    """
+
+    kind: Kind = "unreachable"
 
 
 class NotExtended(RedlockError, TimeoutError):  # noqa: N818

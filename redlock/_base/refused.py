@@ -17,18 +17,21 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec
 
 
+_NOBODY = "nobody has it: several asked for it at the same time, and none of them got a majority"
+
+
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
-    """The error when others hold the lock."""
+    """The error when others hold the lock, or when nobody does."""
     released = released_token(refusal.holder)
     whose = readers_of(refusal.holder) or owner_of(refusal.holder) or released or refusal.holder or "somebody else"
     who = f"released by {whose}, and kept from others" if released else f"held by {whose}"  # R28
     if not refusal.attempts:
         who = "others of this process hold it, or wait for it"
-    if refusal.remaining is not None and math.isfinite(refusal.remaining):
+    elif refusal.contended:
+        who = _NOBODY
+    elif refusal.remaining is not None and math.isfinite(refusal.remaining):
         who += f" for up to {refusal.remaining:.1f} s"
-    return NotAcquired(
-        f"{spec.shown} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
-    )
+    return _error(spec, refusal, who)
 
 
 def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
@@ -37,10 +40,19 @@ def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
     who = f"{slots} taken"
     if not refusal.attempts:
         who = "others of this process wait for a slot"
+    elif refusal.contended:
+        who = _NOBODY
     elif refusal.remaining is not None and math.isfinite(refusal.remaining):
         who += f", the first one for up to {refusal.remaining:.1f} s"
+    return _error(spec, refusal, who)
+
+
+def _error(spec: LockSpec, refusal: Refusal, who: str) -> NotAcquired:
     return NotAcquired(
-        f"{spec.shown} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
+        f"{spec.shown} not acquired in {_attempts(refusal)}: {who}",
+        name=spec.name,
+        votes=refusal.tally.votes(),
+        kind="nobody" if refusal.contended else "held",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
+from redlock._core.collisions import Collisions
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Tell, Timeout, Turn, wait
 from redlock._core.local_queue import Place
 from redlock._core.outcomes import NEVER
@@ -53,6 +54,7 @@ class Refusal(NamedTuple):
     holder: str = ""  # if `held`: the token seen on most masters
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
     split: bool = False  # if `held`: no token was seen on a majority
+    contended: bool = False  # ... and masters have granted it to several, one of whom may be us: nobody has it (C3)
     by_readers: bool = False  # if `held`: a master has readers (R33)
     validity: float | None = None  # if `slow`: the validity that would have been left
     slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
@@ -99,6 +101,7 @@ def _contend(
 ) -> Op[Grant | Refusal]:
     """Wait for our turn in line, and then compete with other processes.  ``outcome``: of the first attempt."""
     subscription: Subscription | None = None
+    collisions = Collisions(settings)
     attempts = 1
     failed = 1  # attempts since a release was announced: after a release all waiters begin anew
     if outcome is None:  # it was not our turn
@@ -112,24 +115,45 @@ def _contend(
             yield from tell(place, outcome)
             if spec.refused is not None and outcome.kind == "held":
                 spec.refused(outcome)
-            # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
-            if outcome.at >= deadline or outcome.tally.misconfigured:
+            if (yield from is_answer(outcome, deadline, collisions)):
                 return outcome._replace(attempts=attempts, before=place.attempts)
             if settings.observer is not None:
                 place.failed(outcome)
-            if subscription is None and outcome.kind == "held":
+            over = outcome.at >= deadline
+            if subscription is None and outcome.kind == "held" and not over:
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
-            until = next_try(spec, outcome, failed, deadline)
-            yield from keep_new_readers_away(
-                settings, spec, marks, by_readers=outcome.by_readers, pause=until - outcome.at
-            )
-            if (yield from pause(settings, subscription, outcome, until)):
+            if not over and (yield from _pause_between(settings, spec, subscription, outcome, failed, deadline, marks)):
                 failed = 0
         attempts += 1
         failed += 1
         outcome = yield from _attempt_again(settings, spec, won, attempts, place, subscription)
     return outcome
+
+
+def is_answer(refusal: Refusal, deadline: float, collisions: Collisions) -> Op[bool]:
+    """Whether ``refusal`` is what the caller gets.  Else, if its time is up, it is worth another attempt now (C3).
+
+    An outage may pass.  A wrong password stays wrong, however long we wait (C1).
+    """
+    if refusal.tally.misconfigured or refusal.at < deadline:
+        return refusal.tally.misconfigured
+    return not (refusal.contended and (yield from collisions.try_again(refusal.at, refusal.tally.took)))
+
+
+def _pause_between(
+    settings: MastersSettings,
+    spec: LockSpec,
+    subscription: Subscription | None,
+    refusal: Refusal,
+    failed: int,
+    deadline: float,
+    marks: list[Send],
+) -> Op[bool]:
+    """See `pause`.  A writer that waits keeps new readers away meanwhile."""
+    until = next_try(spec, refusal, failed, deadline)
+    yield from keep_new_readers_away(settings, spec, marks, by_readers=refusal.by_readers, pause=until - refusal.at)
+    return (yield from pause(settings, subscription, refusal, until))
 
 
 def tell(place: Place, refusal: Refusal) -> Op[None]:
@@ -382,9 +406,10 @@ class Ballot(Round):
         if tally.unreachable:
             return Refusal("unreachable", tally, at)
         if tally is not self.tally:
-            return Refusal("held", tally, at, slots=self._slots)
+            return Refusal("held", tally, at, slots=self._slots, split=True, contended=True)  # by another one's fence
         tokens = [holder for holder, _ in self._holders]
         holder = max(tokens, key=tokens.count, default="")
+        split = tokens.count(holder) < tally.need
         left = sorted(remaining for _, remaining in self._holders)
         missing = tally.need - tally.yes  # that many of these keys have to expire before we can win
         return Refusal(
@@ -392,7 +417,8 @@ class Ballot(Round):
             tally,
             at,
             holder=holder,
-            split=tokens.count(holder) < tally.need,
+            split=split,
+            contended=split and (tally.yes > 0 or len(set(tokens)) > 1),
             remaining=left[missing - 1] if missing <= len(left) else None,
             by_readers=READERS in tokens,
             slots=self._slots,

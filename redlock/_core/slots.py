@@ -43,6 +43,7 @@ from redlock._core.acquire import (
     attempt,
     despite_interrupts,
     in_line,
+    is_answer,
     is_grant,
     next_try,
     pause,
@@ -50,6 +51,7 @@ from redlock._core.acquire import (
     second_round,
     tell,
 )
+from redlock._core.collisions import Collisions
 from redlock._core.effects import Leave, Listen, Op, Send
 from redlock._core.local_queue import Place
 from redlock._core.mode import EXCLUSIVE
@@ -315,7 +317,7 @@ def acquire_slot(settings: MastersSettings, asking: Asking, deadline: float, won
 def _contend(
     settings: MastersSettings, asking: Asking, deadline: float, won: list[Grant], place: Place
 ) -> Op[Grant | Refusal]:
-    waiting = _Waiting(settings, asking)
+    waiting, collisions = _Waiting(settings, asking), Collisions(settings)
     attempts = 1
     asking.first()
     outcome = yield from _attempt(settings, asking, won, attempts, place, enter=True)
@@ -332,9 +334,12 @@ def _contend(
             spec = asking.spec
             if spec.refused is not None and outcome.kind == "held":
                 spec.refused(outcome)
-            if outcome.at >= deadline or outcome.tally.misconfigured:  # C1
+            if (yield from is_answer(outcome, deadline, collisions)):
                 return outcome
-            yield from waiting.wait(outcome, deadline)
+            if outcome.at >= deadline:
+                asking.after_pause(None)
+            else:
+                yield from waiting.wait(outcome, deadline)
         attempts += 1
         waiting.attempting()
         outcome = yield from _attempt(settings, asking, won, attempts, place)

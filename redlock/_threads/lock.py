@@ -72,13 +72,14 @@ class MultiLock(LockBase[Masters, Lease]):
         timeout: float | None = None,
         **unknown: Unpack[NoOptions],
     ) -> Lease | None:
-        """Take the lock.  Returns the lease, or None if others held the lock all the time.
+        """Take the lock.  Returns the lease, or None if others held the lock all the time, or tried to get it.
 
         Args:
             blocking: False tries once, and not at all if others in this process stand in line (C3).
             timeout: seconds to wait; negative waits for ever, 0 tries once, None is the lock's own timeout.  An
-                attempt that is under way at the deadline is finished, which takes at most `node_timeout`.  The very
-                first operation also waits for connections to the masters, at most `connect_timeout` (R2).
+                attempt that is under way at the deadline is finished, which takes at most `node_timeout`.  If masters
+                grant it to several at that moment, it is tried again, up to four times: at most 19 `node_timeout`
+                (C3).  The very first operation also waits for connections, at most `connect_timeout` (R2).
 
         Raises:
             QuorumUnreachable: too few masters took part in the last attempt.  Or no majority is left without those

@@ -248,7 +248,9 @@ def test_refused_leaves_nothing_and_granted_has_a_majority(
     spec = world.spec(ttl=1.0, fencing=fencing)
     outcome = world.run(world.acquire(spec, deadline=world.now + timeout))
     need = len(masters) // 2 + 1
-    assert world.after_start() <= timeout + world.settings.node_timeout + 1e-6
+    # One attempt more, or five and the pauses between them, if it looks as if several had tried at once (C3).
+    most = 19 if world.all("acquire")[1:] else 1
+    assert world.after_start() <= timeout + most * world.settings.node_timeout + 1e-6
     if isinstance(outcome, Refusal):
         assert_rolled_back(world)
         return

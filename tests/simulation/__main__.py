@@ -32,6 +32,7 @@ from tests.simulation.fleets import FleetRun, settings
 from tests.simulation.invariants import Violation
 from tests.simulation.parameters import (
     Parameters,
+    at_once,
     come_and_go,
     crowd,
     draw,
@@ -66,6 +67,7 @@ def main() -> int:
     parser.add_argument("--come-and-go", action="store_true")
     parser.add_argument("--slots", action="store_true")
     parser.add_argument("--transactions", action="store_true")
+    parser.add_argument("--at-once", action="store_true")
     parser.add_argument("--fleets", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
@@ -82,6 +84,7 @@ def main() -> int:
     drawn = periods if options.periods else elections if options.elections else slots if options.slots else drawn
     drawn = readers_and_writers if options.readers else come_and_go if options.come_and_go else drawn
     drawn = transactions if options.transactions else drawn
+    drawn = at_once if options.at_once else drawn
     if options.trace is not None:
         return trace(options.trace, drawn, options.variant)
     return many(options.start, options.seeds, drawn, options.variant, options.jobs)

@@ -136,8 +136,10 @@ class Actor:
         shared = bool(client.parameters.readers) and self._reads()
         self._spec = spec_for(client, names, ttl, at_least, shared=shared)
         self._invoked_at = self.world.now
-        op = acquiring.acquire(client.settings, self._spec, client.clock() + timeout)
-        self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
+        deadline = client.clock() + timeout
+        op = acquiring.acquire(client.settings, self._spec, deadline)
+        self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
+        self.judge.tries.waits_until(task, deadline)
 
     def _reads(self) -> bool:
         """Whether the next lock is shared with readers (R33)."""

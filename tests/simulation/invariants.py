@@ -18,6 +18,7 @@ from redlock._core.rounds import Round
 from tests.simulation import database
 from tests.simulation.database import Database
 from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
+from tests.simulation.tries import ENDS, SOMEBODY_WINS, Tries
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ ALL = (
     TOLD_ONCE,
     STOPS,
     RAISES,
+    SOMEBODY_WINS,
+    ENDS,
     LIVE,
     *database.ALL,
 )
@@ -202,6 +205,7 @@ class Judge:
         self.waits = Waits(self)
         self.terms = Terms(self)
         self.database = Database(self)
+        self.tries = Tries(self)
         self._attempts: list[Attempt] = []
         self._by_token: dict[str, Attempt] = {}
         self.together: Counter[int] = Counter()  # rounds, by how many leases they renewed

@@ -107,6 +107,10 @@ class Link:
             self._break(self.connection)
             self.connection = None
 
+    def lengthen(self, times: float) -> None:
+        """Its other end is so many times as far away."""
+        self._delay *= times
+
     # -- faults --------------------------------------------------------------------------------------
 
     def snap(self) -> None:

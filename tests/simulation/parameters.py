@@ -80,6 +80,7 @@ class Parameters:
     one_writer: bool = False  # ... all others read, come and go, and extend nothing; drawn by `come_and_go`
     slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
     transactions: bool = False  # drawn by `transactions`
+    far: float = 0.0  # all links but one are so many times as long; drawn by `at_once`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -275,3 +276,15 @@ def transactions(seed: int, **fixed: Any) -> Parameters:
     if "faults" in fixed or drawn.rate("amnesia") or drawn.fence_ttl < 3600.0 or pick.random() < 0.3:
         return drawn
     return replace(drawn, faults=(*(one for one in drawn.faults if one[0] != "jump"), ("jump", 0.6)))
+
+
+def at_once(seed: int, **fixed: Any) -> Parameters:
+    """All try once in the same instant, for a name, for two names or for a slot that nobody has (C3)."""
+    pick = random.Random(f"at once of {seed}")
+    kind = pick.choice(("name", "names", "slots"))
+    values: dict[str, Any] = {
+        "masters": pick.choice((3, 3, 5)), "clients": pick.choice((2, 3, 5, 8)), "names": 2 if kind == "names" else 1,
+        "slots": pick.choice((1, 2)) if kind == "slots" else 0, "ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25,
+        "patience": 0.5, "delay": 0.001, "far": 15.0, "duration": 8.0 * 20, "budget": 100_000, "min_validity": 0.5,
+    }  # fmt: skip
+    return Parameters(seed, **(values | fixed))

@@ -17,6 +17,7 @@ from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import LIVE, Judge, Violation
 from tests.simulation.master import Master
 from tests.simulation.parameters import Parameters, draw
+from tests.simulation.single_try import SlotTrier, Trier, reach
 from tests.simulation.slot_user import SlotUser
 from tests.simulation.world import World
 
@@ -150,11 +151,15 @@ class Run:
             skew=chance.random() * parameters.skew,
         )
         self.clients.append(client)
+        if parameters.far:
+            reach(client, len(self.clients))
         for link in client.links:
             client.connect(link)
         for _ in range(parameters.actors):
             kind = Candidate if parameters.elected else SlotUser if parameters.slots else Actor
             kind = Bookkeeper if parameters.transactions else kind
+            if parameters.far:
+                kind = SlotTrier if parameters.slots else Trier
             actor = kind(client)
             actor.writes = not self.actors
             self.actors.append(actor)
@@ -197,6 +202,7 @@ def report(run: Run) -> str:
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
     crowd = " --slots" if run.parameters.slots else " --transactions" if run.parameters.transactions else crowd
+    crowd = " --at-once" if run.parameters.far else crowd
     crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"

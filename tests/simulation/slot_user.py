@@ -40,8 +40,10 @@ class SlotUser(Actor):
         self._asking = Asking(group, len(client.links), client.settings.random)
         self._invoked_at = self.world.now
         won: list[Grant] = []
-        op = slotting.acquire_slot(client.settings, self._asking, client.clock() + timeout, won)
-        self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
+        deadline = client.clock() + timeout
+        op = slotting.acquire_slot(client.settings, self._asking, deadline, won)
+        self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
+        self.judge.tries.waits_until(task, deadline)
 
     def _sends_acquire(self, request: Send, task: Task) -> None:
         if request.call.script is scripts.OCCUPY:

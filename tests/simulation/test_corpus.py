@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.parameters import come_and_go, draw, elections, periods, readers_and_writers, slots
+from tests.simulation.parameters import at_once, come_and_go, draw, elections, periods, readers_and_writers, slots
 from tests.simulation.run import simulate
 
 SEEDS = 2000
@@ -18,6 +18,7 @@ ELECTIONS = 300
 READERS = 100
 COME_AND_GO = 20
 SLOTS = 100
+AT_ONCE = 24  # of some twenty rounds
 CHUNK = 50
 # By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
 FOUND = (536, 12614, 24226, 27730, 1023712, 2022798)
@@ -78,6 +79,14 @@ def test_at_most_so_many_have_a_slot(start):
     for seed in range(start, start + CHUNK):
         grants += simulate(slots(seed)).judge.grants
     assert grants > CHUNK
+
+
+@pytest.mark.parametrize("start", range(0, AT_ONCE, AT_ONCE // 4))
+def test_of_those_who_try_once_somebody_gets_it(start):
+    """C3: two to eight of them in the same instant, over links of different length, for a name, two names or a slot."""
+    tries = [simulate(at_once(seed)).judge.tries for seed in range(start, start + AT_ONCE // 4)]
+    assert sum(one.rounds for one in tries) > 100
+    assert sum(one.without for one in tries) == 0
 
 
 @pytest.mark.parametrize("seed", FOUND_OF_SLOTS)

@@ -16,6 +16,7 @@ from redlock import scripts
 from redlock._base import renewer as base_renewer
 from redlock._core import (
     acquire as acquiring,
+    collisions,
     downgrade as downgrading,
     election as electing,
     extend as extending,
@@ -28,7 +29,7 @@ from redlock._core import (
     wire,
     writer_mark,
 )
-from redlock._core.effects import Send
+from redlock._core.effects import Send, wait
 from redlock._core.extend import Extension
 from redlock._core.extend_many import BatchExtension
 from redlock._core.lease import LeaseState, PendingExtension
@@ -76,6 +77,7 @@ from tests.simulation.invariants import (
 )
 from tests.simulation.parameters import (
     Parameters,
+    at_once,
     come_and_go,
     crowd,
     draw,
@@ -88,11 +90,13 @@ from tests.simulation.parameters import (
 )
 from tests.simulation.renewer import HeldBy
 from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
+from tests.simulation.tries import ENDS, SOMEBODY_WINS
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from redlock._core.collisions import Collisions
     from redlock._core.effects import Op
     from redlock._core.outcomes import Failure
     from redlock._core.quorum import Tally
@@ -984,6 +988,28 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A release is announced to those who wait for this slot, and to nobody who waits for any (R32)."""
     return [script(scripts.VACATE, ("[ARGV[2]] = ARGV[3 + i] .. ' ' .. token", ""))]
+
+
+# -- who only tries ----------------------------------------------------------------------------------
+
+
+@variant("refused-by-those-who-are-refused", SOMEBODY_WINS, drawn=at_once, clients=5)
+def _() -> list[Any]:
+    """Whoever only tries takes contenders for holders, and gives up as they do (C3)."""
+    return [mock.patch.object(collisions, "MOST", 0)]
+
+
+@variant("tries-for-as-long-as-somebody-has-it", ENDS, faults=())
+def _() -> list[Any]:
+    """Whoever only tries does not believe that somebody has it (C3)."""
+
+    def is_answer(refusal: acquiring.Refusal, deadline: float, _: Collisions) -> Op[bool]:
+        if refusal.at >= deadline and refusal.kind == "held":
+            yield from wait(refusal.at + 0.05)
+            return False
+        return refusal.at >= deadline or refusal.tally.misconfigured
+
+    return [mock.patch.object(acquiring, "is_answer", is_answer)]
 
 
 # -- restarted masters -------------------------------------------------------------------------------

@@ -192,6 +192,8 @@ class Waits:
             return  # it lets others go first
         if not task.refused and invariant == WOKEN:
             return  # it was not refused: too few have voted, or too late.  No release ends that
+        if client.clock() >= task.deadline:
+            return  # it hurries to its end, see `tries.py`
         tried = task.attempted_at > since if invariant == ANYWAY else task.attempted_at >= since
         if not tried:
             last = f"the last attempt was at {task.attempted_at:.4f}"

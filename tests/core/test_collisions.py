@@ -1,0 +1,110 @@
+"""Several ask at once, and nobody gets a majority (C3): who only tries tries again, and what it is told if that does not help."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from redlock import NotAcquired, QuorumUnreachable
+from redlock._base.refused import not_acquired, unreachable
+from redlock._core.acquire import Grant, Refusal
+from tests.core.world import GRANTS, NEVER, START, WALL, Master, World, down, held, turns
+
+
+def contended(times: int = 100, after: float = 0.01) -> list[Master]:
+    """One master grants, and each of two others has been given to somebody else; so many times, then all are free."""
+    refusals: list[Any] = [[0, b"0", by, 5000] for by in (b"ann", b"bob")]
+    return [
+        Master(after),
+        *(Master(after, {"acquire": turns(*[refusal] * times, GRANTS["acquire"])}) for refusal in refusals),
+    ]
+
+
+def tried(*masters: Master, patience: float = 0.0) -> tuple[World, Grant | Refusal]:
+    world = World(*masters)
+    return world, world.run(world.acquire(world.spec(), deadline=START + patience))
+
+
+def times(world: World) -> list[float]:
+    return [round(sent.at - START, 6) for sent in world.all("acquire")]
+
+
+@pytest.mark.parametrize(("after", "at"), [
+    # Pauses are 2, 4, 8 and 16 times as long as an attempt; by chance they are the longest here.
+    pytest.param(0.01, [0.0, 0.03, 0.08, 0.17, 0.34], id="pauses-longer-than-an-attempt"),
+    pytest.param(0.2, [0.0, 0.6, 1.6, 2.8, 4.0], id="and-not-longer-than-four-times-what-a-master-may-take"),
+])  # fmt: skip
+def test_it_tries_again_a_few_times_whatever_its_deadline(after: float, at: list[float]) -> None:
+    world, refusal = tried(*contended(after=after))
+    assert isinstance(refusal, Refusal)
+    assert times(world) == pytest.approx(at)
+    assert (refusal.kind, refusal.contended, refusal.attempts) == ("held", True, 5)
+
+
+@pytest.mark.parametrize("failed", [1, 4])
+def test_it_gets_it_as_soon_as_they_have_gone(failed: int) -> None:
+    """Each attempt has a token of its own (R8), and is taken back before the next one (R9)."""
+    world, grant = tried(*contended(failed))
+    assert isinstance(grant, Grant)
+    assert grant.attempts == failed + 1
+    tokens = [sent.token for sent in world.all("acquire")]
+    assert len(set(tokens)) == failed + 1
+    assert [sent.token for sent in world.all("release")] == tokens[:-1]
+    assert world.verbs() == ["acquire", "release"] * failed + ["acquire"]
+
+
+def test_also_at_the_deadline_of_one_that_waited() -> None:
+    world, refusal = tried(*contended(), patience=0.1)
+    assert times(world)[:2] == [0.0, 0.1]  # the last one of those that it has time for
+    assert len(times(world)) == 6
+    assert isinstance(refusal, Refusal)
+
+
+@pytest.mark.parametrize(("masters", "attempts"), [
+    pytest.param([held()] * 3, 1, id="somebody-has-it"),
+    pytest.param([Master(), held(0.1), held(0.1)], 1, id="on-a-majority"),
+    pytest.param([down(), held(), held(NEVER)], 1, id="a-master-is-down-and-somebody-has-it"),
+    pytest.param([down(), down(), held()], 1, id="an-outage"),
+    pytest.param([down(), Master(), held(0.1)], 5, id="a-master-is-down-and-two-have-tried"),
+    pytest.param([down(), Master(NEVER), held(0.1, "ann"), held(0.1, "bob"), held(0.1, "eve")], 5, id="others-have-tried"),
+])  # fmt: skip
+def test_what_is_an_answer_is_believed(masters: list[Master], attempts: int) -> None:
+    world, refusal = tried(*masters)
+    assert isinstance(refusal, Refusal)
+    assert len(times(world)) == attempts
+    assert refusal.contended is (attempts > 1)
+
+
+def test_a_fence_that_was_not_settled_says_nothing_of_a_holder() -> None:
+    """R17: in the second round a master has a greater one by now."""
+    greater, greatest = (str(WALL + more).encode() for more in (10, 20))
+    elsewhere: dict[str, Any] = {"fence": [0, greatest]}
+    world, grant = tried(
+        *[Master(0.01, {**elsewhere, "acquire": turns([2, greater], GRANTS["acquire"])}) for _ in "123"]
+    )
+    assert isinstance(grant, Grant)
+    assert [sent.verb for sent in world.sent] == ["acquire", "fence", "release", "acquire"]
+
+
+def test_nobody_has_it_is_what_is_said() -> None:
+    world, refusal = tried(*contended())
+    assert isinstance(refusal, Refusal)
+    error = not_acquired(world.spec(), refusal)
+    assert error.kind == "nobody"
+    assert error.message == (
+        "'invoice:42' not acquired in 5 attempts: "
+        "nobody has it: several asked for it at the same time, and none of them got a majority"
+    )
+    assert pickle.loads(pickle.dumps(error)).kind == "nobody"  # noqa: S301 - our own
+
+
+def test_the_kinds_of_the_others() -> None:
+    world, refusal = tried(*[held()] * 3)
+    assert isinstance(refusal, Refusal)
+    assert not_acquired(world.spec(), refusal).kind == "held"
+    world, refusal = tried(*[down()] * 3)
+    assert isinstance(refusal, Refusal)
+    assert unreachable(world.spec(), refusal).kind == "unreachable"
+    assert (NotAcquired("held").kind, QuorumUnreachable("too few").kind) == ("held", "unreachable")
