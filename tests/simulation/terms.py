@@ -115,12 +115,20 @@ class Terms:
         if record.term is not None and not record.resigned:
             self.judge.fail(RESIGNED, f"{candidate} goes on, and has not given {record.term} back")
 
-    def _look_later(self, candidate: Candidate, record: Record) -> None:
+    def _soon(self, candidate: Candidate) -> float:
         """After a stop nothing takes longer than a release does, however late its answers and its thread are."""
-        soon = 4 * self.judge.parameters.node_timeout + 10 * candidate.client.late
+        return 4 * self.judge.parameters.node_timeout + 10 * candidate.client.late
+
+    def _look_later(self, candidate: Candidate, record: Record) -> None:
         record.looks += 1
-        self.judge.world.after(soon, candidate.client.gate, self._must_be_over, candidate, record, record.looks)
+        self.judge.world.after(
+            self._soon(candidate), candidate.client.gate, self._must_be_over, candidate, record, record.looks
+        )
 
     def _must_be_over(self, candidate: Candidate, record: Record, look: int) -> None:
-        if self._records.get(candidate) is record and look == record.looks and not record.runs and not record.late:
+        if self._records.get(candidate) is not record or look != record.looks or record.runs or record.late:
+            return
+        if candidate.client.clock() - candidate.client.resumed_at < self._soon(candidate):  # it stood still meanwhile
+            self._look_later(candidate, record)
+        else:
             self.judge.fail(STOPS, f"{candidate} was stopped, and goes on: {record}")
