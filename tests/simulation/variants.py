@@ -947,7 +947,7 @@ def _() -> list[Any]:
     key = KEYS[i]
   end
 end
-if redis.call('PTTL', key) == -2 then"""
+if look(key) == -2 then"""
     give_back = """for i, key in ipairs(KEYS) do
   for other = 0, 1 do
     local there = string.gsub(key, '%d$', other)
@@ -956,7 +956,7 @@ if redis.call('PTTL', key) == -2 then"""
     end
   end"""
     return [
-        script(scripts.OCCUPY, ("if redis.call('PTTL', key) == -2 then", count)),
+        script(scripts.OCCUPY, ("if look(key) == -2 then", count)),
         script(scripts.VACATE, ("for i, key in ipairs(KEYS) do", give_back)),
     ]
 
