@@ -312,7 +312,9 @@ class Judge:
             attempt.released_on.update((master.index, name) for name in call.keys)
             if attempt.hold is not None and not any(key.endswith(attempt.names) for key in call.keys):
                 return  # of other slots, which it was given beside the one that it holds (R32)
-        if call.script in (*EXTENDS, *RELEASES) and not reply[0]:
+        # That it is a reader by now denies no extension, and is no release of what it had for itself (R33).
+        reads = call.script in RELEASES and reply[0] == -1
+        if call.script in (*EXTENDS, *RELEASES) and (not reply[0] or reads):
             attempt.denied_on.add(master.index)
             attempt.denied.append((call, master.index))
 
