@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from redlock._core import attributes
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from redlock._base.lease import LeaseBase
@@ -183,7 +184,7 @@ class Hold(ABC, Generic[AnyLease]):
         leaving: Callable[[], Leaving | None] | None,
         end: End | None,
         max_hold: float | None = None,
-        task: object = None,
+        task: asyncio.Task[Any] | None = None,
     ) -> None:
         self.through = through
         self.holder = holder

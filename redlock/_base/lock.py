@@ -277,11 +277,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 self._runtime.post(abandon(self._settings, self._spec_of(hold.state), hold.state))
                 continue
             if hold.task is not again.task:
-                raise WouldDeadlock(
-                    f"another task of this thread holds {hold.state.shown}, and could not release it while this one "
-                    "waits: in coroutines use AsyncMasters",
-                    name=self._spec.name,
-                )
+                raise WouldDeadlock(_in_another_task(hold), name=self._spec.name)
             if not hold.entered_here:
                 continue  # another request of this pool's thread, which goes on later
             if hold.holder is not again.holder:  # that of a candidate, whose body this is
@@ -562,6 +558,19 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if extension.kind == "lost":
             raise state.loss()
         raise not_extended(self._spec, state, extension)
+
+
+def _in_another_task(hold: Hold[Any]) -> str:
+    """Why the caller would wait for itself: a task of its thread entered ``hold``."""
+    if hold.task is not None and hold.task.done():
+        return (
+            f"a task of this thread that has ended holds {hold.state.shown} (a notebook runs each cell in a task of "
+            "its own), and this thread would wait for itself: release it through the lock object that acquired it"
+        )
+    return (
+        f"another task of this thread holds {hold.state.shown}, and could not release it while this one waits: in "
+        "coroutines use AsyncMasters"
+    )
 
 
 def _nobody() -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import select
 import threading
 import weakref
 from os import getpid
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._base import process
@@ -13,7 +15,7 @@ from redlock._base.connections import CLOSED
 from redlock._base.holds import Holder
 from redlock._base.runtime import RuntimeBase, without_masters
 from redlock._threads.driver import Driver
-from redlock.errors import RedlockError
+from redlock.errors import ConfigurationError, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,10 +48,25 @@ def _goes_on(life: weakref.ref[_Life]) -> bool:
     return life() is not None
 
 
+def _check_python() -> None:
+    """Check that nobody has put something else in the place of what threads wait with, since we were imported."""
+    if not hasattr(select, "poll"):
+        raise ConfigurationError(
+            "select.poll is gone, and Masters wait with it (eventlet.monkey_patch() takes it away): "
+            "allowed are threads, processes and gevent"
+        )
+    if Lock is not threading.Lock:
+        raise ConfigurationError(
+            "threading.Lock was replaced after redlock was imported (gevent.monkey.patch_all() does that), so a thread "
+            "that waits would stop all others: patch first of all, before any import"
+        )
+
+
 class Runtime(RuntimeBase):
     """Runs operations in the threads of their callers."""
 
     def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+        _check_python()
         super().__init__(endpoints, deployment, connect_timeout)
         self.driver: Driver | None = None
         self.own = Own()
@@ -82,6 +99,7 @@ class Runtime(RuntimeBase):
                 raise RedlockError(CLOSED)
             driver = self.driver
             if driver is None:
+                _check_python()  # again: masters may be made before a worker patches
                 try:
                     driver = self.driver = Driver(self.endpoints, self.deployment, self.connect_timeout)
                 except OSError as error:

@@ -273,3 +273,68 @@ def test_a_signal_handler_forks_in_c_while_an_acquire_waits(redlock_servers, wor
             break
     assert code == "7"
     eventually(lambda: nothing_left(redlock_servers))
+
+
+# The body of a leader forks, and the child is a candidate of its own until a SIGTERM.
+A_CHILD_LEADS = """
+def child(out):
+    election = masters.leader("child", ttl=30)
+    def stopped(term):
+        os.write(out, b"stopped " if term.valid else b"lost ")
+    if world == "threads":
+        def lead(term):
+            os.write(out, b"leads ")
+            term.wait_stop(20)
+        election.run(lead, stopped)
+    else:
+        async def lead(term):
+            os.write(out, b"leads ")
+            await term.wait_stop(20)
+        asyncio.run(election.run(lead, stopped))
+    os.write(out, b"ended ")
+def forks(term):
+    told, tell = os.pipe()
+    pid = fork()
+    if pid == 0:
+        signal.alarm(10)
+        code = 1
+        try:
+            child(tell)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(tell)
+    heard = os.read(told, 100)
+    os.kill(pid, signal.SIGTERM)
+    while more := os.read(told, 100):
+        heard += more
+    print(heard.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), term.valid)
+    election.stop()
+async def forks_in_a_task(term):
+    forks(term)
+fork = os.fork if how == "os.fork" else fork
+election = masters.leader("parent", ttl=30)
+if world == "threads":
+    election.run(forks)
+    print(masters.status("child").token)
+    masters.close()
+else:
+    async def main():
+        await election.run(forks_in_a_task)
+        print((await masters.status("child")).token)
+        await masters.close()
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("world", "how"), [("threads", "os.fork"), ("threads", "in C"), ("asyncio", "os.fork")])
+def test_a_child_of_a_leader_leads_itself_until_it_is_told_to_end(redlock_servers, world, how):
+    """R31: the signal stops the election of the child: it is told of, the lock is given back, and its parent still leads."""
+    program = f"how = {how!r}\n" + A_CHILD_LEADS
+    told = [""]
+    for _ in range(5):
+        told = forking(world, program, redlock_servers.urls)
+        if str(-signal.SIGALRM) not in told[0]:
+            break
+    assert told == ["leads stopped ended  0 True", "None"]
+    eventually(lambda: nothing_left(redlock_servers))

@@ -300,6 +300,26 @@ def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_servers):
         assert lease.valid
 
 
+def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_servers):
+    """Each cell is a task of its own, and the earlier one has ended: there is no other task to wait for."""
+
+    async def cell(code):
+        return code()
+
+    async def notebook(masters):
+        lock = masters.lock("job", ttl=10)
+        await asyncio.create_task(cell(lock.acquire))
+        with pytest.raises(WouldDeadlock, match=r"that has ended holds 'job'.* release it through the lock") as caught:
+            await asyncio.create_task(cell(masters.lock("job", ttl=10).acquire))
+        assert "AsyncMasters" not in str(caught.value)
+        await asyncio.create_task(cell(lock.release))  # what it says
+        await asyncio.create_task(cell(lock.acquire))
+        lock.release()
+
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        asyncio.run(notebook(masters))
+
+
 def test_what_a_task_starts_is_another_one(redlock_servers):
     async def main():
         async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:

@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import functools
 import os
+import select
 import signal
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from redlock import Masters, NotHeld
+from redlock import ConfigurationError, Masters, NotHeld
 from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, at_once, each, eventually, lock_keys, nothing_left, take
 from tests.servers.process import run, started
@@ -383,3 +384,36 @@ def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_maste
     assert in_child(child) == 0
     with redlock_masters.lock("job", ttl=10):
         eventually(lambda: sum(bool(keys) for keys in lock_keys(redlock_servers)) >= 3)
+
+
+# -- what others have patched --------------------------------------------------------------------------------------
+
+
+def taken_away(monkeypatch):
+    monkeypatch.delattr(select, "poll")
+
+
+def replaced(monkeypatch):
+    monkeypatch.setattr(threading, "Lock", threading.RLock)
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("patch", "says"), [(taken_away, "eventlet"), (replaced, "patch first of all")], ids=["eventlet", "gevent-too-late"]
+)
+def test_what_threads_wait_with_was_patched(redlock_servers, monkeypatch, patch, says, made):
+    """A sentence when the masters are made, or at their first use: no AttributeError, and no worker that stands still."""
+
+    def use():
+        with Masters(redlock_servers.urls, restart_guard=False) as masters:
+            if made:
+                patch(monkeypatch)
+            masters.status("job")
+
+    if not made:
+        patch(monkeypatch)
+    try:
+        with pytest.raises(ConfigurationError, match=says):
+            use()
+    finally:
+        monkeypatch.undo()
