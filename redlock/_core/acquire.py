@@ -6,6 +6,7 @@ the fencing token.  If a master had a greater fence, a second, short round follo
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
@@ -17,7 +18,7 @@ from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.rounds import GRANTED, Round
 from redlock._core.subscriptions import Subscription
-from redlock._core.tokens import READERS, by_whom
+from redlock._core.tokens import READERS, by_whom, released_token
 from redlock._core.writer_mark import keep_new_readers_away
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Refusal(NamedTuple):
     attempts: int = 1
     holder: str = ""  # if `held`: the token seen on most masters
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
+    kept: float = 0.0  # if `held`: for so many seconds nobody gets it, whatever is released: it was already (R28)
     split: bool = False  # if `held`: no token was seen on a majority
     contended: bool = False  # ... and masters have granted it to several, one of whom may be us: nobody has it (C3)
     by_readers: bool = False  # if `held`: a master has readers (R33)
@@ -120,7 +122,7 @@ def _contend(
             if settings.observer is not None:
                 place.failed(outcome)
             over = outcome.at >= deadline
-            if subscription is None and outcome.kind == "held" and not over:
+            if subscription is None and outcome.kind == "held" and not (over or outcome.kept):
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
             if not over and (yield from _pause_between(settings, spec, subscription, outcome, failed, deadline, marks)):
@@ -207,6 +209,8 @@ def _let_others_go_first(
 
 def next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> float:
     """When to try again, if nothing happens before that."""
+    if refusal.kept:  # once, when it can be free
+        return min(refusal.at + refusal.kept + quorum.ROUNDING, deadline)
     until = min(refusal.at + delay(spec.retry, failed), deadline)
     if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
         until = min(until, refusal.at + refusal.remaining + quorum.ROUNDING)
@@ -235,8 +239,9 @@ def pause(settings: MastersSettings, subscription: Subscription | None, refusal:
     at = refusal.at
     if subscription is not None:
         subscription.refused(refusal.tally.in_the_way())
-    if refusal.kind != "held":
-        subscription = None  # no release ends an outage; and rollbacks of failed attempts are announced as well
+    if refusal.kind != "held" or refusal.kept:
+        # No release ends an outage, or what a release has left; and rollbacks of failed attempts are announced as well.
+        subscription = None
     while subscription is None or not (subscription.look or subscription.released):
         event = yield from wait(until)
         if isinstance(event, Timeout):
@@ -399,6 +404,15 @@ class Ballot(Round):
             return tally.yes >= tally.need
         return tally.yes - tally.granted_by(self._elsewhere) >= tally.need
 
+    def _kept(self) -> float:
+        """Seconds until a majority may be free, if all keys go now but those that a release has left (R28)."""
+        tally = self.tally
+        if self._slots:  # another one may be released
+            return 0.0
+        kept = sorted(left for holder, left in self._holders if released_token(holder) and left < math.inf)
+        free = tally.size - len(kept)
+        return kept[tally.need - free - 1] if free < tally.need else 0.0
+
     def refusal(self, tally: Tally, at: float, valid_until: float) -> Refusal:
         """Why the attempt failed.  ``tally``: the votes of its last round."""
         if tally.won:
@@ -417,6 +431,7 @@ class Ballot(Round):
             tally,
             at,
             holder=holder,
+            kept=self._kept(),
             split=split,
             contended=split and (tally.yes > 0 or len(set(tokens)) > 1),
             remaining=left[missing - 1] if missing <= len(left) else None,

@@ -94,6 +94,26 @@ def test_when_it_looks_again(
         assert looks(world) == at
 
 
+def kept() -> Master:
+    """A release has left ``released:`` there for so long (R28)."""
+    return busy(ms=2500, after=0.01, by=f"released:{OTHER}")
+
+
+@pytest.mark.parametrize(("masters", "at"), [
+    pytest.param([kept(), kept(), kept()], [0.0, 2.512], id="once-when-it-can-be-free"),
+    pytest.param([kept(), kept(), Master(0.01)], [0.0, 2.512], id="a-majority-of-them-is-enough"),
+    pytest.param([kept(), busy(after=0.01), busy(after=0.01)], [0.0, 0.2], id="a-minority-of-them-is-not"),
+])  # fmt: skip
+def test_what_a_release_keeps_from_everybody_is_asked_for_once(masters: list[Master], at: list[float]) -> None:
+    """And not again and again: nobody can get it before, whatever is announced."""
+    world = World(*masters)
+    for number in range(1, 11):
+        for master in range(3):
+            world.announce(0.2 * number, master, f"theirs-{number}")
+    assert isinstance(acquire(world), Grant)
+    assert looks(world, "acquire") == at
+
+
 @pytest.mark.parametrize("whose", ["token", "theirs"])
 def test_what_is_taken_back_where_it_was_not_refused_is_no_reason_to_hurry(whose: str) -> None:
     """One master refuses, one grants, the third one restarted and does not vote: the two that granted announce our own

@@ -134,12 +134,19 @@ class Actor:
         if client.parameters.at_least and self.world.random.random() < client.parameters.at_least:
             at_least = ttl * self.world.random.choice((0.3, 0.6, 0.9, 1.0))
         shared = bool(client.parameters.readers) and self._reads()
-        self._spec = spec_for(client, names, ttl, at_least, shared=shared)
+        self._spec = spec_for(client, names, ttl, at_least, shared=shared)._replace(refused=self._refused)
         self._invoked_at = self.world.now
         deadline = client.clock() + timeout
         op = acquiring.acquire(client.settings, self._spec, deadline)
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
         self.judge.tries.waits_until(task, deadline)
+
+    def _refused(self, refusal: acquiring.Refusal) -> None:
+        """What a release keeps from everybody is not asked for before that is over: by what the masters said of it."""
+        task, longest = self.client.driven, self.client.parameters.max_ttl
+        assert task is not None
+        assert refusal.kept <= longest * (1 + self.client.parameters.drift_factor) + 0.01
+        task.kept_until = refusal.at + refusal.kept
 
     def _reads(self) -> bool:
         """Whether the next lock is shared with readers (R33)."""

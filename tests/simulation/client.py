@@ -61,6 +61,7 @@ class Task(SteppedOperation[Any, "Client"]):
         self.attempt = attempt  # the one on whose behalf it sends
         self.attempted_at = -math.inf  # when it sent the latest acquire, true time
         self.deadline = math.inf  # of an acquire, by its own clock; it tries no more for long then (C3)
+        self.kept_until = -math.inf  # ... nobody can get what it wants, as a release keeps it from everybody (R28)
         self.refused = False  # ... and that was held by others, as far as is known
         self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: not attempted yet
         self.background = False  # of the renewer: nobody waits for it, so nothing interrupts it

@@ -194,6 +194,11 @@ class Waits:
             return  # it was not refused: too few have voted, or too late.  No release ends that
         if client.clock() >= task.deadline:
             return  # it hurries to its end, see `tries.py`
+        # Nobody can get it before that (R28), and it tries then.
+        kept = client.true_time(task.kept_until + self._parameters.node_timeout) + STEPS * client.late + PROMPT
+        if self.world.now < kept:
+            self.world.at(kept, self._must_have_tried, task, since, invariant, why)
+            return
         tried = task.attempted_at > since if invariant == ANYWAY else task.attempted_at >= since
         if not tried:
             last = f"the last attempt was at {task.attempted_at:.4f}"
