@@ -72,7 +72,7 @@ VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "a client that was forgotten goes on with the first majority": (begins_but_once(),
  {"refuses": True, "size": 3, "apart": True, "clients": 2, "errands": 1, "stops": True}),
-    "what its master has forgotten is not in use": (forgets_with_the_master(), {"refuses": True, "size": 3, "apart": True, "forgets": True}),
+    "what its master has forgotten is not in use": (forgets_with_the_master(), {"refuses": True, "size": 3, "apart": True, "forgets": True, "clients": 2, "errands": 0}),
     "two that work both stay": (
         mock.patch.object(Fleet, "_outnumbered", return_value=False), {"refuses": True, "size": 3, "apart": True, "hangs": True, "duration": 80.0}
     ),
