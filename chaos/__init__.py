@@ -8,6 +8,7 @@
     nemesis               who breaks, and heals
     cast  clients/        who works: processes · what each of them does
     backends/             where they live, and how links are cut
+    databases             PostgreSQL, for transactions
     pulse                 what the machine did, which is not what the lock did
     scenarios  variants   what is done, and what must hold · locks that are broken on purpose
     settings  faults  names  control

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import databases
 from .backends import BACKENDS
 from .faults import FAULTS, GROUPS
 from .run import lacks
@@ -26,6 +27,8 @@ def main(args: argparse.Namespace) -> int:  # noqa: ARG001
         missing = [f"cannot do {fault}: {reason}" for fault, reason in lacks(backend).items()]
         state = f"does not work here: {why}" if why is not None else "; ".join(["works here", *missing])
         _section(f"backend {backend.NAME}", [(backend.WHAT, state)], width=0)
+    why = databases.unavailable()
+    _section("database of transactions", [("PostgreSQL", "works here" if why is None else f"not here: {why}")])
     _section(
         "faults",
         (

@@ -18,7 +18,7 @@ from . import PROGRAM
 from .backends import BACKENDS, Unavailable, choose
 from .launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
 from .report import directory
-from .run import check, introduce, lacks
+from .run import check, introduce, lacks, without_database
 from .scenarios import SCENARIOS, Scenario
 from .variants import VARIANTS, Variant
 
@@ -166,9 +166,13 @@ def _chosen(jobs: list[Job], only: str | None) -> list[Job]:
 
 
 def _possible(jobs: Iterable[Job], missing: Collection[str]) -> tuple[list[Job], list[str]]:
-    """Those that can be done without the faults that are ``missing``, and what is left out."""
+    """Those that can be done here without the faults that are ``missing``, and what is left out."""
     possible, left_out = [], []
     for job in jobs:
+        why = without_database(job.settings)
+        if why is not None:
+            left_out.append(f"{job.name}: {why}")
+            continue
         faults = tuple(fault for fault in job.settings.faults if fault not in missing)
         if faults or not job.settings.faults:
             possible.append(replace(job, settings=replace(job.settings, faults=faults)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from redlock import Masters
 from redlock.testing import ClockUnavailable, ServerNotFound, clock_available
 
-from . import PROGRAM, report
+from . import PROGRAM, databases, report
 from .backends import BACKENDS, Unavailable, choose
 from .faults import FAULTS, GROUPS, by_name, named
 from .history import DEMANDABLE, Unreadable, demanded
@@ -132,6 +132,11 @@ def lacks(backend: Backend, server: str | None = None) -> dict[str, str]:
     return clocks | dict(backend.LACKS)
 
 
+def without_database(settings: Settings) -> str | None:
+    """Why this cannot be run here, if it takes a database."""
+    return databases.unavailable() if settings.work == "transactions" else None
+
+
 def check(settings: Settings, backend: Backend) -> None:
     """Raises for what cannot be run here, before anything is started."""
     settings.check()
@@ -139,6 +144,9 @@ def check(settings: Settings, backend: Backend) -> None:
     with Masters(["redis://127.0.0.1"], **settings.of_masters) as masters:
         masters.lock("any", ttl=settings.ttl)
     backend.check(settings)
+    why = without_database(settings)
+    if why is not None:
+        raise Unavailable(f"--work transactions: {why}")
     missing = lacks(backend, settings.server)
     for fault in settings.faults:
         if fault in missing:

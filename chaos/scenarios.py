@@ -82,6 +82,8 @@ _ALL: Final = (
     Scenario("slots", "all want one of three slots; masters and clients are killed and paused",
              {"faults": ("kill", "pause", "crash", "stop"), "work": "slots", "locks": 1, "slots": 3, "ttl": 1.5, "lanes": 2,
               "duration": 15.0}, (*MUST, "slots")),
+    Scenario("transactions", "fenced transactions in PostgreSQL; holders are stopped and killed in the middle, masters killed and paused (R39)",
+             {"faults": ("stop", "crash", "kill", "pause"), "work": "transactions", "ttl": 1.2, "lanes": 2, "duration": 20.0}),
     Scenario("everything", "all of it, two at once",
              {"faults": GROUPS["all"], "named": (), "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
     Scenario("client-pause", "Kleppmann's first: a holder that does not look again is stopped, and writes when its time is over",

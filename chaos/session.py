@@ -14,13 +14,13 @@ import signal
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from redlock.testing import ClockUnavailable, ServerFailed
 
-from . import pulse
+from . import databases, pulse
 from .backends import BACKENDS
 from .cast import Cast, CastFailed
 from .clients.stores import Stores
@@ -48,7 +48,7 @@ def main(directory: str, backend: str, *must: str) -> int:
     try:
         with BACKENDS[backend].rig(settings) as rig:
             _run(settings, rig, Path(directory), demanded(must))
-    except (CastFailed, ServerFailed, ClockUnavailable) as error:
+    except (CastFailed, ServerFailed, ClockUnavailable, databases.DatabaseFailed) as error:
         print(f"chaos: {error}", file=sys.stderr, flush=True)
         return FAILED
     return 0
@@ -88,7 +88,14 @@ def _run(settings: Settings, rig: Rig, directory: Path, must: tuple[Must, ...]) 
 
 def _play(settings: Settings, rig: Rig, cast: Cast) -> float:
     """Everybody works, the nemesis strikes, everything is healed, everybody ends.  Returns when they were told to."""
-    with closing(Stores(cast.directory / "stores.sqlite").create(settings.lock_names)):
+    with ExitStack() as stack:
+        stack.enter_context(closing(Stores(cast.directory / "stores.sqlite").create(settings.lock_names)))
+        if settings.work == "transactions":
+            from .clients.accounts import Accounts  # noqa: PLC0415 - it needs SQLAlchemy, the others do not
+
+            host = stack.enter_context(databases.postgresql())
+            Accounts(host).create(settings.lock_names)
+            (cast.directory / "database").write_text(host)
         cast.start()
         with Writer(cast.events / f"{NEMESIS}.jsonl", NEMESIS) as record:
             ends = now() + settings.duration

@@ -22,9 +22,10 @@ Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``leading``: all are candidates, and lead for shorter and longer than the TTL.
 # ``sharing``: many read and some write, of these some go on as readers.
 # ``slots``: as ``mixed``, without handing over: every name has slots.
+# ``transactions``: the store that checks fences is in PostgreSQL, and every use of it is one of `redlock.fenced`.
 # ``naive``: a holder who looks at its lease only before it begins.
 Work: TypeAlias = Literal[
-    "mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading", "sharing", "slots"
+    "mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading", "sharing", "slots", "transactions"
 ]
 
 

@@ -21,6 +21,7 @@ from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.mode import EXCLUSIVE
 from redlock._core.release import Claim
 from redlock._threads import election as threads_election
+from redlock.fenced import _store as fenced_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,6 +199,12 @@ def _() -> None:
 
     _patch(threads_election.ThreadCandidate, "release", late)
     _patch(asyncio_election.TaskCandidate, "release", late_async)
+
+
+@_variant("without-fence-row", scenario="transactions", breaks="fenced")
+def _() -> None:
+    """A transaction raises no fence row, so a successor reads what a commit that is under way will change (R39)"""
+    _patch(fenced_store.Store, "raise_fence", lambda *_: None)
 
 
 def _patch(where: Any, name: str, value: Any) -> None:

@@ -59,7 +59,7 @@ CHAOS: tuple[tuple[str, ...], ...] = (
     ("chaos.judge", "chaos.faults", "chaos.control"),  # the judge is as pure as the core: no clock, no file
     ("chaos.summary", "chaos.settings"),
     ("chaos.report", "chaos.plan", "chaos.scenarios", "chaos.variants"),
-    ("chaos.check", "chaos.names", "chaos.backends", "chaos.clients", "chaos.pulse"),
+    ("chaos.check", "chaos.names", "chaos.backends", "chaos.clients", "chaos.databases", "chaos.pulse"),
     ("chaos.cast",),  # who starts those who work
     ("chaos.nemesis",),  # who breaks
     ("chaos.session",),

@@ -31,6 +31,11 @@ def main(name: str, seat: str, directory: str, events: str, *named: str) -> None
     if settings.variant is not None:
         variants.VARIANTS[settings.variant].apply()
     held: dict[str, tuple[Worker, Any]] = {}
+    accounts = None
+    if settings.work == "transactions":
+        from .accounts import Accounts  # noqa: PLC0415 - it needs SQLAlchemy, the others do not
+
+        accounts = Accounts(Path(directory, "database").read_text())
 
     def observe(event: Event) -> None:
         if isinstance(event, LeaseExtended) and event.token in held:
@@ -46,7 +51,7 @@ def main(name: str, seat: str, directory: str, events: str, *named: str) -> None
     record = Writer(Path(events, f"{name}.jsonl"), name)
 
     async def perform(worker: str, world: World) -> None:
-        await Worker(worker, world, settings, stage, record, Path(directory), held).perform()
+        await Worker(worker, world, settings, stage, record, Path(directory), held, accounts).perform()
 
     workers = [partial(perform, str(number)) for number in range(1, settings.workers + 1)]
     threading.Thread(target=watch, args=(Path(events, f"{name}.pulse"),), daemon=True).start()

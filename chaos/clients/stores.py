@@ -28,10 +28,14 @@ class Busy(Exception):  # noqa: N818 - named for what is the case
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """``t``: when, in the order of the store, whatever happened to the writer between that and its record."""
+    """``t``: when, in the order of the store, whatever happened to the writer between that and its record.
+
+    ``detail``: the version that was read, where it was written; else why not, where that is known.
+    """
 
     t: float
     accepted: bool
+    detail: object = None
 
 
 class Stores:
@@ -75,7 +79,7 @@ class Stores:
                 )
             else:
                 written = connection.execute("UPDATE plain SET version = :version WHERE lock = :lock", values)
-            return Written(now(), written.rowcount == 1)
+            return Written(now(), written.rowcount == 1, {"read": version})
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

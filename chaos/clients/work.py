@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tenacity import wait_random
 
 from redlock import LockLost, NotAcquired, NotExtended, QuorumUnreachable
+from redlock.fenced import CommitUnknown
 
 from ..history import now
 from .handover import Handovers, Offer
-from .stores import Busy, Stores
+from .stores import Busy, Stores, Written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..history import Phase, Store, Writer
     from ..settings import Settings, Work
+    from .accounts import Accounts
     from .stage import Stage
     from .worlds import World
 
@@ -42,6 +44,7 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
     "steady": {"steady": 1},
     "naive": {"naive": 1},
     "leading": {"leading": 1},
+    "transactions": {"transacting": 1},
     "sharing": {
         "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2,
         "downgrading": 4, "cancelled": 3,
@@ -60,7 +63,10 @@ class Held:
 
 
 class Worker:
-    """``held`` is shared by the workers of a process: who has the lease with this token."""
+    """``held`` is shared by the workers of a process: who has the lease with this token.
+
+    ``accounts``: the store that checks fences, if it is not that of `stores`.
+    """
 
     def __init__(
         self,
@@ -71,6 +77,7 @@ class Worker:
         record: Writer,
         directory: Path,
         held: dict[str, tuple[Worker, Any]],
+        accounts: Accounts | None = None,
     ) -> None:
         self._world = world
         self._settings = settings
@@ -79,6 +86,7 @@ class Worker:
         self._write = partial(record.write, worker=name)
         self._held = held
         self._stores = Stores(directory / "stores.sqlite")
+        self._accounts = accounts
         self._handovers = Handovers(directory / "handovers")
         self.leading = False
         self._given: dict[str, Held] = {}  # kept: a lock that is not bound gives back what it holds when it is dropped
@@ -275,6 +283,14 @@ class Worker:
         )
         await self._give_back(held)
 
+    async def _transacting(self, name: str) -> None:
+        """One transaction, which takes about as long as the lease: it is kept by the library, or it runs out."""
+        held = await self._take(name, auto_extend=self._random.random() < 0.5)  # noqa: PLR2004 - one of two
+        if held is None:
+            return
+        await self._use(held, "fenced", takes=self._settings.ttl * self._random.uniform(0.1, 0.8))
+        await self._give_back(held)
+
     async def _leading(self, name: str) -> None:
         """A candidate for a few terms, until it is stopped."""
         election = self._world.masters.leader(name, ttl=self._settings.ttl, retry=None)
@@ -401,20 +417,28 @@ class Worker:
         what = {"lock": lease.name, "token": lease.token, "fence": lease.fence, "store": store}
         self._write("use", "invoke", t=t, **what)
         try:
-            version = await self._world.aside(self._stores.read, store, lease.name, lease.fence)
-            if takes:
-                await self._world.sleep(takes)
-            if version is None:
-                self._write("use", "ok", **what, accepted=False)
+            if store == "fenced" and self._accounts is not None:
+                written = await self._accounts.add_one(self._world, lease, self._random, takes)
             else:
-                written = await self._world.aside(self._stores.write, store, lease.name, lease.fence, version)
-                self._write("use", "ok", t=written.t, **what, accepted=written.accepted, detail={"read": version})
+                written = await self._in_steps(store, lease, takes)
         except Busy:
             self._write("use", "info", **what, detail="the store is busy")
+        except CommitUnknown:
+            self._write("use", "info", **what, detail="the commit got no answer")
         except CancelledError:
             self._write("use", "info", **what, detail="cancelled")
             raise
+        else:
+            self._write("use", "ok", t=written.t, **what, accepted=written.accepted, detail=written.detail)
         return True
+
+    async def _in_steps(self, store: Store, lease: Any, takes: float) -> Written:
+        version = await self._world.aside(self._stores.read, store, lease.name, lease.fence)
+        if takes:
+            await self._world.sleep(takes)
+        if version is None:
+            return Written(now(), accepted=False)
+        return await self._world.aside(self._stores.write, store, lease.name, lease.fence, version)
 
 
 def _why(refused: NotAcquired) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import ci
+from chaos import ci, databases
 from chaos.history import Header, Writer, merge
 from chaos.launch import EXIT_CODES, judged
 from chaos.scenarios import SCENARIOS
@@ -167,6 +167,9 @@ def test_the_list():
         "no-repair",
         "oneway",
         "roll",
+        "PostgreSQL",
+        "transactions",
+        "without-fence-row",
     ):
         assert word in ran.stdout
 
@@ -185,10 +188,12 @@ def test_ci_does_what_it_is_told_to_and_nothing_else():
     assert sorted(job.name for job in chosen) == ["calm", "variant-minority"]
 
 
-def test_what_cannot_be_done_here_is_left_out_by_name():
+def test_what_cannot_be_done_here_is_left_out_by_name(monkeypatch):
     """A scenario of many faults goes on without the one that is missing; one that is about it does not."""
+    monkeypatch.setattr(databases, "unavailable", lambda: "no PostgreSQL")
     jobs, left_out = ci._possible(ci._jobs(7, 1.0), {"disk": "no mounts", "strobe": "no libfaketime"})
-    assert {"full-disk", "full-disk-everysec", "strobe", "strobe in everything"} == set(left_out)
+    database = {"transactions: no PostgreSQL", "variant-without-fence-row: no PostgreSQL"}
+    assert {"full-disk", "full-disk-everysec", "strobe", "strobe in everything"} | database == set(left_out)
     assert "strobe" not in next(job for job in jobs if job.name == "everything").settings.faults
     assert {"calm", "kill", "variant-no-rollback"} < {job.name for job in jobs}
     everything = ci._jobs(None, 1.0)
