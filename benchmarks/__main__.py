@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SCENARIOS = (
     "latency", "apart", "faults", "delays", "contention", "slots", "leaders", "readers", "throughput", "held", "masters", "memory",
-    "imports",
+    "transactions", "imports",
 )  # fmt: skip
 _MASTERS = 9
 

@@ -61,13 +61,17 @@ def unavailable() -> str | None:
 
 
 @contextlib.contextmanager
-def postgresql() -> Iterator[str]:
-    """A server of PostgreSQL on a socket.  Yields the folder of the socket: the host of a connection."""
+def postgresql(*, fsync: bool = False) -> Iterator[str]:
+    """A server of PostgreSQL on a socket.  Yields the folder of the socket: the host of a connection.
+
+    ``fsync``: commits wait for the disk, as those of a server do that has just been installed.
+    """
     initdb, postgres = program("initdb", "postgresql"), program("postgres", "postgresql")
     with folder() as nest:
         where = str(nest.directory)
         run(nest, [initdb, "-D", f"{where}/data", "-U", "redlock", "-A", "trust", "--no-sync", "-E", "UTF8"])
-        command = [postgres, "-D", f"{where}/data", "-k", where, "-c", "listen_addresses=", "-c", "fsync=off"]
+        options = ("-c", "listen_addresses=", "-c", f"fsync={'on' if fsync else 'off'}")
+        command = [postgres, "-D", f"{where}/data", "-k", where, *options]
         with running(nest, command, "ready to accept connections", signal.SIGINT):
             yield where
 

@@ -104,6 +104,15 @@ def test_of_one_scenario_a_page_can_be_made_too(tmp_path):
     assert "*Not measured in this run.*" in (tmp_path / "performance.md").read_text(encoding="utf-8")
 
 
+def test_transactions_of_a_real_database(tmp_path):
+    _, results = run(tmp_path, "--no-peers", "transactions")
+    if results.records[0].value is None:
+        missing(f"PostgreSQL: {results.records[0].note}")
+    assert [record.case for record in results.records] == [
+        "what the fence adds", "what lock and fence add", "what the lock adds",
+    ]  # fmt: skip
+
+
 def the_other_libraries_were_measured(results):
     """All of them know every request that they are sent."""
     out = set(results.left_out) - {LOOP.title}
