@@ -408,18 +408,16 @@ def test_what_it_leaves_in_the_background_is_not_ended_while_the_lock_is_release
 # With a command that has become another user's, as `sudo` does, and may not be signalled any more.
 OUT_OF_REACH = """
 import os, sys
-from pathlib import Path
-from redlock._cli import guard, run
+from redlock._cli import run, watchdog
 REFUSED = '''
 def killpg(group, number):
     raise PermissionError(1, "Operation not permitted")
 os.killpg = killpg
 '''
 exec(REFUSED)
-program = Path(sys.argv[1], "guard.py")
-program.write_text(Path(guard.__file__).read_text("utf-8").replace("import time\\n", "import time\\n" + REFUSED), "utf-8")
-guard.__file__ = str(program)
-sys.exit(run.main(sys.argv[2:]))
+program = watchdog._program().replace(b"import time\\n", b"import time\\n" + REFUSED.encode())
+watchdog._program = lambda: program
+sys.exit(run.main(sys.argv[1:]))
 """
 
 
@@ -428,7 +426,7 @@ def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
     go_on = tmp_path / "go on"
     command = ["sh", "-c", f"echo begun; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
     arguments = ["job", NEW, "--ttl", "2", "--max-hold", "2", "--", *command]
-    with started(arguments, servers.urls, program=[sys.executable, "-c", OUT_OF_REACH, str(tmp_path)]) as process:
+    with started(arguments, servers.urls, program=[sys.executable, "-c", OUT_OF_REACH]) as process:
         assert line(process) == "begun"
         begun = time.monotonic()
         process.terminate()
@@ -703,9 +701,10 @@ def test_a_watchdog_that_is_stopped(servers, then):
 
 # A watchdog that says that it is ready and does nothing more, as one would that hangs or that a debugger has stopped.
 DEAF = """
-import os, sys, time
-from redlock._cli import guard, run
-guard.__file__ = sys.argv.pop(1)
+import sys
+from redlock._cli import run, watchdog
+deaf = sys.argv.pop(1).encode()
+watchdog._program = lambda: deaf
 run.entry()
 """
 READY_AND_DEAF = (
@@ -714,13 +713,11 @@ READY_AND_DEAF = (
 
 
 @pytest.mark.parametrize("then", STOPPED)
-def test_a_watchdog_that_does_nothing(servers, tmp_path, then):
+def test_a_watchdog_that_does_nothing(servers, then):
     """redlock-run sees that, and kills the command in its place: in time, and also where nothing else is wrong."""
     ttl = {STOPPED[0]: 8.0, STOPPED[1]: 60.0}.get(then, 2.0)
-    deaf = tmp_path / "deaf.py"
-    deaf.write_text(READY_AND_DEAF, "utf-8")
     max_hold = "1" if then == STOPPED[1] else "60"
-    arguments = [str(deaf), "job", NEW, "--ttl", f"{ttl:g}", "--max-hold", max_hold, "--grace", "0.5"]
+    arguments = [READY_AND_DEAF, "job", NEW, "--ttl", f"{ttl:g}", "--max-hold", max_hold, "--grace", "0.5"]
     with started(
         [*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls, [sys.executable, "-c", DEAF]
     ) as process:

@@ -117,7 +117,7 @@ def test_a_silent_subscriber_is_replaced_too(world, redlock_servers, others, pro
         take(other)
         second = Waiting(masters.lock("another", ttl=30))  # it meets silence first
         eventually(lambda: heard_by(redlock_servers, "another") == [1] * 5)
-        assert heard_by(redlock_servers, "job") == [1] * 5
+        eventually(lambda: heard_by(redlock_servers, "job") == [1] * 5)  # the last of the new ones may still subscribe
         held.release()
         other.release()
         assert first.end() is not None
