@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import re
 import time
 
@@ -9,6 +11,7 @@ import pytest
 
 from redlock.testing import LocalMasters
 from tests.docs.pages import DIRECTIVES, OTHER, PAGES, ROOT, Page, blocks, matches
+from tests.servers.needs import missing
 
 TRIES = 3  # a master that is late changes what a page prints: a vote is missing, or how long the lock is still held
 
@@ -19,9 +22,36 @@ def servers():
         yield masters
 
 
+@pytest.fixture
+def object_store():
+    """Starts one, and says how boto3 finds it."""
+    with contextlib.ExitStack() as stack:
+
+        def start():
+            if importlib.util.find_spec("moto") is None:
+                missing("moto: pip install 'moto[s3,server]'")
+            from moto.server import ThreadedMotoServer  # noqa: PLC0415 - not every machine has it
+
+            server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+            server.start()
+            stack.callback(server.stop)
+            _, port = server.get_host_and_port()
+            return {
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+                "AWS_ACCESS_KEY_ID": "nobody",
+                "AWS_SECRET_ACCESS_KEY": "nothing",
+                "AWS_DEFAULT_REGION": "us-east-1",
+            }
+
+        yield start
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_page(page, servers, tmp_path, monkeypatch):
+def test_page(page, servers, tmp_path, monkeypatch, object_store):
     monkeypatch.setenv("REDLOCK_MASTERS", ",".join(servers.urls))
+    if "import boto3" in page.read_text(encoding="utf-8"):
+        for name, value in object_store().items():
+            monkeypatch.setenv(name, value)
     for tries_left in reversed(range(TRIES)):
         directory = tmp_path / str(tries_left)
         directory.mkdir()
