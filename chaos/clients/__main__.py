@@ -35,7 +35,7 @@ def main(name: str, seat: str, directory: str, events: str, *named: str) -> None
     if settings.work == "transactions":
         from .accounts import Accounts  # noqa: PLC0415 - it needs SQLAlchemy, the others do not
 
-        accounts = Accounts(Path(directory, "database").read_text())
+        accounts = Accounts(Path(directory, "database").read_text(), tasks=not int(seat) % 2)
 
     def observe(event: Event) -> None:
         if isinstance(event, LeaseExtended) and event.token in held:

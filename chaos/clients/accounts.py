@@ -38,14 +38,17 @@ _WRITE: Final = text("UPDATE account SET version = :version, commit_takes = :com
 
 
 class Accounts:
-    """``host``: the folder of the server's socket.  Used in one world."""
+    """``host``: the folder of the server's socket.  ``tasks``: it is used in the world of asyncio.
 
-    def __init__(self, host: str) -> None:
-        self._url = f"postgresql+psycopg://redlock@/postgres?host={host}"
-        self._engine: Any = None
+    To make an engine imports its driver, which is nothing to be done on a loop that has leases to keep.
+    """
+
+    def __init__(self, host: str, *, tasks: bool = False) -> None:
+        make: Any = create_async_engine if tasks else create_engine
+        self._engine = make(f"postgresql+psycopg://redlock@/postgres?host={host}", poolclass=NullPool)
 
     def create(self, locks: Iterable[str]) -> None:
-        with create_engine(self._url, poolclass=NullPool).begin() as connection:
+        with self._engine.begin() as connection:
             connection.execute(text(schema("postgresql")))
             connection.execute(text(_TABLE))
             for lock in locks:
@@ -57,9 +60,6 @@ class Accounts:
         Raises:
             CommitUnknown: nobody knows.
         """
-        if self._engine is None:
-            make = create_async_engine if world.can_cancel else create_engine
-            self._engine = make(self._url, poolclass=NullPool)
         found: list[Written] = []
 
         async def connected(connection: Any) -> None:
