@@ -33,7 +33,7 @@ from redlock._base.keywords import hide_unknown, unexpected
 from redlock._base.masters import MastersBase, token_source
 from redlock._base.refused import not_acquired, not_extended, unreachable
 from redlock._base.times import check_ttl, checked
-from redlock._core.acquire import Grant, Refusal, acquire
+from redlock._core.acquire import Grant, Refusal, Target, acquire
 from redlock._core.downgrade import downgrade
 from redlock._core.extend import extend
 from redlock._core.mode import EXCLUSIVE, MOST_READERS, resumed, shared_by
@@ -403,24 +403,33 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return None
         state = self._new_state()
         note_here(state)  # now: on an event loop, what follows does not run in the caller's context
+        target = self._target()
         won: list[Grant] = []
         try:
-            outcome = yield from acquire(self._settings, self._spec, deadline, won)
+            outcome = yield from acquire(self._settings, target, deadline, won)
             if isinstance(outcome, Grant):
-                state.granted(outcome)
+                spec = self._granted(state, target, outcome)
                 self._lease = lease = self._lease_class(state)
                 if hold.enter(lease, state):
-                    self._runtime.keep(Renewal(self._settings, self._spec, state, hold, outcome.decided_at))
+                    self._runtime.keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
                 else:
-                    yield from abandon(self._settings, self._spec, state)
+                    yield from abandon(self._settings, spec, state)
         except GeneratorExit:
             raise
         except BaseException:
             if won:
-                state.granted(won[0])
-                yield from abandon(self._settings, self._spec, state)
+                yield from abandon(self._settings, self._granted(state, target, won[0]), state)
             raise
         return outcome
+
+    def _target(self) -> Target:
+        """What an acquire asks for."""
+        return Target(self._spec)
+
+    def _granted(self, state: LeaseState, target: Target, grant: Grant) -> LockSpec:
+        """The lease ``state`` begins with ``grant``.  Returns the lock that it is on."""
+        state.granted(grant)
+        return target.spec
 
     def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
         """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""

@@ -10,20 +10,18 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from redlock import options
-from redlock._base.holds import AnyLease, note_here
+from redlock._base.holds import AnyLease
 from redlock._base.lock import AnyMasters, LockBase
 from redlock._base.refused import none_free
-from redlock._core.acquire import Grant, Refusal
 from redlock._core.inspect import SlotsStatus, known
-from redlock._core.release import abandon
-from redlock._core.renewals import Renewal
-from redlock._core.slots import Asking, acquire_slot
+from redlock._core.slots import SlotTarget
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from redlock._base.holds import Hold
+    from redlock._core.acquire import Grant, Refusal, Target
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec
@@ -96,38 +94,16 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
 
     # -- operations ----------------------------------------------------------------------------------
 
-    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
-        """As that of a lock; which slot the lease is on is known when it is granted."""
-        hold.driver = self._runtime.known_driver()
-        if self._bound and hold.holder and self._reenter(hold):
-            return None
-        state = self._new_state()
-        note_here(state)
-        asking = Asking(self._group, len(self._settings.masters), self._settings.random)
-        won: list[Grant] = []
-        try:
-            outcome = yield from acquire_slot(self._settings, asking, deadline, won)
-            if isinstance(outcome, Grant):
-                spec = self._granted(state, asking, outcome)
-                self._lease = lease = self._lease_class(state)
-                if hold.enter(lease, state):
-                    self._runtime.keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
-                else:
-                    yield from abandon(self._settings, spec, state)
-        except GeneratorExit:
-            raise
-        except BaseException:
-            if won:
-                yield from abandon(self._settings, self._granted(state, asking, won[0]), state)
-            raise
-        return outcome
+    def _target(self) -> SlotTarget:
+        return SlotTarget(self._group, len(self._settings.masters), self._settings.random)
 
-    def _granted(self, state: LeaseState, asking: Asking, grant: Grant) -> LockSpec:
-        spec = self._group.slots[asking.slot]
+    def _granted(self, state: LeaseState, target: Target, grant: Grant) -> LockSpec:
+        assert isinstance(target, SlotTarget)  # noqa: S101 - see `_target`
+        spec = self._group.slots[target.slot]
         state.names = spec.names
-        self._is_slot(state, asking.slot)
-        state.granted(grant)
-        self._group.board.took(asking.slot, weakref.ref(state))
+        self._is_slot(state, target.slot)
+        self._group.board.took(target.slot, weakref.ref(state))
+        super()._granted(state, target, grant)
         return spec
 
     def _is_slot(self, state: LeaseState, slot: int) -> None:

@@ -64,44 +64,45 @@ class Refusal(NamedTuple):
 
 
 def acquire(
-    settings: MastersSettings, spec: LockSpec, deadline: float, won: list[Grant] | None = None
+    settings: MastersSettings, target: Target, deadline: float, won: list[Grant] | None = None
 ) -> Op[Grant | Refusal]:
-    """Try until the lock is granted or ``deadline`` has passed: at least once, and once more at the deadline.
+    """Try until ``target`` is granted or ``deadline`` has passed: at least once, and once more at the deadline.
 
-    The operation first stands in line in this process (R23).  A holder stays first in line until its release.
-    ``won`` gets the grant as soon as there is one.  A Ctrl-C on the way back to the caller then cannot hide
-    from it what it has to release (R11).
+    The operation first stands in line in this process (R23).  ``won`` gets the grant as soon as there is one.  A Ctrl-C
+    on the way back to the caller then cannot hide from it what it has to release (R11).
     """
-    place = Place(spec.keys.locks, spec.mode.shared)
+    place = target.place
     marks: list[Send] = []  # takes our marks back, if there are any (R33)
     try:
-        outcome = yield from attempt(settings, spec, won, 1, place, enter=True)
+        outcome = yield from attempt(settings, target, won, enter=True)
         if not isinstance(outcome, Grant):
-            outcome = yield from _contend(settings, spec, deadline, won, place, marks, outcome)
-            gone = [Leave(place)] if isinstance(outcome, Refusal) else []
-            interruption = yield from despite_interrupts(*marks, *gone)
+            outcome = yield from _contend(settings, target, deadline, won, marks, outcome)
+        place.holds = isinstance(outcome, Grant)
+        leaves = not (place.holds and target.stays)
+        if leaves or marks:
+            interruption = yield from despite_interrupts(*marks, *([Leave(place)] if leaves else ()))
             if interruption is not None:
                 raise interruption  # noqa: TRY301 - `except` below sends `Leave` again, which does no harm
-        if place.awaited:
+        if place.awaited and target.stays:
             yield Tell(place)
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
     except BaseException:
         yield from despite_interrupts(*marks, Leave(place))
         raise
-    return outcome
+    return outcome if target.stays or isinstance(outcome, Refusal) else outcome._replace(place=None)
 
 
 def _contend(
     settings: MastersSettings,
-    spec: LockSpec,
+    target: Target,
     deadline: float,
     won: list[Grant] | None,
-    place: Place,
     marks: list[Send],
     outcome: Grant | Refusal | None,
 ) -> Op[Grant | Refusal]:
     """Wait for our turn in line, and then compete with other processes.  ``outcome``: of the first attempt."""
+    place = target.place
     subscription: Subscription | None = None
     collisions = Collisions(settings)
     attempts = 1
@@ -111,25 +112,29 @@ def _contend(
         refusal = yield from in_line(settings, place, deadline)
         if refusal is not None:
             return refusal
-        subscription = yield from _let_others_go_first(settings, spec, place, deadline)
+        subscription = yield from _let_others_go_first(settings, target, deadline)
+        target.first()
     while not isinstance(outcome, Grant):
-        if outcome is not None:
-            yield from tell(place, outcome)
-            if spec.refused is not None and outcome.kind == "held":
-                spec.refused(outcome)
-            if (yield from is_answer(outcome, deadline, collisions)):
-                return outcome._replace(attempts=attempts, before=place.attempts)
+        refusal = None if outcome is None else target.refused(outcome)
+        if refusal is not None:
+            yield from tell(place, refusal)
+            if target.spec.refused is not None and refusal.kind == "held":
+                target.spec.refused(refusal)
+            if (yield from is_answer(refusal, deadline, collisions)):
+                return refusal._replace(attempts=attempts, before=place.attempts)
             if settings.observer is not None:
-                place.failed(outcome)
-            over = outcome.at >= deadline
-            if subscription is None and outcome.kind == "held" and not (over or outcome.kept):
-                subscription = Subscription(spec.keys.locks, len(settings.masters))
-                yield Listen(subscription)
-            if not over and (yield from _pause_between(settings, spec, subscription, outcome, failed, deadline, marks)):
-                failed = 0
+                place.failed(refusal)
+            heard = False
+            if refusal.at < deadline:
+                if subscription is None and refusal.kind == "held" and not refusal.kept:
+                    subscription = target.subscription(settings)
+                    yield Listen(subscription)
+                heard = yield from _pause_between(settings, target, subscription, refusal, failed, deadline, marks)
+                failed = 0 if heard else failed
+            target.after_pause(subscription if heard else None)
         attempts += 1
         failed += 1
-        outcome = yield from _attempt_again(settings, spec, won, attempts, place, subscription)
+        outcome = yield from _attempt_again(settings, target, won, attempts, subscription)
     return outcome
 
 
@@ -145,16 +150,17 @@ def is_answer(refusal: Refusal, deadline: float, collisions: Collisions) -> Op[b
 
 def _pause_between(
     settings: MastersSettings,
-    spec: LockSpec,
+    target: Target,
     subscription: Subscription | None,
     refusal: Refusal,
     failed: int,
     deadline: float,
     marks: list[Send],
 ) -> Op[bool]:
-    """See `pause`.  A writer that waits keeps new readers away meanwhile."""
-    until = next_try(spec, refusal, failed, deadline)
-    yield from keep_new_readers_away(settings, spec, marks, by_readers=refusal.by_readers, pause=until - refusal.at)
+    """See `pause`.  A writer that waits keeps new readers away meanwhile, but not from a slot."""
+    until = next_try(target.spec, refusal, failed, deadline)
+    by_readers = refusal.by_readers and target.stays
+    yield from keep_new_readers_away(settings, target.spec, marks, by_readers=by_readers, pause=until - refusal.at)
     return (yield from pause(settings, subscription, refusal, until))
 
 
@@ -189,17 +195,15 @@ def in_line(settings: MastersSettings, place: Place, deadline: float) -> Op[Refu
     return None
 
 
-def _let_others_go_first(
-    settings: MastersSettings, spec: LockSpec, place: Place, deadline: float
-) -> Op[Subscription | None]:
+def _let_others_go_first(settings: MastersSettings, target: Target, deadline: float) -> Op[Subscription | None]:
     """Wait until waiters of another process had the lock, if our process has just had it (R24).
 
     They listen.  The first release that we hear of is that of our own process, the second is theirs.
     """
-    until = place.yield_until
+    until = target.place.yield_until
     if not NEVER < until < deadline:
         return None
-    subscription = Subscription(spec.keys.locks, len(settings.masters))
+    subscription = target.subscription(settings)
     yield Listen(subscription)
     while subscription.released < 2:  # noqa: PLR2004 - see above
         if isinstance((yield from wait(until)), Timeout):
@@ -219,18 +223,20 @@ def next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> 
 
 def _attempt_again(
     settings: MastersSettings,
-    spec: LockSpec,
+    target: Target,
     won: list[Grant] | None,
     number: int,
-    place: Place,
     subscription: Subscription | None,
 ) -> Op[Grant | Refusal | None]:
     if subscription is not None:
         subscription.attempting()
-    outcome = yield from attempt(settings, spec, won, number, place)
+    outcome = yield from attempt(settings, target, won, number)
     if subscription is not None:
-        split = isinstance(outcome, Refusal) and outcome.split
-        subscription.tried(collided=split, took=outcome.tally.took if isinstance(outcome, Refusal) else 0.0)
+        if isinstance(outcome, Refusal):
+            subscription.tried(collided=outcome.split, took=outcome.tally.took)
+            subscription.refused(outcome.tally.in_the_way())
+        else:
+            subscription.tried(collided=False)
     return outcome
 
 
@@ -260,51 +266,54 @@ def pause(settings: MastersSettings, subscription: Subscription | None, refusal:
 
 def attempt(
     settings: MastersSettings,
-    spec: LockSpec,
+    target: Target,
     won: list[Grant] | None = None,
     number: int = 1,
-    place: Place | None = None,
     *,
     enter: bool = False,
 ) -> Op[Grant | Refusal | None]:
     """Try once: one token, one round, and a rollback on every way out but a grant (R8, R9, R11).
 
-    ``enter``: stand in line with ``place`` first.  None: nothing was sent, because others go first.
+    ``enter``: stand in line first.  None: nothing was sent, because others go first.
     """
+    spec = own = target.spec
     token = settings.token()
     fencing = bool(spec.keys.fences)
     proposal = settings.fences.propose() if fencing else 0
-    ballot = Ballot(settings, spec.mode.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
+    call = spec.mode.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl)
+    ballot = target.ballot(settings, call, proposal)
     ballot.wait_for = settings.node_timeout
     if enter:
-        ballot.enters = place
+        ballot.enters = target.place
     try:
         at = yield from ballot.ask()
         if at == NEVER:
             return None
+        settings.attempted(ballot.tally)
+        if not target.stays:
+            own = target.settle(ballot)
         tally = ballot.tally
-        settings.attempted(tally)
         fence = proposal if fencing else None
         if fencing and tally.yes >= tally.need and not ballot.stored:
-            fence, at, tally = yield from second_round(settings, spec, token, ballot)
+            fence, at, tally = yield from second_round(settings, own, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
         if is_grant(settings, spec, tally, ballot.sent_at, at, valid_until):
-            grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
+            grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, target.place)
             if won is not None:
                 won.append(grant)
-            if place is not None:
-                place.holds = True
-            return grant
-        refusal = ballot.refusal(tally, at, valid_until)
-        interruption = yield from rollback(spec, token, ballot)
+            outcome: Grant | Refusal = grant
+            interruption = None if target.stays else (yield from despite_interrupts(*target.besides(ballot, token)))
+        else:
+            outcome = ballot.refusal(tally, at, valid_until)
+            interruption = yield from rollback(spec, token, ballot)
         if interruption is not None:
-            raise interruption  # noqa: TRY301 - `except` below rolls back again, which does no harm
+            raise interruption  # noqa: TRY301 - `except` below rolls back all of it, again if need be: that does no harm
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
     except BaseException:  # a cancellation or Ctrl-C: the keys must not outlive this operation (R11)
         yield from rollback(spec, token, ballot)
         raise
-    return refusal
+    return outcome
 
 
 def is_grant(
@@ -451,3 +460,40 @@ class SecondBallot(Round):
         if verdict == 1:
             return GRANTED
         return "held", f"has the fence {fence}, ours is not greater" if verdict == 0 else "not ours"
+
+
+class Target:
+    """What an operation asks for, first and after each refusal, and where it stands in line.
+
+    This one is a lock: it asks for the same all the time, and its holder stays first in line until the release.
+    """
+
+    __slots__ = ("place", "spec")
+
+    stays = True  # a holder stays first in line, and the votes are about `spec`
+    ballot = Ballot  # counts the votes of an attempt
+
+    def __init__(self, spec: LockSpec) -> None:
+        self.spec = spec  # what the next attempt asks for
+        self.place = Place(spec.keys.locks, spec.mode.shared)
+
+    def first(self) -> None:
+        """It is our turn: choose what to ask for first."""
+
+    def refused(self, refusal: Refusal) -> Refusal | None:
+        """What ``refusal`` means.  None: ask for something else, at once."""
+        return refusal
+
+    def after_pause(self, heard: Subscription | None) -> None:
+        """A pause is over: choose what to ask for.  ``heard``: a release was announced there."""
+
+    def subscription(self, settings: MastersSettings) -> Subscription:
+        return Subscription(self.spec.keys.locks, len(settings.masters))
+
+    def settle(self, ballot: Any) -> LockSpec:
+        """What the votes are about, if that is not `spec`.  Only for what does not stay in line."""
+        raise NotImplementedError
+
+    def besides(self, ballot: Any, token: str) -> tuple[Send, ...]:
+        """Gives back what masters have granted beside that."""
+        raise NotImplementedError

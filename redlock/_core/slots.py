@@ -35,24 +35,9 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redlock._core import quorum, wire
-from redlock._core.acquire import (
-    Ballot,
-    Grant,
-    Refusal,
-    attempt,
-    despite_interrupts,
-    in_line,
-    is_answer,
-    is_grant,
-    next_try,
-    pause,
-    rollback,
-    second_round,
-    tell,
-)
-from redlock._core.collisions import Collisions
-from redlock._core.effects import Leave, Listen, Op, Send
+from redlock._core import wire
+from redlock._core.acquire import Ballot, Refusal, Target
+from redlock._core.effects import Send
 from redlock._core.local_queue import Place
 from redlock._core.mode import EXCLUSIVE
 from redlock._core.quorum import Tally, majority
@@ -123,51 +108,85 @@ def group_of(spec: LockSpec, keys: Iterable[wire.Keys], prefix: str, board: Boar
     return group._replace(slots=tuple(group.any_of((slot,)) for slot in range(len(slots))))
 
 
-class Asking:
+class SlotTarget(Target):
     """Which slots one operation asks for.
 
     ``spec``: what it has asked for last.  ``slot``: the first one of these, or the one that was granted.
     """
 
-    __slots__ = ("_asked", "_masters", "_random", "_seen", "group", "slot", "spec", "wanted")
+    __slots__ = ("_asked", "_given", "_masters", "_random", "_seen", "group", "slot", "wanted")
+
+    stays = False  # who has a slot leaves the line to the next one
 
     def __init__(self, group: Group, masters: int, random: Callable[[], float]) -> None:
         self.group = group
+        self.place = Place((group.key + "\0",))  # no name has a NUL: no lock stands in this line
         self.slot = -1
-        self.spec: LockSpec
+        self._given: list[int | None] = []  # by each master, in the latest attempt
         self.wanted: tuple[int, ...] = ()  # the slots of `spec`
         self._masters = masters
         self._random = random
         self._asked: set[int] = set()  # since the last pause
         self._seen: tuple[tuple[float, ...], ...] = ()  # what each master that refused said of all slots
+        self.first()
 
-    def first(self) -> LockSpec:
+    def first(self) -> None:
         """The slot that this process had last, if it has it no more; else any that it does not hold."""
         board = self.group.board
         free = [slot for slot in range(len(self.group.slots)) if not board.holds(slot)]
         latest = board.latest
-        return self._ask(latest if latest in free else self._any(free or range(len(self.group.slots))))
+        self._ask(latest if latest in free else self._any(free or range(len(self.group.slots))))
 
-    def elsewhere(self, refusal: Refusal) -> LockSpec | None:
-        """What to ask for at once after ``refusal``: any slot that most masters call free, at random.  None: wait."""
+    def refused(self, refusal: Refusal) -> Refusal | None:
+        """Ask at once for any slot that most masters call free, at random; wait if there is none."""
         self._seen = refusal.slots
-        if refusal.kind != "held":
-            return None
-        free = {
-            slot: sum(left[slot] == 0 for left in self._seen)
-            for slot in range(len(self.group.slots))
-            if slot not in self._asked
-        }
-        best = [(-count, self._random(), slot) for slot, count in free.items() if 2 * count > len(self._seen)]
-        return self._ask(*(slot for _, _, slot in sorted(best))) if best else None
+        if refusal.kind == "held":
+            free = {
+                slot: sum(left[slot] == 0 for left in self._seen)
+                for slot in range(len(self.group.slots))
+                if slot not in self._asked
+            }
+            best = [(-count, self._random(), slot) for slot, count in free.items() if 2 * count > len(self._seen)]
+            if best:
+                self._ask(*(slot for _, _, slot in sorted(best)))
+                return None
+        return refusal._replace(remaining=self.remaining())
 
-    def after_pause(self, announced: int | None) -> LockSpec:
-        """The slot to ask for after a pause.  ``announced``: the one whose release has ended it; None: none has."""
+    def after_pause(self, heard: Subscription | None) -> None:
+        """The slot whose release was announced; else one that is free soonest."""
         self._asked.clear()
+        announced = heard.announced if isinstance(heard, SlotSubscription) else None
         if announced is not None and announced < len(self.group.slots):
-            return self._ask(announced)
+            self._ask(announced)
+            return
         left = self._left()
-        return self._ask(self._any(slot for slot, soon in enumerate(left) if soon == min(left)))
+        self._ask(self._any(slot for slot, soon in enumerate(left) if soon == min(left)))
+
+    def subscription(self, settings: MastersSettings) -> Subscription:
+        return SlotSubscription(self.group.key, len(settings.masters))
+
+    def ballot(self, settings: MastersSettings, call: wire.Call, proposal: int) -> Ballot:  # type: ignore[override]
+        if len(self.wanted) == 1:
+            return Ballot(settings, call, proposal)
+        return SlotBallot(settings, call, proposal, self.wanted)
+
+    def settle(self, ballot: Ballot) -> LockSpec:
+        """The slot that most masters gave: from now on the votes are about that one."""
+        if isinstance(ballot, SlotBallot):
+            self._given = [ballot.given(master) for master in range(ballot.tally.size)]
+            self.slot = ballot.settle()
+        return self.group.slots[self.slot]
+
+    def besides(self, ballot: Ballot, token: str) -> tuple[Send, ...]:
+        """A master that has not said that it gave this slot may have given another one, or may do so yet."""
+        if not isinstance(ballot, SlotBallot):
+            return ()
+        elsewhere = frozenset(master for master in ballot.reached() if self._given[master] != self.slot)
+        if not elsewhere:
+            return ()
+        rest = self.group.any_of(tuple(one for one in self.wanted if one != self.slot))
+        release = rest.mode.release(rest.keys, token, 0.0)
+        return (Send(release, to=elsewhere, owed_until=ballot.sent_at + 2 * rest.ttl),)
 
     def remaining(self) -> float | None:
         """Seconds until a majority is free in some slot, unless keys are extended.  None: that cannot be known."""
@@ -184,11 +203,10 @@ class Asking:
         several = list(slots)
         return several[math.floor(self._random() * len(several)) % len(several)]
 
-    def _ask(self, *slots: int) -> LockSpec:
+    def _ask(self, *slots: int) -> None:
         self.slot, self.wanted = slots[0], slots
         self._asked.update(slots)
         self.spec = self.group.slots[slots[0]] if len(slots) == 1 else self.group.any_of(slots)
-        return self.spec
 
 
 class SlotBallot(Ballot):
@@ -239,115 +257,6 @@ class SlotBallot(Ballot):
         return slot
 
 
-def _attempt(
-    settings: MastersSettings,
-    asking: Asking,
-    won: list[Grant],
-    number: int,
-    place: Place,
-    *,
-    enter: bool = False,
-) -> Op[Grant | Refusal | None]:
-    """Try once, see `attempt`.  For any of several slots it is the same but for what is said here."""
-    if len(asking.wanted) == 1:
-        return (yield from attempt(settings, asking.spec, won, number, place, enter=enter))
-    token = settings.token()
-    spec, fencing = asking.spec, asking.spec.fencing
-    proposal = settings.fences.propose() if fencing else 0
-    call = spec.mode.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl)
-    ballot = SlotBallot(settings, call, proposal, asking.wanted)
-    ballot.wait_for = settings.node_timeout
-    try:
-        at = yield from ballot.ask()
-        settings.attempted(ballot.tally)
-        given = [ballot.given(master) for master in range(ballot.tally.size)]
-        slot = ballot.settle()
-        tally, own = ballot.tally, asking.group.slots[slot]
-        fence = proposal if fencing else None
-        if fencing and tally.won and not ballot.stored:
-            fence, at, tally = yield from second_round(settings, own, token, ballot)
-        valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        if is_grant(settings, spec, tally, ballot.sent_at, at, valid_until):
-            asking.slot = slot
-            grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
-            won.append(grant)
-            # A master that has not said that it gave this slot may have given another one, or may do so yet.
-            others = tuple(one for one in asking.wanted if one != slot)
-            elsewhere = frozenset(master for master in ballot.reached() if given[master] != slot)
-            if elsewhere:
-                rest = asking.group.any_of(others)
-                release = rest.mode.release(rest.keys, token, 0.0)
-                interruption = yield from despite_interrupts(
-                    Send(release, to=elsewhere, owed_until=ballot.sent_at + 2 * spec.ttl)
-                )
-                if interruption is not None:
-                    raise interruption  # noqa: TRY301 - `except` below rolls back all of it
-            return grant
-        refusal = ballot.refusal(tally, at, valid_until)
-        interruption = yield from rollback(spec, token, ballot)
-        if interruption is not None:
-            raise interruption  # noqa: TRY301 - `except` below rolls back again, which does no harm
-    except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
-        raise
-    except BaseException:
-        yield from rollback(spec, token, ballot)
-        raise
-    return refusal
-
-
-def acquire_slot(settings: MastersSettings, asking: Asking, deadline: float, won: list[Grant]) -> Op[Grant | Refusal]:
-    """Try until a slot is granted or ``deadline`` has passed; ``won``: see `acquire`.  `Asking.slot` says which one.
-
-    Each try asks for one slot, and then for any that may be free, also if the deadline passes meanwhile.
-    """
-    place = Place((asking.group.key + "\0",))  # no name has a NUL: no lock stands in this line
-    try:
-        outcome = yield from _contend(settings, asking, deadline, won, place)
-        interruption = yield from despite_interrupts(Leave(place))
-        if interruption is not None:
-            raise interruption  # noqa: TRY301 - `except` below sends `Leave` again, which does no harm
-    except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
-        raise
-    except BaseException:
-        yield from despite_interrupts(Leave(place))
-        raise
-    return outcome._replace(place=None) if isinstance(outcome, Grant) else outcome
-
-
-def _contend(
-    settings: MastersSettings, asking: Asking, deadline: float, won: list[Grant], place: Place
-) -> Op[Grant | Refusal]:
-    waiting, collisions = _Waiting(settings, asking), Collisions(settings)
-    attempts = 1
-    asking.first()
-    outcome = yield from _attempt(settings, asking, won, attempts, place, enter=True)
-    if outcome is None:  # it was not our turn
-        refusal = yield from in_line(settings, place, deadline)
-        if refusal is not None:
-            return refusal
-        asking.first()
-        outcome = yield from _attempt(settings, asking, won, attempts, place)
-    while isinstance(outcome, Refusal):
-        if asking.elsewhere(outcome) is None:
-            yield from tell(place, outcome)
-            outcome = outcome._replace(attempts=attempts, remaining=asking.remaining())
-            spec = asking.spec
-            if spec.refused is not None and outcome.kind == "held":
-                spec.refused(outcome)
-            if (yield from is_answer(outcome, deadline, collisions)):
-                return outcome
-            if outcome.at >= deadline:
-                asking.after_pause(None)
-            else:
-                yield from waiting.wait(outcome, deadline)
-        attempts += 1
-        waiting.attempting()
-        outcome = yield from _attempt(settings, asking, won, attempts, place)
-        waiting.tried(outcome)
-    assert outcome is not None  # noqa: S101 - it is our turn
-    return outcome
-
-
 class SlotSubscription(Subscription):
     """Hears of the releases of all slots, and counts those of each slot by themselves.
 
@@ -373,38 +282,3 @@ class SlotSubscription(Subscription):
         if reason:
             self.announced = slot
         return reason
-
-
-class _Waiting:
-    """How one operation waits until there is reason to ask again."""
-
-    def __init__(self, settings: MastersSettings, asking: Asking) -> None:
-        self._settings, self._asking = settings, asking
-        self._subscription: SlotSubscription | None = None
-        self._failed = 1  # attempts since a release was announced: after a release all waiters begin anew
-
-    def wait(self, refusal: Refusal, deadline: float) -> Op[None]:
-        """Afterwards `Asking` has the slot to ask for."""
-        if self._subscription is None and refusal.kind == "held":
-            self._subscription = SlotSubscription(self._asking.group.key, len(self._settings.masters))
-            yield Listen(self._subscription)
-        subscription = self._subscription
-        until = next_try(self._asking.spec, refusal, self._failed, deadline)
-        announced = yield from pause(self._settings, subscription, refusal, until)
-        if announced:
-            self._failed = 0
-        self._asking.after_pause(subscription.announced if announced and subscription is not None else None)
-
-    def attempting(self) -> None:
-        self._failed += 1
-        if self._subscription is not None:
-            self._subscription.attempting()
-
-    def tried(self, outcome: Grant | Refusal | None) -> None:
-        if self._subscription is None:
-            return
-        if not isinstance(outcome, Refusal):
-            self._subscription.tried(collided=False)
-            return
-        self._subscription.tried(collided=outcome.split, took=outcome.tally.took)
-        self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once

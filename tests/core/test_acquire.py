@@ -37,7 +37,7 @@ YES, NO = Master, held  # so that a row of a table reads as what it is
 )
 def test_decided_at_the_first_moment_that_decides(masters: list[Master], granted: bool, at: float) -> None:
     world = World(*masters)
-    outcome = world.run(attempt(world.settings, world.spec()))
+    outcome = world.run(attempt(world.settings, world.target()))
     assert isinstance(outcome, Grant if granted else Refusal)
     assert world.after_start() == pytest.approx(at)
     assert (outcome.decided_at if isinstance(outcome, Grant) else outcome.at) == world.now
@@ -48,13 +48,13 @@ def test_one_vote_less_than_a_majority_is_not_enough(size: int) -> None:
     need = size // 2 + 1
     for granting in range(size + 1):
         world = World(*[Master(0.01)] * granting, *[held(0.01)] * (size - granting))
-        outcome = world.run(attempt(world.settings, world.spec()))
+        outcome = world.run(attempt(world.settings, world.target()))
         assert isinstance(outcome, Grant) == (granting >= need)
 
 
 def test_everybody_is_asked_at_once() -> None:
     world = World(*[Master(0.2)] * 5)
-    world.run(attempt(world.settings, world.spec()))
+    world.run(attempt(world.settings, world.target()))
     [sent] = world.sent
     assert (sent.verb, sent.at, sent.to) == ("acquire", START, frozenset(range(5)))
 
@@ -62,7 +62,7 @@ def test_everybody_is_asked_at_once() -> None:
 @pytest.mark.parametrize("node_timeout", [0.05, 0.25, 3.0])
 def test_node_timeout_ends_a_round(node_timeout: float) -> None:
     world = World(Master(0.01), *[Master(NEVER)] * 2, node_timeout=node_timeout)
-    outcome = world.run(attempt(world.settings, world.spec()))
+    outcome = world.run(attempt(world.settings, world.target()))
     assert isinstance(outcome, Refusal)
     assert world.after_start() == pytest.approx(node_timeout)
     assert outcomes(outcome.tally.votes()) == ["granted", "timeout", "timeout"]
@@ -71,7 +71,7 @@ def test_node_timeout_ends_a_round(node_timeout: float) -> None:
 
 def test_an_answer_at_the_very_end_still_counts() -> None:
     world = World(Master(0.25))
-    assert isinstance(world.run(attempt(world.settings, world.spec())), Grant)
+    assert isinstance(world.run(attempt(world.settings, world.target())), Grant)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_answer_at_the_very_end_still_counts() -> None:
 )
 def test_validity_is_what_R6_says(ttl: float, factor: float, decided: float, left: float) -> None:  # noqa: N802
     world = World(*[Master(decided)] * 3, drift_factor=factor)
-    grant = world.run(attempt(world.settings, world.spec(ttl=ttl, min_validity=0.0)))
+    grant = world.run(attempt(world.settings, world.target(ttl=ttl, min_validity=0.0)))
     assert isinstance(grant, Grant)
     assert grant.valid_until - grant.decided_at == pytest.approx(left)
     # Counted from the sending: the slowest vote makes it shorter, never longer.
@@ -100,7 +100,7 @@ def test_too_little_validity_is_a_failed_attempt(min_validity: float, granted: b
     """R7: the masters answered, but too late for the lease to be worth having."""
     # 1 s less the 0.2 s that it took, 0.1 s of drift and 2 ms of rounding: 0.698 s are left.
     world = World(*[Master(0.2)] * 3, drift_factor=0.1)
-    outcome = world.run(attempt(world.settings, world.spec(ttl=1.0, min_validity=min_validity)))
+    outcome = world.run(attempt(world.settings, world.target(ttl=1.0, min_validity=min_validity)))
     if granted:
         assert isinstance(outcome, Grant)
         assert world.verbs() == ["acquire"]
@@ -115,7 +115,7 @@ def test_too_little_validity_is_a_failed_attempt(min_validity: float, granted: b
 
 def test_a_grant_says_where_keys_may_be_and_who_voted_how() -> None:
     world = World(Master(0.01), Master(0.02), Master(0.03), Master(0.1), down())
-    grant = world.run(attempt(world.settings, world.spec()))
+    grant = world.run(attempt(world.settings, world.target()))
     assert isinstance(grant, Grant)
     # The slow one may have a key by now, the one that is down cannot.
     assert grant.asked == {0, 1, 2, 3}
@@ -126,7 +126,7 @@ def test_a_grant_says_where_keys_may_be_and_who_voted_how() -> None:
 def test_every_vote_is_recorded_with_its_reason() -> None:
     """R3: master, outcome, latency and reason."""
     world = World(Master(0.01), held(0.02), down("no route to host"), refuses("NOPERM", after=0.01), Master(NEVER))
-    refusal = world.run(attempt(world.settings, world.spec()))
+    refusal = world.run(attempt(world.settings, world.target()))
     assert isinstance(refusal, Refusal)
     by_master = {vote.master: vote for vote in refusal.tally.votes()}
     assert list(by_master) == list(world.settings.masters)
@@ -163,7 +163,7 @@ def test_every_vote_is_recorded_with_its_reason() -> None:
 )
 def test_held_or_unreachable(masters: list[Master], kind: str) -> None:
     world = World(*masters)
-    refusal = world.run(attempt(world.settings, world.spec()))
+    refusal = world.run(attempt(world.settings, world.target()))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == kind
     if kind == "unreachable":
@@ -184,13 +184,13 @@ def test_held_or_unreachable(masters: list[Master], kind: str) -> None:
 def test_when_it_may_be_free(masters: list[Master], remaining: float | None) -> None:
     """R24: what is known of the holder's TTL bounds the wait."""
     world = World(*masters)
-    refusal = world.run(attempt(world.settings, world.spec()))
+    refusal = world.run(attempt(world.settings, world.target()))
     assert isinstance(refusal, Refusal)
     assert refusal.remaining == remaining
 
 
 def test_the_holder_is_the_token_that_most_masters_showed() -> None:
     world = World(held(by="zoe"), held(by="bob"), held(by="bob"), YES(), YES())
-    refusal = world.run(attempt(world.settings, world.spec()))
+    refusal = world.run(attempt(world.settings, world.target()))
     assert isinstance(refusal, Refusal)
     assert refusal.holder == "bob"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import wire
-from redlock._core.acquire import Grant, Refusal, attempt
+from redlock._core.acquire import Grant, Refusal, Target, attempt
 from redlock._core.fencing import LIMIT, FenceClock
 from redlock._core.voters import Facts
 from tests.core.scripted_master import ScriptedMaster
@@ -32,14 +32,14 @@ def has(fence: int, after: float = 0.01, then: list[object] | None = None, later
 
 def granted(*masters: Master, names: tuple[str, ...] = (), **spec: Any) -> tuple[World, Grant]:
     world = World(*masters)
-    grant = world.run(attempt(world.settings, world.spec(*names, **spec)))
+    grant = world.run(attempt(world.settings, world.target(*names, **spec)))
     assert isinstance(grant, Grant)
     return world, grant
 
 
 def refused(*masters: Master, **spec: Any) -> Refusal:
     world = World(*masters)
-    refusal = world.run(attempt(world.settings, world.spec(**spec)))
+    refusal = world.run(attempt(world.settings, world.target(**spec)))
     assert isinstance(refusal, Refusal)
     return refusal
 
@@ -163,7 +163,7 @@ def test_taken_is_not_stored_whatever_the_fence(masters: list[Master]) -> None:
 def test_a_grant_that_cannot_be_ours_is_no_vote(says: dict[str, object]) -> None:
     """P1: two processes read from one socket, as after a fork that nobody has noticed.  The connection is torn."""
     world = World(*[Master(0.01, says)] * 2, Master(0.01))
-    refusal = world.run(attempt(world.settings, world.spec()))
+    refusal = world.run(attempt(world.settings, world.target()))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "unreachable"
     assert [vote.outcome for vote in refusal.tally.votes()].count("error") == 2
@@ -176,7 +176,7 @@ def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
     # Two of the three that count have stored it, and the one that does not count.
     world = World(Master(0.0), Master(0.01), Master(0.01), has(HIGH, 0.02), Master(NEVER), guard=True)
     world.settings.voters.admit(0, Facts(run_id="another", uptime=1), START)
-    grant = world.run(attempt(world.settings, world.spec()))
+    grant = world.run(attempt(world.settings, world.target()))
     assert isinstance(grant, Grant)
     assert world.verbs() == ["acquire", "fence"]
     assert world.sent[1].to == {1, 2, 3, 4}
@@ -204,7 +204,7 @@ def test_who_refused_before_still_refuses() -> None:
 ])  # fmt: skip
 def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: str | None, at: float) -> None:
     world = World(*masters)
-    outcome = world.run(attempt(world.settings, world.spec()))
+    outcome = world.run(attempt(world.settings, world.target()))
     assert world.after_start() == pytest.approx(at)
     if kind is None:
         assert isinstance(outcome, Grant)
@@ -227,18 +227,18 @@ def test_a_second_round_that_took_too_long_leaves_too_little() -> None:
 def test_it_learns_from_grants_refusals_and_second_rounds() -> None:
     """R16: whoever was refused knows the fence of the holder, and need not ask twice next time."""
     world = World(held(fence=HIGH), held(fence=HIGH + 5), held(fence=3))
-    world.run(attempt(world.settings, world.spec()))
+    world.run(attempt(world.settings, world.target()))
     assert world.settings.fences.propose() == HIGH + 6
 
     world = World(*[has(HIGH, then=[0, str(HIGH + 70).encode()])] * 3)
-    world.run(attempt(world.settings, world.spec()))
+    world.run(attempt(world.settings, world.target()))
     assert world.settings.fences.propose() == HIGH + 71
 
 
 def test_it_learns_from_masters_whose_votes_do_not_count() -> None:
     world = World(held(fence=HIGH), guard=True)
     world.settings.voters.admit(0, Facts(run_id="another", uptime=1), START)
-    world.run(attempt(world.settings, world.spec()))
+    world.run(attempt(world.settings, world.target()))
     assert world.settings.fences.propose() == HIGH + 1
 
 
@@ -265,9 +265,9 @@ def test_a_fence_that_no_clock_can_have_made_does_not_spoil_other_names(spoilt: 
         return spoilt[verb] if verb in spoilt and "redlock:spoilt" in call.keys else GRANTS[verb](call)
 
     world = World(*[Master(0.01, {"acquire": say, "fence": say})] * 3)
-    world.run(attempt(world.settings, world.spec("spoilt")))
+    world.run(attempt(world.settings, world.target("spoilt")))
     world.sent.clear()
-    grant = world.run(attempt(world.settings, world.spec("other")))
+    grant = world.run(attempt(world.settings, world.target("other")))
     assert isinstance(grant, Grant)
     assert grant.fence is not None
     assert WALL < grant.fence < HIGH + 10
@@ -302,7 +302,7 @@ def served(servers: list[ScriptedMaster]) -> World:
 
 def take(world: World, servers: list[ScriptedMaster], name: str) -> int:
     spec = world.spec(name)
-    grant = world.run(attempt(world.settings, spec))
+    grant = world.run(attempt(world.settings, Target(spec)))
     assert isinstance(grant, Grant), grant
     assert grant.fence is not None
     for server in servers:

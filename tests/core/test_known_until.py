@@ -8,10 +8,10 @@ import pytest
 
 from redlock._base.refused import unreachable
 from redlock._core import wire
-from redlock._core.acquire import Grant, Refusal
+from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.extend import extend
 from redlock._core.fleet import Fleet
-from redlock._core.slots import Asking, Board, acquire_slot, group_of, slot_name
+from redlock._core.slots import Board, SlotTarget, group_of, slot_name
 from tests.core.renewer import Scene
 from tests.core.world import START, Master, World
 
@@ -105,7 +105,7 @@ def test_nor_is_one_of_several_slots_granted_for_longer(known: float, granted: b
     spec = here.spec("import", ttl=TTL)
     keys = [wire.keys_for("redlock:", [slot_name("import", slot)]) for slot in range(3)]
     won: list[Grant] = []
-    asking = Asking(group_of(spec, keys, "redlock:", Board()), 3, lambda: 0.0)
-    outcome = here.run(acquire_slot(here.settings, asking, here.now, won))
+    target = SlotTarget(group_of(spec, keys, "redlock:", Board()), 3, lambda: 0.0)
+    outcome = here.run(acquire(here.settings, target, here.now, won))
     assert isinstance(outcome, Grant if granted else Refusal)
     assert bool(won) is granted

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from redlock._core import outcomes, wire
-from redlock._core.acquire import Grant, Refusal, attempt, despite_interrupts
+from redlock._core.acquire import Grant, Refusal, Target, attempt, despite_interrupts
 from redlock._core.effects import Send, Wait
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
@@ -31,7 +31,7 @@ class Cancelled(BaseException):
 def test_a_failed_attempt_is_released_where_it_may_have_arrived(masters: list[Master], to: set[int]) -> None:
     world = World(*masters)
     spec = world.spec()
-    assert isinstance(world.run(attempt(world.settings, spec)), Refusal)
+    assert isinstance(world.run(attempt(world.settings, Target(spec))), Refusal)
     taken, released = world.sent
     assert released.verb == "release"
     assert released.to == to
@@ -49,7 +49,7 @@ def test_the_rollback_comes_before_the_next_attempt_and_waits_for_nobody() -> No
 def test_the_rollback_is_owed_for_as_long_as_the_key_can_live() -> None:
     """R10: a key that landed late lives for a TTL from then."""
     world = World(*[Master(NEVER)] * 3)
-    world.run(attempt(world.settings, world.spec(ttl=10.0)))
+    world.run(attempt(world.settings, world.target(ttl=10.0)))
     [released] = world.all("release")
     assert released.request.owed_until is not None
     assert released.request.owed_until >= START + 10.0 + world.settings.node_timeout
@@ -58,7 +58,7 @@ def test_the_rollback_is_owed_for_as_long_as_the_key_can_live() -> None:
 
 def test_a_grant_is_not_rolled_back() -> None:
     world = World(*[Master()] * 5)
-    assert isinstance(world.run(attempt(world.settings, world.spec())), Grant)
+    assert isinstance(world.run(attempt(world.settings, world.target())), Grant)
     assert world.verbs() == ["acquire"]
 
 
@@ -77,7 +77,7 @@ WAYS = {
 
 def undisturbed(masters: list[Master]) -> World:
     world = World(*masters)
-    world.run(attempt(world.settings, world.spec()))
+    world.run(attempt(world.settings, world.target()))
     return world
 
 
@@ -124,7 +124,7 @@ def test_interrupted_at_any_event(
     world = World(*masters)
     strikes = frozenset([number, number + 1] if again else [number])
     with pytest.raises(type(error)) as caught:
-        world.run(attempt(world.settings, world.spec()), Interrupt(strikes, error, written))
+        world.run(attempt(world.settings, world.target()), Interrupt(strikes, error, written))
     assert caught.value is error
     assert_rolled_back(world)
 
@@ -176,7 +176,7 @@ def test_a_release_that_is_dropped_is_not_insisted_on() -> None:
 def test_one_that_is_dropped_says_nothing(number: int) -> None:
     """GeneratorExit: nobody drives us any more, so nobody would carry out what we yield."""
     world = World(*WAYS["granted"])
-    operation = attempt(world.settings, world.spec())
+    operation = attempt(world.settings, world.target())
     effect = operation.send(None)
     for _ in range(number):
         if isinstance(effect, Send):
@@ -199,7 +199,7 @@ def test_a_clock_may_start_at_0(now: float) -> None:
     assert releasing().sent_at == outcomes.NEVER
     world = World(held(0.0), held(0.0), Master(0.01))
     world.now = now
-    world.run(attempt(world.settings, world.spec()))
+    world.run(attempt(world.settings, world.target()))
     assert world.sent[0].at == world.sent[0].request.sent_at == now
     assert world.verbs() == ["acquire", "release"]
     assert_rolled_back(world)
@@ -209,7 +209,7 @@ def test_interrupted_before_anything_was_written() -> None:
     """`Send.sent_at` is set before the first byte: without it there is nothing to take back."""
     world = World(*WAYS["granted"])
     with pytest.raises(KeyboardInterrupt):
-        world.run(attempt(world.settings, world.spec()), Interrupt(frozenset([0]), KeyboardInterrupt()))
+        world.run(attempt(world.settings, world.target()), Interrupt(frozenset([0]), KeyboardInterrupt()))
     assert world.verbs() == []
 
 

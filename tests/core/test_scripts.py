@@ -11,7 +11,7 @@ import pytest
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.acquire import Ballot, Grant, attempt
+from redlock._core.acquire import Ballot, Grant, Target, attempt
 from redlock._core.refusals import ErrorReply
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
 from tests.core.world import START, WALL, Master, World
@@ -287,7 +287,7 @@ def test_two_grants_never_have_the_same_fence() -> None:
     for _ in range(2):
         world = World(*[Master(0.01, dict.fromkeys(("acquire", "fence", "release"), server.run)) for server in servers])
         spec = world.spec("a")
-        grant = world.run(attempt(world.settings, spec))
+        grant = world.run(attempt(world.settings, Target(spec)))
         assert isinstance(grant, Grant)
         fences.append(grant.fence)
         for server in servers:

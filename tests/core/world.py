@@ -21,7 +21,7 @@ from hypothesis import settings
 from tenacity.wait import wait_fixed
 
 from redlock._core import wire
-from redlock._core.acquire import Grant, Refusal, acquire
+from redlock._core.acquire import Grant, Refusal, Target, acquire
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, ReleaseHeard, Send, Tell, Timeout, Turn, Wait
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
@@ -212,6 +212,9 @@ class World:
         floor = ttl / 2 if min_validity is None else min_validity
         return LockSpec(names=names, keys=keys, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
 
+    def target(self, *names: str, **options: Any) -> Target:
+        return Target(self.spec(*names, **options))
+
     def lease(self, spec: LockSpec, **changes: Any) -> LeaseState:
         """One that was granted just now, on all masters unless ``changes`` says otherwise."""
         granted: dict[str, Any] = {
@@ -232,7 +235,7 @@ class World:
         return LeaseState(spec.names, spec.ttl, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
 
     def acquire(self, spec: LockSpec, *, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
-        return acquire(self.settings, spec, deadline=deadline, won=won)
+        return acquire(self.settings, Target(spec), deadline=deadline, won=won)
 
     # -- driving -------------------------------------------------------------------------------------
 

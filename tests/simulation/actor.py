@@ -137,7 +137,7 @@ class Actor:
         self._spec = spec_for(client, names, ttl, at_least, shared=shared)._replace(refused=self._refused)
         self._invoked_at = self.world.now
         deadline = client.clock() + timeout
-        op = acquiring.acquire(client.settings, self._spec, deadline)
+        op = acquiring.acquire(client.settings, acquiring.Target(self._spec), deadline)
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
         self.judge.tries.waits_until(task, deadline)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tenacity.wait import wait_none
 
 from redlock._core import wire
-from redlock._core.acquire import Grant, attempt
+from redlock._core.acquire import Grant, Target, attempt
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import extend
 from redlock._core.fencing import FenceClock
@@ -245,7 +245,7 @@ class Client:
     def _try(self, done: Callable[[LockSpec, Any], None]) -> None:
         ttl = self.run.chance.choice((1.0, MAX_TTL))
         spec = LockSpec(("lock",), KEYS, ttl, 0.02 * ttl, wait_none())
-        self._drive(attempt(self.settings, spec), partial(done, spec))
+        self._drive(attempt(self.settings, Target(spec)), partial(done, spec))
 
     def _acquired(self, spec: LockSpec, grant: object) -> None:
         if not isinstance(grant, Grant):

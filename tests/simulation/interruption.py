@@ -141,7 +141,7 @@ class Caller(Actor):
         self._spec = spec = self.spec()
         self._invoked_at = self.world.now
         self._won: list[Grant] = []
-        op = acquiring.acquire(self.client.settings, spec, self.client.clock() + timeout, self._won)
+        op = acquiring.acquire(self.client.settings, acquiring.Target(spec), self.client.clock() + timeout, self._won)
         self._go(op, self._taken, None, self._sends_acquire)
 
     def spec(self) -> LockSpec:
@@ -217,10 +217,10 @@ class SlotCaller(Caller, SlotUser):
         client, limit = self.client, self.client.parameters.slots
         keys = [wire.keys_for(PREFIX, [slotting.slot_name(NAME, slot)]) for slot in range(limit)]
         group = slotting.group_of(super().spec(), keys, PREFIX, self._board)
-        self._asking = slotting.Asking(group, len(client.links), client.settings.random)
+        self._asking = slotting.SlotTarget(group, len(client.links), client.settings.random)
         self._invoked_at = self.world.now
         self._won = []
-        op = slotting.acquire_slot(client.settings, self._asking, client.clock() + timeout, self._won)
+        op = acquiring.acquire(client.settings, self._asking, client.clock() + timeout, self._won)
         self._go(op, self._taken, None, self._sends_acquire)
 
     def spec(self) -> LockSpec:

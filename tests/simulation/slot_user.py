@@ -6,8 +6,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
-from redlock._core import slots as slotting, wire
-from redlock._core.slots import Asking, Board, group_of
+from redlock._core import acquire as acquiring, slots as slotting, wire
+from redlock._core.slots import Board, SlotTarget, group_of
 from tests.simulation.actor import Actor, spec_for
 from tests.simulation.invariants import PREFIX
 
@@ -27,7 +27,7 @@ class SlotUser(Actor):
         super().__init__(client)
         boards: dict[str, Board] = client.__dict__.setdefault("boards", {})  # one for all threads of a client
         self._board = boards.setdefault("lock-0", Board())
-        self._asking: Asking
+        self._asking: SlotTarget
 
     def __repr__(self) -> str:
         return f"a user of slots of {self.client}"
@@ -37,11 +37,11 @@ class SlotUser(Actor):
         (name,) = names
         keys = [wire.keys_for(PREFIX, [slotting.slot_name(name, slot)]) for slot in range(limit)]
         group = group_of(spec_for(client, names, ttl), keys, PREFIX, self._board)
-        self._asking = Asking(group, len(client.links), client.settings.random)
+        self._asking = SlotTarget(group, len(client.links), client.settings.random)
         self._invoked_at = self.world.now
         won: list[Grant] = []
         deadline = client.clock() + timeout
-        op = slotting.acquire_slot(client.settings, self._asking, deadline, won)
+        op = acquiring.acquire(client.settings, self._asking, deadline, won)
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
         self.judge.tries.waits_until(task, deadline)
 

@@ -11,9 +11,10 @@ from unittest import mock
 import pytest
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, release as releasing, slots as slotting
+from redlock._core import acquire as acquiring, release as releasing
 from redlock._core.effects import Leave, Send, wait
 from redlock._core.lease import LeaseState, PendingExtension
+from redlock._core.slots import SlotTarget
 from tests.simulation.interruption import (
     KEY,
     MAJORITY,
@@ -320,7 +321,7 @@ def then(*scenes: Callable[[Stage], None]) -> Callable[[Stage], None]:
 # -- broken on purpose, beside those of variants.py ---------------------------------------------------
 
 BROKEN: dict[str, Callable[[], Any]] = {}
-_MODULES = (acquiring, releasing, slotting)  # they roll back, and insist on it
+_MODULES = (acquiring, releasing)  # they roll back, and insist on it
 
 
 def broken(function: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
@@ -349,7 +350,7 @@ def only_failures_rolled_back() -> list[Any]:
             return None
         return (yield from correct(*args))
 
-    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
+    return [mock.patch.object(acquiring, "rollback", rollback)]
 
 
 @broken
@@ -382,7 +383,7 @@ def swallowed() -> list[Any]:
     def rollback(*args: Any) -> Op[Any]:
         yield from correct(*args)
 
-    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
+    return [mock.patch.object(acquiring, "rollback", rollback)]
 
 
 @broken
@@ -405,29 +406,16 @@ def way_back_forgotten() -> list[Any]:
     """Nobody keeps a grant for whoever is interrupted on the way back to the caller."""
     correct = acquiring.acquire
 
-    def acquire(settings: Any, spec: Any, deadline: float, won: Any = None) -> Any:
-        return correct(settings, spec, deadline)
+    def acquire(settings: Any, target: Any, deadline: float, won: Any = None) -> Any:
+        return correct(settings, target, deadline)
 
-    acquire_slot = slotting.acquire_slot
-
-    def acquire_a_slot(settings: Any, asking: Any, deadline: float, won: Any) -> Any:
-        return acquire_slot(settings, asking, deadline, [])
-
-    return [
-        mock.patch.object(acquiring, "acquire", acquire),
-        mock.patch.object(slotting, "acquire_slot", acquire_a_slot),
-    ]
+    return [mock.patch.object(acquiring, "acquire", acquire)]
 
 
 @broken
 def other_slots_kept() -> list[Any]:
     """What masters gave that is no part of the majority is left to its TTL (R32)."""
-    correct = acquiring.despite_interrupts
-
-    def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
-        return (yield from correct(*(effect for effect in effects if not isinstance(effect, Send))))
-
-    return [mock.patch.object(slotting, "despite_interrupts", despite_interrupts)]
+    return [mock.patch.object(SlotTarget, "besides", return_value=())]
 
 
 @broken

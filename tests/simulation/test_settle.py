@@ -12,13 +12,12 @@ from unittest import mock
 
 import pytest
 
-from redlock._core.slots import Asking, Board
+from redlock._core.slots import Board, SlotTarget
 from tests.simulation.network import Link
 from tests.simulation.scene import client_of, quiet
 from tests.simulation.slot_user import SlotUser
 
 if TYPE_CHECKING:
-    from redlock._core.settings import LockSpec
     from tests.simulation.client import Client, Task
 
 DELAY = 0.001
@@ -76,10 +75,10 @@ def test_hardly_more_where_each_master_is_reached_in_another_order(slots):
 @pytest.mark.parametrize("slots", [3, 8])
 def test_one_slot_for_each_attempt_would_not_do(slots):
     """Those who were refused together know nothing of each other, and choose the same slot."""
-    ask = Asking._ask
+    ask = SlotTarget._ask
 
-    def ask_for_one(asking: Asking, *slots: int) -> LockSpec:
-        return ask(asking, slots[0])
+    def ask_for_one(target: SlotTarget, *slots: int) -> None:
+        ask(target, slots[0])
 
-    with mock.patch.object(Asking, "_ask", ask_for_one):
+    with mock.patch.object(SlotTarget, "_ask", ask_for_one):
         assert later_than(2, rounds_of(slots, 3)) > 0.03

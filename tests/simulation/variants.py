@@ -33,7 +33,7 @@ from redlock._core.effects import Send, wait
 from redlock._core.extend import Extension
 from redlock._core.extend_many import BatchExtension
 from redlock._core.lease import LeaseState, PendingExtension
-from redlock._core.local_queue import LocalQueue, Place
+from redlock._core.local_queue import LocalQueue
 from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.pipeline import CONNECTING, Pipeline
 from redlock._core.release import Claim, release_lost
@@ -219,7 +219,7 @@ def _() -> list[Any]:
     def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
         yield from ()
 
-    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
+    return [mock.patch.object(acquiring, "rollback", rollback)]
 
 
 @variant("rollback-only-where-granted", P7)
@@ -232,7 +232,7 @@ def _() -> list[Any]:
         release.owed_until = round_.sent_at + 2 * spec.ttl
         yield release
 
-    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
+    return [mock.patch.object(acquiring, "rollback", rollback)]
 
 
 @variant("release-not-owed", P7, faults=(("snap", 1.0), ("refuse", 0.5)))
@@ -545,7 +545,7 @@ def _() -> list[Any]:
         call = wire.release(spec.keys, token, spec.hold_at_least)
         yield Send(call, to=round_.reached(), owed_until=round_.sent_at + 2 * spec.ttl)
 
-    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
+    return [mock.patch.object(acquiring, "rollback", rollback)]
 
 
 @variant("free-where-one-says-so", FREE, looks=0.8, **_PERIODS)
@@ -704,10 +704,11 @@ def _() -> list[Any]:
     """A client that lets others go first waits until they have had it, and they may not want it (R24)."""
     correct = acquiring._let_others_go_first
 
-    def let_others_go_first(settings: Any, spec: LockSpec, place: Place, deadline: float) -> Any:
+    def let_others_go_first(settings: Any, target: acquiring.Target, deadline: float) -> Any:
+        place = target.place
         if place.yield_until < deadline:
             place.yield_until, deadline = place.yield_until + 1000.0, math.inf  # as it was, if it is `NEVER`
-        return correct(settings, spec, place, deadline)
+        return correct(settings, target, deadline)
 
     return [mock.patch.object(acquiring, "_let_others_go_first", let_others_go_first)]
 
@@ -772,7 +773,7 @@ def _() -> list[Any]:
         settings.fences.learn(proposal)
         return proposal, first.sent_at, first.tally
 
-    return [mock.patch.object(module, "second_round", second_round) for module in (acquiring, slotting)]
+    return [mock.patch.object(acquiring, "second_round", second_round)]
 
 
 @variant("equal-fence", P2, **_SKEWED)
@@ -964,14 +965,17 @@ if look(key) == -2 then"""
 @variant("asks-for-one-slot-again-and-again", APART, drawn=slots, slots=3, eager=0.5, clients=5)
 def _() -> list[Any]:
     """A refused client asks for the same slot again, and does not pause (R25, R32)."""
-    again = slotting.Asking.elsewhere
+    correct = slotting.SlotTarget.refused
 
-    def elsewhere(asking: slotting.Asking, refusal: acquiring.Refusal) -> LockSpec | None:
-        slot = asking.slot
-        again(asking, refusal)
-        return asking._ask(slot) if refusal.kind == "held" else None
+    def refused(target: slotting.SlotTarget, refusal: acquiring.Refusal) -> acquiring.Refusal | None:
+        slot = target.slot
+        outcome = correct(target, refusal)
+        if refusal.kind != "held":
+            return outcome
+        target._ask(slot)
+        return None
 
-    return [mock.patch.object(slotting.Asking, "elsewhere", elsewhere)]
+    return [mock.patch.object(slotting.SlotTarget, "refused", refused)]
 
 
 @variant("votes-for-different-slots-add-up", R32, P1, drawn=slots, slots=3, clients=5, actors=2, masters=3, faults=())
