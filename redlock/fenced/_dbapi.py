@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from redlock import ConfigurationError
@@ -13,6 +14,7 @@ from redlock.fenced._store import Store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_IDLE, _UNKNOWN = 0, 4  # of psycopg's TransactionStatus; unknown is that of a connection that is closed
 _IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS, a bit of what a MySQL server says with each answer
 
 
@@ -21,10 +23,15 @@ class DBAPIStore(Store):
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._library = type(connection).__module__.partition(".")[0]
+        self._library = _library(connection)
         super().__init__(_kind(connection, self._library))
 
     def check(self) -> None:
+        if self._library == "sqlite3" and getattr(self._connection, "autocommit", None) is False:  # Python 3.12
+            raise ConfigurationError(
+                "a connection of sqlite3 with autocommit=False is always in a transaction, which may have read before "
+                "the lock was had: connect without it"
+            )
         if self._is_open():
             raise ConfigurationError(
                 f"a transaction is open on this connection of {self._library}: commit it, or roll it back, before "
@@ -36,7 +43,7 @@ class DBAPIStore(Store):
         if self._library == "sqlite3":
             return bool(connection.in_transaction)
         if self._library == "psycopg":
-            return bool(connection.info.transaction_status)  # 0 is IDLE
+            return connection.info.transaction_status not in (_IDLE, _UNKNOWN)
         return bool(connection.server_status & _IN_TRANSACTION)
 
     def _begin(self) -> None:
@@ -63,24 +70,37 @@ class DBAPIStore(Store):
         return cursor
 
     def _commit(self) -> None:
-        self._connection.commit()
+        if self._library == "sqlite3":
+            self._run("COMMIT", {})  # with autocommit=True, of Python 3.12, its methods do nothing
+        else:
+            self._connection.commit()
 
     def _rollback(self) -> Ended:
         with contextlib.suppress(Exception):
-            self._connection.rollback()
+            if self._library != "sqlite3":
+                self._connection.rollback()
+            elif self._is_open():
+                self._run("ROLLBACK", {})
             if not self._is_open() and not getattr(self._connection, "closed", False):
                 return Ended.UNDONE
         return Ended.UNKNOWN
 
 
+def _library(connection: Any) -> str:
+    """The library of ``connection``; it may have a class of the program's own.  Raises ConfigurationError."""
+    if hasattr(connection, "cursor") and not inspect.iscoroutinefunction(connection.commit):
+        for kind in type(connection).__mro__:
+            library = kind.__module__.partition(".")[0]
+            if library in ("psycopg", "pymysql", "sqlite3"):
+                return library
+    kind = type(connection)
+    raise ConfigurationError(
+        f"an object of {kind.__module__}.{kind.__qualname__}: allowed are connections of psycopg, PyMySQL and sqlite3, "
+        "and the sessions and connections of SQLAlchemy, which knows the others"
+    )
+
+
 def _kind(connection: Any, library: str) -> str:
     if library == "pymysql":
         return "mariadb" if "mariadb" in connection.get_server_info().lower() else "mysql"
-    if library == "psycopg":
-        return "postgresql"
-    if library == "sqlite3":
-        return "sqlite"
-    raise ConfigurationError(
-        f"a connection of {library}: allowed are those of psycopg, PyMySQL and sqlite3, and the sessions and "
-        "connections of SQLAlchemy, which knows the others"
-    )
+    return "postgresql" if library == "psycopg" else "sqlite"

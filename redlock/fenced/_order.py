@@ -73,9 +73,9 @@ class Step(enum.Enum):
 
     ACQUIRE = "acquire"  # the lock
     BEGIN = "begin"  # a transaction, with the time that its statements may take
-    RAISE = "raise"  # the row of each name; `FenceRefused` if a greater fence is there
+    RAISE = "raise"  # the row of each name; `FenceRefused` if a greater fence is there; then mark the transaction
     BODY = "body"
-    ENSURE = "ensure"  # that the lease is valid
+    ENSURE = "ensure"  # that the lease is valid, and the transaction the one that was marked
     COMMIT = "commit"
     ROLLBACK = "rollback"  # resumed with an `Ended`
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from redlock.fenced._order import Ended, FenceRefused
 from redlock.fenced._sql import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+# A savepoint ends with its transaction, in every database.  One that was set after the rows were raised and is there at
+# the end shows that it is one transaction, and that the database still takes it.  Also considered: to ask the driver
+# for its state.  But each has another way, and a body that commits and then writes is in a transaction as well.
+_MARK: Final = "redlock_fence"
+_BROKEN: Final = (
+    "fenced({name!r}) committed nothing at its end: the transaction that it began is over or has failed.  A body must "
+    "not commit, roll back or close the session, nor run what commits by itself (CREATE TABLE in MySQL, executescript "
+    "in SQLite), nor go on after an error that ended the transaction"
+)
 
 
 class Store(ABC):
@@ -68,6 +78,18 @@ class Store(ABC):
             rows = int(stored) == fence
         if not rows:
             raise FenceRefused.of(name, fence)
+
+    def body_begins(self) -> None:
+        """All rows are raised."""
+        self._execute(f"SAVEPOINT {_MARK}", {})
+
+    def body_ends(self, name: str) -> None:
+        """Raise what the database says unless this is the transaction in which the rows were raised, unharmed."""
+        try:
+            self._execute(f"RELEASE SAVEPOINT {_MARK}", {})
+        except Exception as error:
+            error.add_note(_BROKEN.format(name=name))
+            raise
 
     def commit(self) -> None:
         self._unbound()

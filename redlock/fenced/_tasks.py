@@ -56,6 +56,8 @@ class AsyncFenced:
         Raises:
             LockLost: the lease was lost before the commit; nothing was written.
             CommitUnknown: the commit got no answer.
+            Exception: what the database says, with a note, if the body has ended the transaction itself, or went on
+                after an error that ended it; what was not committed by then was rolled back.
         """
         # asyncio only
         if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait: who has the session ends it
@@ -101,10 +103,10 @@ class AsyncFenced:
             fence = fence_of(lease)
             for name in sorted(lease.names):  # in one order, so that two never wait for each other
                 await self._run(store.raise_fence, name, fence, lease.owner)
-            return None
+            return await self._run(store.body_begins)
         if step is Step.ENSURE:
-            lease.ensure()
-            return None
+            lease.ensure()  # first: the database may have ended the transaction because the lease is over
+            return await self._run(store.body_ends, lease.name)
         return await self._run(store.commit if step is Step.COMMIT else store.rollback)
 
     async def _acquire(self) -> None:

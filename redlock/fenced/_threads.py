@@ -57,6 +57,8 @@ class Fenced:
         Raises:
             LockLost: the lease was lost before the commit; nothing was written.
             CommitUnknown: the commit got no answer.
+            Exception: what the database says, with a note, if the body has ended the transaction itself, or went on
+                after an error that ended it; what was not committed by then was rolled back.
         """
         ended = self._go_on(error)
         if ended is not None and ended is not error:
@@ -96,10 +98,10 @@ class Fenced:
             fence = fence_of(lease)
             for name in sorted(lease.names):  # in one order, so that two never wait for each other
                 self._run(store.raise_fence, name, fence, lease.owner)
-            return None
+            return self._run(store.body_begins)
         if step is Step.ENSURE:
-            lease.ensure()
-            return None
+            lease.ensure()  # first: the database may have ended the transaction because the lease is over
+            return self._run(store.body_ends, lease.name)
         return self._run(store.commit if step is Step.COMMIT else store.rollback)
 
     def _acquire(self) -> None:

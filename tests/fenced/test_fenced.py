@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import threading
 
 import psycopg
@@ -11,8 +13,9 @@ import sqlalchemy
 
 from redlock import ConfigurationError, LockLost, Masters, NotAcquired
 from redlock.fenced import CommitUnknown, FenceRefused, fenced
+from tests.fenced import banks
 
-DATABASE_ERRORS = (psycopg.Error, pymysql.Error, sqlalchemy.exc.DBAPIError)
+DATABASE_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error, sqlalchemy.exc.DBAPIError)
 
 
 def newer_holder(bank, name="account:7"):
@@ -211,11 +214,17 @@ def test_a_commit_without_an_answer(masters, plain, monkeypatch):
         pytest.skip("nothing is between a program and its file")
     end = "SELECT pg_terminate_backend({})" if plain.kind == "postgresql" else "KILL CONNECTION {}"
     with plain.session() as session, plain.session() as other:
-        with pytest.raises(CommitUnknown) as unknown, fenced(masters.lock("account:7"), session) as lease:
-            plain.pay(session, 0)
-            me = session.info.backend_pid if plain.kind == "postgresql" else session.thread_id()
+        me = session.info.backend_pid if plain.kind == "postgresql" else session.thread_id()
+        commit = session.commit
+
+        def struck():
             plain.run(other, end.format(me))
             other.commit()
+            commit()
+
+        monkeypatch.setattr(session, "commit", struck)
+        with pytest.raises(CommitUnknown) as unknown, fenced(masters.lock("account:7"), session) as lease:
+            plain.pay(session, 0)
         assert unknown.value.fence == lease.fence
         assert unknown.value.name == "account:7"
         assert isinstance(unknown.value.__cause__, DATABASE_ERRORS)
@@ -257,9 +266,93 @@ def test_bounds_end_with_the_transaction(masters, bank):
         session.rollback()
 
 
+def test_a_body_that_goes_on_after_an_error_of_the_database(masters, bank):
+    """Where that ends the transaction, the work before it is not lost without a word: PostgreSQL commits nothing then."""
+    errors = []
+    with bank.session() as session:
+        try:
+            with fenced(masters.lock("account:7"), session):
+                bank.pay(session, 50)
+                with contextlib.suppress(*DATABASE_ERRORS):
+                    bank.run(session, "SELECT there_is_no_such_thing")
+        except DATABASE_ERRORS as error:
+            errors.append(error)
+        with fenced(masters.lock("account:7"), session):
+            pass
+    assert bank.stored == (100 if errors else 50)
+    assert all("committed nothing" in error.__notes__[0] for error in errors)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("goes_on", [False, True], ids=["and ends", "and goes on"])
+def test_a_body_that_ends_the_transaction_itself(masters, bank, end, goes_on):
+    """What it writes after that would be behind no row.  So it is not committed, and the program is told."""
+    with bank.session() as session:
+        with pytest.raises(DATABASE_ERRORS) as told, fenced(masters.lock("account:7"), session):
+            bank.pay(session, 50)
+            getattr(session, end)()
+            if goes_on:
+                bank.pay(session, 20)
+        assert "must not commit" in told.value.__notes__[0]
+        with fenced(masters.lock("account:7"), session):
+            pass
+    assert bank.stored == (50 if end == "commit" else 100)
+
+
+def test_a_session_that_was_closed_in_the_body(masters, plain):
+    """Nothing was sent to be committed, so nobody has to look whether it is done."""
+    with plain.session() as session:
+        with pytest.raises(DATABASE_ERRORS), fenced(masters.lock("account:7"), session):
+            plain.pay(session, 50)
+            session.close()
+    assert plain.stored == 100
+    assert not masters.lock("account:7").locked()
+
+
+def test_a_session_that_was_closed_before(masters, plain):
+    """No transaction is open on it, as a text once said."""
+    session = plain.open()
+    session.close()
+    with pytest.raises(DATABASE_ERRORS), fenced(masters.lock("account:7"), session):
+        pytest.fail("the body ran")
+    assert not masters.lock("account:7").locked()
+
+
+class FromPython312(sqlite3.Connection):
+    """As Python 3.12 makes it with ``autocommit=True``, in each Python."""
+
+    autocommit = True
+
+    def commit(self):
+        """Does nothing then."""
+
+    rollback = commit
+
+
+def test_sqlite_that_commits_each_statement(masters, tmp_path):
+    bank = banks.in_sqlite(tmp_path)
+    session = sqlite3.connect(tmp_path / "bank", isolation_level=None, factory=FromPython312)
+    with fenced(masters.lock("account:7"), session):
+        bank.pay(session, 50)
+    assert bank.stored == 50
+    with pytest.raises(ZeroDivisionError), fenced(masters.lock("account:7"), session):
+        bank.pay(session, 0)
+        1 / 0  # noqa: B018
+    assert bank.stored == 50
+
+
+def test_sqlite_that_is_always_in_a_transaction(masters, tmp_path):
+    """To commit it, as the text for others says, would not help: the next one is open at once."""
+    session = sqlite3.connect(tmp_path / "bank", factory=FromPython312)
+    session.autocommit = False
+    with pytest.raises(ConfigurationError, match="connect without it"), fenced(masters.lock("account:7"), session):
+        pytest.fail("the body ran")
+
+
 def test_a_connection_of_another_library_is_refused(masters):
-    with pytest.raises(ConfigurationError, match="allowed are those of psycopg, PyMySQL and sqlite3"):
-        fenced(masters.lock("account:7"), object())
+    for other in object(), None, sqlite3.connect(":memory:").cursor(), object.__new__(psycopg.AsyncConnection):
+        with pytest.raises(ConfigurationError, match="allowed are connections of psycopg, PyMySQL and sqlite3"):
+            fenced(masters.lock("account:7"), other)
 
 
 def test_no_lock_no_transaction(redlock_servers, masters, bank):
