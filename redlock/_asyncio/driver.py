@@ -167,6 +167,8 @@ class Driver:
             for _ in range(_TICKS):
                 if connections.unclaimed:
                     await asyncio.sleep(0)
+            connections.hurry()
+            self._housekeeper.wake()
             until = _clock.now() + self._node_timeout
             while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times at most
                 await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))

@@ -194,6 +194,15 @@ class ConnectionsBase(Exchange):
                 return True
         return False
 
+    def hurry(self) -> None:
+        """The end is near: where a release is owed, make the next attempt to connect now (R11).
+
+        The master may be back (P7), and the pause between two attempts may be longer than what is left.
+        """
+        for connection in self.all:
+            if connection.sock is None and connection.pipeline.owes:
+                connection.retry_at = -math.inf
+
     # -- answers -------------------------------------------------------------------------------------
 
     def _read(self, connection: Stream, now: float) -> None:

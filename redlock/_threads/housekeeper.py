@@ -77,6 +77,9 @@ class Housekeeper(HousekeeperBase[Connections]):
         until = _clock.now() + seconds
         waiter = Waiter(self._connections)
         self._connections.flush()  # what an interrupted leading thread has left
+        with self._connections.mutex:
+            self._connections.hurry()
+        self.wake()
         try:
             while _clock.now() < until and self._owes():
                 waiter.wait(min(until, _clock.now() + TICK / 10))

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from tenacity import wait_fixed
 
 from redlock import AsyncMasters
 from redlock._base import connections
@@ -32,6 +33,25 @@ def test_while_a_master_cannot_be_reached(world, redlock_servers):
             assert lock_keys(redlock_servers)[0]
             proxy.replies = "pass"
             eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_at_the_close_a_master_that_is_back_is_connected_to_at_once(world, redlock_servers, monkeypatch):
+    """P7: it can be reached.  The pause between two attempts to connect would end after the close."""
+    monkeypatch.setattr(connections, "BETWEEN_CONNECTIONS", wait_fixed(600))
+    with Proxy(redlock_servers.ports[0]) as proxy:
+        urls = [proxy.url, *redlock_servers.urls[1:]]
+        masters = world.Masters(urls, restart_guard=False, node_timeout=5.0)
+        lock = masters.lock("job", ttl=60)
+        eventually(lambda: all_up(masters))
+        lock.acquire()
+        eventually(lambda: all(lock_keys(redlock_servers)))
+        proxy.replies = "lose"  # every attempt to connect fails as well
+        proxy.drop()
+        eventually(lambda: not all_up(masters))
+        lock.release()
+        proxy.replies = "pass"
+        masters.close()
+        assert nothing_left(redlock_servers)
 
 
 def test_a_master_that_refuses_it_late_is_asked_again(world, redlock_servers):
