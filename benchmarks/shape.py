@@ -65,20 +65,15 @@ class Budget(NamedTuple):
     why: str
 
 
-# What mending the defects that users reported, and what was added meanwhile, may cost in lines.  To be lowered to what it
-# is once all of that is in; from then on only ever lowered.
-MENDED: Final = 2_000
-MENDED_TESTS: Final = 8_000
-
 LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "functions": (
         "functions of an acquire in a thread",
-        Budget(58, "more than that nobody follows; the hold of a thread, and whose holds count, are one each"),
+        Budget(59, "more than that nobody follows; a target, for locks and slots have one acquire, is the latest"),
     ),
-    "files": ("files of an acquire in a thread", Budget(25, "each is opened by whoever follows an acquire; as above")),
+    "files": ("files of an acquire in a thread", Budget(24, "each is opened by whoever follows an acquire; as above")),
     "changes": (
         "changes of folder of an acquire in a thread",
-        Budget(43, "rooms that call each other to and fro are one room; 28 if they were cut by subject"),
+        Budget(45, "rooms that call each other to and fro are one room; 28 if they were cut by subject"),
     ),
     "thread": ("bytecodes of a pair in a thread", None),
     "task": ("bytecodes of a pair in a task alone", None),
@@ -91,16 +86,20 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "task calls": ("calls of the kernel of a pair in a task alone", Budget(26, "as above, and two that wake the loop")),
     "lines": (
         "written lines of core, base and both worlds",
-        Budget(13_924 + MENDED, "what slots, readers and agreement made of it; a feature pays for itself by what goes"),
+        Budget(
+            14_760, "13,924, and 1,700 for the defects of real users, less what is made; from now on only ever lowered"
+        ),
     ),
     "made lines": ("lines made of them by tools.unasync", None),
     "test lines": (
         "lines of tests",
-        Budget(49_671 + MENDED_TESTS, "twice the package: each rule has one owner, and is not proved again elsewhere"),
+        Budget(56_200, "49,671, and those defects as tests, and databases; each rule has one owner, not two"),
     ),
     "reaches": (
         "reaches into private attributes of others",
-        Budget(21, "each is a door that its owner cannot see; six lead into APScheduler, four into a term"),
+        Budget(
+            23, "each is a door that its owner cannot see; six lead into APScheduler, six into a term of an election"
+        ),
     ),
 }
 

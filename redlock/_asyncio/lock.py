@@ -12,7 +12,9 @@ from redlock import _clock, options
 from redlock._asyncio.holds import Body, TaskHold, of_this_task
 
 # threads instead
-# > from redlock._threads.holds import ThreadHold, this_task
+# > import asyncio
+# > from redlock._base.loop import running_loop
+# > from redlock._threads.holds import ThreadHold
 # both again
 from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.lease_state import TaskLeaseState
@@ -139,7 +141,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         kind = TaskHold if leaving is None or not self._cancel_on_loss else Body
         return kind(self._me, self._caller(), leaving, self._end, self._spec.max_hold)
         # threads instead
-        # > return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, this_task())
+        # > loop = running_loop()  # else current_task() would raise
+        # > task = None if loop is None else asyncio.current_task(loop)  # see holds.py
+        # > return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
         # both again
 
     # -- taking and giving back ----------------------------------------------------------------------

@@ -408,7 +408,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         try:
             outcome = yield from acquire(self._settings, target, deadline, won)
             if isinstance(outcome, Grant):
-                spec = self._granted(state, target, outcome)
+                spec = target.spec if target.stays else self._slot_of(state, target)
+                state.granted(outcome)
                 self._lease = lease = self._lease_class(state)
                 if hold.enter(lease, state):
                     self._runtime.keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
@@ -418,7 +419,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise
         except BaseException:
             if won:
-                yield from abandon(self._settings, self._granted(state, target, won[0]), state)
+                spec = target.spec if target.stays else self._slot_of(state, target)
+                state.granted(won[0])
+                yield from abandon(self._settings, spec, state)
             raise
         return outcome
 
@@ -426,10 +429,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """What an acquire asks for."""
         return Target(self._spec)
 
-    def _granted(self, state: LeaseState, target: Target, grant: Grant) -> LockSpec:
-        """The lease ``state`` begins with ``grant``.  Returns the lock that it is on."""
-        state.granted(grant)
-        return target.spec
+    def _slot_of(self, state: LeaseState, target: Target) -> LockSpec:
+        """The lease ``state`` is on a slot.  Returns the lock that this is."""
+        raise NotImplementedError
 
     def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
         """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from redlock._base.holds import Hold
-    from redlock._core.acquire import Grant, Refusal, Target
+    from redlock._core.acquire import Refusal, Target
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec
@@ -97,13 +97,12 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
     def _target(self) -> SlotTarget:
         return SlotTarget(self._group, len(self._settings.masters), self._settings.random)
 
-    def _granted(self, state: LeaseState, target: Target, grant: Grant) -> LockSpec:
+    def _slot_of(self, state: LeaseState, target: Target) -> LockSpec:
         assert isinstance(target, SlotTarget)  # noqa: S101 - see `_target`
         spec = self._group.slots[target.slot]
         state.names = spec.names
         self._is_slot(state, target.slot)
         self._group.board.took(target.slot, weakref.ref(state))
-        super()._granted(state, target, grant)
         return spec
 
     def _is_slot(self, state: LeaseState, slot: int) -> None:

@@ -6,12 +6,10 @@ tasks, another task of that loop does not re-enter it but gets `WouldDeadlock`. 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redlock._base.holds import Hold
-from redlock._base.loop import running_loop
 from redlock._threads.lease import Lease
 
 if TYPE_CHECKING:
@@ -25,9 +23,3 @@ class ThreadHold(Hold[Lease]):
         with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
             for told in self._to_be_told(on_lost):
                 all_of_them.callback(told, self.lease)
-
-
-def this_task() -> asyncio.Task[Any] | None:
-    """The task of asyncio that runs in this thread, if there is one."""
-    loop = running_loop()  # else current_task() would raise
-    return None if loop is None else asyncio.current_task(loop)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -11,10 +12,11 @@ from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, beginning
 from redlock._base.keywords import hide_unknown, unexpected
 from redlock._base.lock import LockBase
+from redlock._base.loop import running_loop
 from redlock._base.refused import is_locked
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
-from redlock._threads.holds import ThreadHold, this_task
+from redlock._threads.holds import ThreadHold
 from redlock._threads.lease import Lease
 from redlock._threads.lease_state import ThreadLeaseState
 from redlock._threads.masters import Masters
@@ -61,7 +63,9 @@ class MultiLock(LockBase[Masters, Lease]):
         return self._runtime.own.holds
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
-        return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, this_task())
+        loop = running_loop()  # else current_task() would raise
+        task = None if loop is None else asyncio.current_task(loop)  # see holds.py
+        return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
 
     # -- taking and giving back ----------------------------------------------------------------------
 
