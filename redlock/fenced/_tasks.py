@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncFenced:
-    """What `fenced` returns for a lock of asyncio: ``async with`` runs one transaction.  It can be entered once.
+    """What `fenced` returns: ``async with`` runs one transaction.  It can be entered once.
 
     ``run``: runs a method of ``store`` where the connection is.
     """

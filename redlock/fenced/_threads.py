@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Fenced:
-    """What `fenced` returns for a lock of asyncio: ``with`` runs one transaction.  It can be entered once.
+    """What `fenced` returns: ``with`` runs one transaction.  It can be entered once.
 
     ``run``: runs a method of ``store`` where the connection is.
     """
