@@ -77,10 +77,9 @@ def acquire(
         outcome = yield from attempt(settings, target, won, enter=True)
         if not isinstance(outcome, Grant):
             outcome = yield from _contend(settings, target, deadline, won, marks, outcome)
-        place.holds = isinstance(outcome, Grant)
-        leaves = not (place.holds and target.stays)
-        if leaves or marks:
-            interruption = yield from despite_interrupts(*marks, *([Leave(place)] if leaves else ()))
+        place.holds = target.stays and isinstance(outcome, Grant)
+        if marks or not place.holds:
+            interruption = yield from despite_interrupts(*marks, *(() if place.holds else (Leave(place),)))
             if interruption is not None:
                 raise interruption  # noqa: TRY301 - `except` below sends `Leave` again, which does no harm
         if place.awaited and target.stays:
