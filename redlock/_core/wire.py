@@ -262,6 +262,7 @@ def fingerprint(names: Iterable[str]) -> str:
 
 # Scripts count in doubles, so all numbers that they return are smaller.  The protocol allows integers of any size.
 _BEYOND = 2**53
+_NO_KEY = -2  # what PTTL says where there is no key
 _DIGITS = 16  # a number below `_BEYOND` has no more digits
 
 
@@ -369,11 +370,11 @@ def read_acquire(value: Any) -> Taken | Held:
         case [2, bytes(fence)]:
             return Taken(_exceeded(fence), stored=False)
         case [0, bytes(fence), bytes(holder), int(pttl)]:
-            return Held(_exceeded(fence), _text(holder), _seconds(pttl))
+            return Held(_exceeded(fence), _holder(holder), _seconds(pttl))
         case [0, bytes(fence), bytes(holder), int(pttl), list(slots)] if all(type(left) is int for left in slots):
             # A key that has less than a millisecond left is not free yet.
             left = tuple(0.0 if left == -2 else max(_seconds(left), 0.001) for left in slots)  # noqa: PLR2004 - see the script
-            return Held(_exceeded(fence), _text(holder), _seconds(pttl), left)
+            return Held(_exceeded(fence), _holder(holder), _seconds(pttl), left)
     raise BadReply(_odd(value))
 
 
@@ -446,7 +447,8 @@ def read_renew(value: Any, leases: int) -> dict[int, NotOwned | ErrorReply]:
 def read_status(value: Any) -> Seen:
     match value:
         case [bytes(holder), int(pttl), bytes(fence), *readers] if all(type(one) is bytes for one in readers):
-            return Seen(_text(holder), _seconds(pttl), _fence(fence), tuple(map(_text, readers)))
+            token = "" if pttl == _NO_KEY else _holder(holder)
+            return Seen(token, _seconds(pttl), _fence(fence), tuple(map(_text, readers)))
     raise BadReply(_odd(value))
 
 
@@ -527,6 +529,11 @@ def _text(written: bytes) -> str:
     """
     text = written.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else f"'{printable(text)}'"
+
+
+def _holder(written: bytes) -> str:
+    """The value of a key that is there.  An empty one holds the name as well, so it is not taken for nobody's."""
+    return _text(written) or "''"
 
 
 def _fence(digits: bytes) -> int:

@@ -579,6 +579,14 @@ def test_status_changes_nothing(master: ScriptedMaster) -> None:
     assert everything(master) == before
 
 
+def test_an_empty_value_is_a_holder_for_status_as_it_is_for_acquire(master: ScriptedMaster) -> None:
+    """Somebody has set the key by hand: a status that says "free" while each acquire is refused helps nobody."""
+    master.set(A, "", 2500)
+    assert wire.read_status(master.run(wire.status(A))) == wire.Seen("''", 2.5, 0)
+    (seen,) = wire.read_look(master.run(wire.look("redlock:", [A.removeprefix("redlock:")])), 1)
+    assert seen == wire.Seen("''", 2.5, 0)
+
+
 def test_announce_raises_and_never_lowers(master: ScriptedMaster) -> None:
     """R21: without expiry, for it has to outlive every lease."""
     key = "redlock-max-ttl:redlock:"

@@ -169,6 +169,10 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
     (wire.read_acquire, [0, b"0", b"\xff", 1], wire.Held(0, "\\xff", 0.001)),
     # It could turn a page red, or forge a line.  In quotes it is no token of ours, whatever stands in front.
     (wire.read_acquire, [0, b"0", b"\xff\x00", 1], wire.Held(0, r"'\xff\x00'", 0.001)),
+    # An empty value keeps others away as any other does.
+    (wire.read_acquire, [0, b"0", b"", 1000], wire.Held(0, "''", 1.0)),
+    (wire.read_status, [b"", 1000, b"0"], wire.Seen("''", 1.0, 0)),
+    (wire.read_status, [b"", -1, b"0"], wire.Seen("''", math.inf, 0)),
     (wire.read_owned, [0, b"\x1b[31m\r\n"], wire.NotOwned(r"'\x1b[31m\r\n'")),
     (wire.read_status, [b"a\tb", 100, b"9", "\u202e".encode()], wire.Seen(r"'a\tb'", 0.1, 9, (r"'\u202e'",))),
     *((wire.read_fence, [verdict, b"88"], (verdict, 88)) for verdict in (1, 0, -1)),
