@@ -21,7 +21,8 @@ if [ -e "$folder" ]; then
     echo "secrets.sh: $folder exists; whoever uses it would be locked out by a new authority: remove it first" >&2
     exit 64
 fi
-rule=$(redlock-check --acl)
+rule=$(redlock-check --acl 2>/dev/null) || exec redlock-check --acl # which says why
+rule=$(printf %s "$rule" | tr -d "'") # an aclfile has no quotes
 
 umask 077
 mkdir -p "$folder"
