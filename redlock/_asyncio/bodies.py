@@ -16,7 +16,7 @@ from redlock._asyncio.cancelling import Cancelling, this_task
 from redlock._base.election import is_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from redlock._asyncio.election import AsyncTerm
     from redlock._base.election import Running
@@ -76,11 +76,23 @@ def say_at_once(running: Running, on_stopped: Callable[[AsyncTerm], object] | No
 def passes(error: BaseException, before: int) -> bool:
     """Whether ``error`` of a body may pass.  That of something that was cancelled inside of the body may, too.
 
-    ``before``: how often our own task was to be cancelled when the run began.
+    ``before``: how often our own task was to be cancelled when the run began.  If it is now, nothing passes.
     """
-    if isinstance(error, asyncio.CancelledError):
-        return this_task().cancelling() <= before
-    return isinstance(error, Exception)
+    return this_task().cancelling() <= before and isinstance(error, Exception | asyncio.CancelledError)
+
+
+def obedient(lead: Callable[[AsyncTerm], Awaitable[object]], before: int) -> Callable[[AsyncTerm], Awaitable[object]]:
+    """``lead``, which raises a cancellation of its task that it has swallowed: that one ends the run (C13).
+
+    A body that is cancelled because its term has ended may swallow that; it is taken back where the body ends.
+    """
+
+    async def body(term: AsyncTerm) -> None:
+        await lead(term)
+        if this_task().cancelling() > before:
+            raise asyncio.CancelledError
+
+    return body
 
 
 async def wait_until(

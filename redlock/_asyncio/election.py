@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 # asyncio only
-from redlock._asyncio.bodies import TermBody, passes, say_at_once, wait_until
+from redlock._asyncio.bodies import TermBody, obedient, passes, say_at_once, wait_until
 from redlock._asyncio.callbacks import call
 from redlock._asyncio.cancelling import this_task
 
@@ -254,7 +254,10 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         on_error: str,
     ) -> None:
         running = Running()
-        before = this_task().cancelling()  # asyncio only
+        # asyncio only
+        before = this_task().cancelling()
+        lead = obedient(lead, before)
+        # both again
         try:
             # asyncio only
             steps = self._begin(running, on_error, lambda error: passes(error, before))

@@ -632,6 +632,33 @@ async def test_a_cancellation_from_outside_goes_on(masters, others):
         assert not (await masters.status("beat")).token
 
 
+@pytest.mark.parametrize("on_error", ["raise", "retry"])
+@pytest.mark.parametrize("late", [None, ValueError("late")])
+@in_tasks
+async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(masters, others, *, on_error, late):
+    """Else it would campaign again, and whoever has cancelled it would wait for ever (C13)."""
+    led = []
+
+    async def lead(term):
+        led.append(term)
+        try:
+            await for_ever()
+        except asyncio.CancelledError:
+            if late is not None:
+                raise late from None
+
+    election = masters.leader("boss", ttl=30)
+    run = asyncio.create_task(election.run(lead, on_error=on_error))
+    await until(lambda: led)
+    run.cancel()
+    done, _ = await asyncio.wait([run], timeout=5)
+    election.stop()
+    with pytest.raises(asyncio.CancelledError if late is None else ValueError):
+        await run
+    assert done
+    assert len(led) == 1
+
+
 @in_tasks
 async def test_a_body_that_ignores_its_cancellation_is_waited_for(masters, others, *, redlock_servers):
     """Another one may lead meanwhile.  It campaigns again only when its body has ended."""
