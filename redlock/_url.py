@@ -44,6 +44,13 @@ def _flag(value: str) -> bool:
     return value.lower() in _YES
 
 
+def _client_name(value: str) -> str:
+    """What ``CLIENT SETNAME`` takes; with another one each connection would be refused."""
+    if not all("!" <= letter <= "~" for letter in value):
+        raise ValueError("printable ASCII without spaces")
+    return value
+
+
 def _version(value: str) -> ssl.TLSVersion:
     known = {str(int(one)): one for one in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)}
     if value not in known:
@@ -65,7 +72,7 @@ _OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "db": _database,
     "username": str,
     "password": str,
-    "client_name": str,
+    "client_name": _client_name,
 }
 _TLS: Final[dict[str, Callable[[str], Any]]] = {
     "ssl_ca_certs": str,

@@ -66,7 +66,7 @@ class MastersBase(Generic[AnyRuntime]):
             masters: URLs (``redis://``, ``rediss://``, ``valkey://``, ``valkeys://``, ``unix://``) or clients of
                 redis-py or valkey-py; only their connection settings are read.  At least one, none twice.  In a
                 URL a question mark may be followed by ``db``, ``username``, ``password``, ``client_name`` and, for TLS,
-                ``ssl_…``; by nothing else.
+                ``ssl_…``.  Other options of redis-py are accepted, and not used; what it does not know is refused.
                 Or a dict of them: each by a name, which is the same in every client, whatever its address there (R34).
             node_timeout: the time that one master gets in an attempt, in seconds; at most a third of any TTL (R7).
             connect_timeout: seconds to connect to a master, and the longest that the first operation waits for it.

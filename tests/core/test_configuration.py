@@ -309,6 +309,8 @@ def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
     ("redis://h/\u0663", "a number from 0 on"),
     ("redis://h?db=abc", "a number from 0 on"),
     ("redis://h?db=9999999999", "a number from 0 on"),
+    ("redis://h?client_name=two%20words", "printable ASCII without spaces"),
+    ("redis://h?client_name=%0a", "printable ASCII without spaces"),
     ("redis://h/1?db=2", "says db twice"),
     ("redis://h?db=1&db=2", "says db twice"),
     ("redis://:one@h?password=two", "says password twice"),
