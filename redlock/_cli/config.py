@@ -71,6 +71,10 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
             "--masters is empty: is the variable set that it comes from? To take those of "
             f"{MASTERS} or of --config, leave it out"
         )
+    if arguments.config == "":
+        raise ConfigurationError(
+            "--config is empty: is the variable set that it comes from? Without a file, leave it out"
+        )
     from_file: dict[str, Any] = {}
     if arguments.config is not None:
         from_file = _read(arguments.config)

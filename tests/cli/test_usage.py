@@ -50,6 +50,8 @@ def ended(main, arguments):
     (["--plan", "a=redis://:geheim@i", "a=redis://:geheim@h"], "a has another address in the new list"),
     (["--config", "/does/not/exist"], "No such file"),
     (["--acl", "--config", "/does/not/exist"], "No such file"),
+    (["--config", "", "redis://:geheim@h"], "--config is empty: is the variable set"),
+    (["--acl", "--config", ""], "--config is empty: is the variable set"),
     (["--prefix", "a\0b", "redis://h"], "NUL"),
     (["--prefix", "caf\udce9", "redis://h"], "UTF-8"),
     (["--acl", "--prefix", "caf\udce9"], "UTF-8"),  # else the rule would be one for other keys
@@ -90,6 +92,7 @@ HOST = ["--masters", "redis://h"]
     (["", *HOST, "--", "true"], "1 to 512"),
     (["job", "--masters", "redis://:geheim@h:x", "--", "true"], "is no URL of a master"),
     (["job", "--config", "/does/not/exist", "--", "true"], "No such file"),
+    (["job", *HOST, "--config", "", "--", "true"], "--config is empty: is the variable set"),
     (["job", "--config", "redis://u:geheim@h", "--", "true"], "redis://***@h: No such file"),
     (["job", *HOST, "--ttl", "1e12", "--", "true"], "at most 1e+09"),
     (["job", "--masters", "", "--", "true"], "--masters is empty"),
