@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from datetime import datetime
+from datetime import date, datetime, time
 from enum import Enum
 from string import Formatter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _FORMATTER = Formatter()
 _FIELD = re.compile(r"(?P<argument>[^.\[\]]*)(?:\.[^.\[\]]+|\[[^\]]+\])*")
 _CONVERSIONS = (None, "r", "s", "a")
+_WRITTEN = tuple("eEfFgGn%")  # a format that ends with one of these writes 1 and 1.0 alike
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FORBIDDEN = re.compile(rf"{_CONTROL.pattern}|[{{}}]")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
@@ -151,7 +152,13 @@ def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
     """``value`` as a part of a name.  Raises ConfigurationError if that would be another one elsewhere."""
     text = ""  # None is no text either
     if value is not None:
-        text = format(_FORMATTER.convert_field(_delivered(field, value, spec), conversion), spec)
+        delivered = _delivered(field, value, conversion, spec)
+        try:
+            text = format(_FORMATTER.convert_field(delivered, conversion), spec)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{field} is a {type(value).__name__} that {spec!r} does not write: {error}"
+            ) from error
     if _ADDRESS.search(text):
         raise ConfigurationError(
             f"{field} is {options.shown(text)[1:-1]}: that has an address in memory, which is another one in each "
@@ -161,8 +168,8 @@ def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
     return text
 
 
-def _delivered(field: str, value: Any, spec: str) -> Any:
-    """``value`` as a queue that speaks JSON delivers it; ``spec``: how the template writes it."""
+def _delivered(field: str, value: Any, conversion: str | None, spec: str) -> Any:
+    """``value`` as a queue that speaks JSON delivers it; ``conversion`` and ``spec``: how the template writes it."""
     inside = field.rpartition("{")[2].removesuffix("}")
     if isinstance(value, str):
         return options.plain(value)
@@ -174,14 +181,16 @@ def _delivered(field: str, value: Any, spec: str) -> Any:
         advice = f"a {type(value).__name__}, and may be delivered as another kind: name an item, as {{{inside}[0]}}"
     elif isinstance(value, (set, frozenset, dict)):
         advice = f"a {type(value).__name__}, which has no one order: use a function that makes the name"
-    elif isinstance(value, float) and not spec:
+    elif isinstance(value, float) and (conversion or not spec.endswith(_WRITTEN)):
         advice = f"a float, and 1.0 may be delivered as 1: say how it is written, as {{{inside}:.2f}}"
     elif isinstance(value, datetime) and not spec:
         advice = f"a datetime, which each queue writes in its own way: say how, as {{{inside}:%Y-%m-%dT%H:%M}}"
+    elif isinstance(value, (date, time)) and spec and not conversion and "%" not in spec:
+        advice = f"a {type(value).__name__}, and {spec!r} writes nothing of it: say what, with codes as %Y or %H"
     elif isinstance(value, Enum) and not isinstance(value, float):
         advice = f"a {type(value).__name__}, and may be delivered as its value: write {{{inside}.value}}"
     else:
-        return float(value) if isinstance(value, float) else value
+        return float(value) + 0.0 if isinstance(value, float) else value  # -0.0 may be delivered as 0
     raise ConfigurationError(f"{field} is {options.shown(value)}: {advice}")
 
 

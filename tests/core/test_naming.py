@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -142,6 +142,39 @@ def test_what_a_queue_may_deliver_as_something_else_is_refused(value, advice):
 ])  # fmt: skip
 def test_a_format_says_what_is_meant(template, value, name):
     assert names_for(template, pay)((Invoice(value),), {}) == (name,)
+
+
+@pytest.mark.parametrize("template", ["{invoice.id:>5}", "{invoice.id:,}", "{invoice.id!s:>5}", "{invoice.id!r}"])
+def test_a_format_that_writes_1_and_1_0_as_two_names_says_nothing(template):
+    with pytest.raises(ConfigurationError, match=r"a float, and 1\.0 may be delivered as 1"):
+        names_for(template, pay)((Invoice(1.0),), {})
+
+
+@pytest.mark.parametrize("template", ["{invoice.id:.2f}", "{invoice.id:g}", "{invoice.id:.1e}", "{invoice.id:%}"])
+@pytest.mark.parametrize("value", [1.0, 0.0, -0.0])
+def test_a_number_that_is_delivered_without_its_point_makes_the_same_name(template, value):
+    names = names_for(template, pay)
+    assert names((Invoice(value),), {}) == names((Invoice(int(value)),), {})
+
+
+@pytest.mark.parametrize("value", [date(2026, 1, 2), time(3, 4), datetime(2026, 1, 2, 3, 4, tzinfo=UTC)])
+@pytest.mark.parametrize("template", ["day:{invoice.id:>12}", "day:{invoice.id:s}"])
+def test_every_day_would_have_one_lock_if_the_format_writes_nothing_of_it(template, value):
+    with pytest.raises(ConfigurationError, match="writes nothing of it: say what, with codes as %Y or %H"):
+        names_for(template, pay)((Invoice(value),), {})
+
+
+@pytest.mark.parametrize(("template", "value"), [
+    ("{invoice.id:.2f}", "seven"),
+    ("{invoice.id:%Y}", "2026-01-02"),
+    ("{invoice.id:>5}", Invoice(1)),
+    pytest.param("{invoice.id}", 10**5000, id="more digits than Python prints"),
+])  # fmt: skip
+def test_a_value_that_its_format_does_not_write_is_named(template, value):
+    with pytest.raises(
+        ConfigurationError, match=rf"pay: \{{invoice\.id\}} is a {type(value).__name__} that '.*' does not"
+    ):
+        names_for(template, pay)((Invoice(value),), {})
 
 
 @pytest.mark.parametrize("value", [NoText(), NoText().__str__, lambda: None])
