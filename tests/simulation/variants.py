@@ -948,7 +948,7 @@ def _() -> list[Any]:
     key = KEYS[i]
   end
 end
-if look(key) == -2 then"""
+local left, who = look(key)"""
     give_back = """for i, key in ipairs(KEYS) do
   for other = 0, 1 do
     local there = string.gsub(key, '%d$', other)
@@ -957,7 +957,7 @@ if look(key) == -2 then"""
     end
   end"""
     return [
-        script(scripts.OCCUPY, ("if look(key) == -2 then", count)),
+        script(scripts.OCCUPY, ("local left, who = look(key)", count)),
         script(scripts.VACATE, ("for i, key in ipairs(KEYS) do", give_back)),
     ]
 
