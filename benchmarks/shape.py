@@ -93,7 +93,7 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "made lines": ("lines made of them by tools.unasync", None),
     "test lines": (
         "lines of tests",
-        Budget(56_200, "49,671, and those defects as tests, and databases; each rule has one owner, not two"),
+        Budget(56_400, "49,671, and those defects as tests, and databases; each rule has one owner, not two"),
     ),
     "reaches": (
         "reaches into private attributes of others",
