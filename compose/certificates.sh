@@ -67,19 +67,19 @@ username = "locks"
 password_file = "$folder/password"
 tls_ca = "$folder/ca.pem"
 masters = [
-    "rediss://127.0.0.1:${ports}1",
-    "rediss://127.0.0.1:${ports}2",
-    "rediss://127.0.0.1:${ports}3",
-    "rediss://127.0.0.1:${ports}4",
-    "rediss://127.0.0.1:${ports}5",
+    { name = "master-1", url = "rediss://127.0.0.1:${ports}1" },
+    { name = "master-2", url = "rediss://127.0.0.1:${ports}2" },
+    { name = "master-3", url = "rediss://127.0.0.1:${ports}3" },
+    { name = "master-4", url = "rediss://127.0.0.1:${ports}4" },
+    { name = "master-5", url = "rediss://127.0.0.1:${ports}5" },
 ]
 END
-# For tls-app.yml: they know their masters by other names.
+# For tls-app.yml: they reach their masters at other addresses.
 mkdir "$folder/worker"
 cp "$folder/ca.pem" "$folder/worker/ca.pem"
 masters=
 for number in 1 2 3 4 5; do
-    masters=$masters,rediss://locks:$(cat "$folder/password")@master-$number:6379?ssl_ca_certs=/secrets/ca.pem
+    masters=$masters,master-$number=rediss://locks:$(cat "$folder/password")@master-$number:6379?ssl_ca_certs=/secrets/ca.pem
 done
 echo "${masters#,}" >"$folder/worker/masters"
 chmod 755 "$folder/worker"

@@ -73,7 +73,7 @@ if [ -n "$tls" ]; then
     target=(--config "$REDLOCK_SECRETS/redlock.toml")
 else
     target=()
-    for number in 1 2 3 4 5; do target+=("redis://127.0.0.1:$REDLOCK_PORTS$number"); done
+    for number in 1 2 3 4 5; do target+=("master-$number=redis://127.0.0.1:$REDLOCK_PORTS$number"); done
 fi
 
 in_compose() { "${compose[@]}" -p "$project" "${files[@]}" "$@" >"$work/compose" 2>&1 || { cat "$work/compose" >&2; fail "compose $1"; }; }

@@ -19,8 +19,8 @@ _ADVICE = (
     "Until then stop those that have the wrong list"
 )
 _GIVEN_ADVICE = (
-    "give the masters that the clients use, each by the name that they give it; redlock-check --plan shows the steps "
-    "from that list to another one"
+    "give the masters that the clients use, each by the name that they give it (NAME=URL); "
+    "redlock-check --plan shows the steps from that list to another one"
 )
 _DANGER = "two clients may hold one lock, for they have"
 
@@ -58,7 +58,8 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
                     "warning",
                     "fleet",
                     "the masters that are given here do not go with those that clients use: "
-                    f"{difference(given, used.masters)}. A client with these gets no lock, or takes those of others",
+                    f"{difference(given, used.masters)}. If these are other servers, a client with them gets no lock, or takes "
+                    "those of others; if they are the same ones, it has other names for them",
                     _GIVEN_ADVICE,
                 )
     for one, other in combinations(found, 2):
