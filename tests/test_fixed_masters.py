@@ -38,8 +38,8 @@ def test_granted(redlock_granted):
         with Masters(redlock_granted.urls) as others, others.lock(["job", "other"]):
             pass  # no lock: nobody is excluded
     assert not lock.locked()
-    assert list(redlock_granted.masters.locks()) == []
-    assert redlock_granted.masters.wait_free("job", timeout=FAR)
+    assert list(redlock_granted.masters.held()) == []
+    assert redlock_granted.masters.wait_until_free("job", timeout=FAR)
     with MultiLock("job", redlock_granted.masters, fencing=False) as lease:
         assert lease.fence is None
 
@@ -99,7 +99,7 @@ def test_refused(redlock_refused):
     assert type(caught.value) is NotAcquired
     assert lock.locked()
     assert redlock_refused.masters.status("job").token == "somebody-else"  # noqa: S105
-    assert not redlock_refused.masters.wait_free("job", timeout=0)
+    assert not redlock_refused.masters.wait_until_free("job", timeout=0)
 
 
 def test_refused_to_a_task(redlock_refused):

@@ -176,10 +176,9 @@ WORLDS = [
 ]
 ONLY_ASYNC = ("cancel_on_loss",)  # there is no way to interrupt a thread
 AWAITABLE = {
-    "close", "status", "wait_free", "check", "acquire", "release", "extend", "locked", "wait_lost", "downgrade", "__aenter__", "__aexit__",
+    "close", "status", "wait_until_free", "check", "acquire", "release", "extend", "locked", "wait_lost", "downgrade", "__aenter__", "__aexit__",
     "__enter__", "__exit__", "run", "wait_stop",
 }  # fmt: skip
-DECORATORS = {(redlock.AsyncMasters, "locked")}  # the `locked` of a lock asks masters
 
 
 def members(kind: type) -> dict[str, object]:
@@ -220,7 +219,7 @@ def test_both_worlds_have_the_same_signatures(one, other):
 @pytest.mark.parametrize(("one", "other"), WORLDS)
 def test_what_does_io_is_awaitable_in_one_world_and_in_that_alone(one, other):
     for name, member in members(other).items():
-        expected = name in AWAITABLE and (other, name) not in DECORATORS
+        expected = name in AWAITABLE
         assert inspect.iscoroutinefunction(getattr(member, "__wrapped__", member)) == expected, name
         assert not inspect.iscoroutinefunction(members(one)[name]), name
 

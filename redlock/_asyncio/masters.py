@@ -56,21 +56,21 @@ class AsyncMasters(MastersBase[Runtime]):
         return AsyncMultiLock(name, self, **options)
 
     @overload
-    def locked(
+    def synchronized(
         self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[AsyncMultiLockOptions]
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
 
     @overload
-    def locked(
+    def synchronized(
         self, name: Naming, *, on_busy: Literal["skip"], busy: None = None, **options: Unpack[AsyncMultiLockOptions]
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
 
     @overload
-    def locked(
+    def synchronized(
         self, name: Naming, *, on_busy: Literal["skip"], busy: B, **options: Unpack[AsyncMultiLockOptions]
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | B]]]: ...
 
-    def locked(
+    def synchronized(
         self,
         name: Naming,
         *,
@@ -97,7 +97,7 @@ class AsyncMasters(MastersBase[Runtime]):
                 argument, or one that the function does not have, or the function cannot be decorated
                 (`AsyncMultiLock.__call__`).  Where it is called: a value that makes no name.
         """
-        from redlock._asyncio.locked import decorator  # noqa: PLC0415 - few programs use it
+        from redlock._asyncio.synchronized import decorator  # noqa: PLC0415 - few programs use it
 
         return decorator(self, name, on_busy, busy, options)
 
@@ -124,7 +124,7 @@ class AsyncMasters(MastersBase[Runtime]):
         """
         return known(*await self._runtime.run(self._runtime.deployment.inspection(name)))
 
-    def locks(self, match: str = "*") -> AsyncIterator[LockStatus]:
+    def held(self, match: str = "*") -> AsyncIterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
 
         The pattern knows ``*``, ``?``, ``[a-z]`` and a backslash before what is meant literally.
@@ -148,7 +148,7 @@ class AsyncMasters(MastersBase[Runtime]):
             for status in found:
                 yield status
 
-    async def wait_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:  # noqa: ASYNC109 - C19
+    async def wait_until_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:  # noqa: ASYNC109 - C19
         """Wait until ``name`` is free, and take nothing.
 
         True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So

@@ -74,7 +74,7 @@ class Deployment:
         return Listing(self.settings, self.prefix, options.pattern(match))
 
     def waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
-        from redlock._core.wait_free import wait_free  # noqa: PLC0415 - few programs ever wait without taking
+        from redlock._core.wait_until_free import wait_until_free  # noqa: PLC0415 - few programs ever wait without taking
 
         deadline = _clock.now() + options.timeout("timeout", timeout)
-        return wait_free(self.settings, options.names(name), self.prefix, deadline)
+        return wait_until_free(self.settings, options.names(name), self.prefix, deadline)

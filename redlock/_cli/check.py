@@ -34,14 +34,14 @@ examples:
   REDLOCK_MASTERS=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 redlock-check
   redlock-check --config /etc/redlock.toml --watch
   redlock-check --json | jq -r '.masters[] | select(.votes | not) | .url'
-  redlock-check --locks 'invoice:*'    lists the locks that are held, and who has them
+  redlock-check --held 'invoice:*'    lists the locks that are held, and who has them
   redlock-check --plan "$NEW_MASTERS"  prints the steps from the masters in use to these
   redlock-check --acl        prints the rule for ACL SETUSER name on '>password' ...
 
 exit codes:
   0 OK         every master votes, and nothing is wrong
-  1 WARNING    locks can be taken, and something is wrong; or (--locks) the list may lack some
-  2 CRITICAL   no lock can be taken, or (--locks) listed (--strict: or anything is wrong)
+  1 WARNING    locks can be taken, and something is wrong; or (--held) the list may lack some
+  2 CRITICAL   no lock can be taken, or (--held) listed (--strict: or anything is wrong)
   3 UNKNOWN    wrong arguments or configuration, or nothing could be found out or printed
 """
 
@@ -77,7 +77,7 @@ def parser() -> arguments.Parser:
         help="check again and again (every 2 seconds), and show what changes",
     )
     this.add_argument(
-        "--locks",
+        "--held",
         nargs="?",
         metavar="PATTERN",
         help="check nothing, but list the locks that are held whose names match (all), as a table or with --json",
@@ -104,14 +104,12 @@ def main(argv: list[str]) -> int:
     given = this.parse_intermixed_args(_with_pattern(_with_interval(argv)))
     if given.watch is not None and (given.prometheus or given.acl):
         this.error("--watch goes with the table or with --json")
-    if given.locks is not None and (given.watch is not None or given.prometheus):
-        this.error("--locks goes with the table, with --json or with --acl")
-    if given.plan is not None and (
-        given.watch is not None or given.locks is not None or given.json or given.prometheus
-    ):
+    if given.held is not None and (given.watch is not None or given.prometheus):
+        this.error("--held goes with the table, with --json or with --acl")
+    if given.plan is not None and (given.watch is not None or given.held is not None or given.json or given.prometheus):
         this.error("--plan goes with nothing but the masters and --acl")
-    if given.limit is not None and given.locks is None:
-        this.error("--limit goes with --locks")
+    if given.limit is not None and given.held is None:
+        this.error("--limit goes with --held")
     if given.prometheus or given.acl:
         arguments.print_utf_8()  # keys and the exposition format are UTF-8
     try:
@@ -119,14 +117,14 @@ def main(argv: list[str]) -> int:
             return _acl(given)
         if given.plan is not None:
             return _plan(given)
-        return _check(given) if given.locks is None else _locks(given)
+        return _check(given) if given.held is None else _held(given)
     except ConfigurationError as error:
         arguments.complain(f"redlock-check: {error}")
         return UNKNOWN
     except QuorumUnreachable as error:
-        from redlock._cli import locks  # noqa: PLC0415
+        from redlock._cli import held  # noqa: PLC0415
 
-        arguments.complain(f"redlock-check: {arguments.in_options(str(error))}{locks.advice(error)}")
+        arguments.complain(f"redlock-check: {arguments.in_options(str(error))}{held.advice(error)}")
         return CRITICAL
 
 
@@ -141,10 +139,10 @@ def _with_interval(argv: list[str]) -> list[str]:
 
 
 def _with_pattern(argv: list[str]) -> list[str]:
-    """Give a bare ``--locks`` its default pattern. Else argparse would take a URL after it for the pattern."""
+    """Give a bare ``--held`` its default pattern. Else argparse would take a URL after it for the pattern."""
     pairs = zip(argv, [*argv[1:], "-"], strict=False)
     bare = (
-        "--locks=*" if word == "--locks" and ("://" in following or following.startswith("-")) else word
+        "--held=*" if word == "--held" and ("://" in following or following.startswith("-")) else word
         for word, following in pairs
     )
     return list(bare)
@@ -156,12 +154,12 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _locks(given: argparse.Namespace) -> int:
-    from redlock._cli import locks, table  # noqa: PLC0415
+def _held(given: argparse.Namespace) -> int:
+    from redlock._cli import held, table  # noqa: PLC0415
 
     wanted = config.deployment(given.urls, given)
     arguments.find_room(len(wanted.urls), "a list")
-    found = locks.listed(wanted, given.locks, given.limit or _LIMIT, given.timeout)
+    found = held.listed(wanted, given.held, given.limit or _LIMIT, given.timeout)
     print(found.json() if given.json else "\n".join(found.lines(table.Style(sys.stdout))))  # noqa: T201
     return WARNING if found.not_voting else OK
 
@@ -194,7 +192,7 @@ def _acl(given: argparse.Namespace) -> int:
 
     # Of the masters' addresses, the rule depends only on the database.
     wanted = config.deployment(given.urls, given, masters_needed=False)
-    prefix, listing = wanted.options.get("prefix", "redlock:"), given.locks is not None
+    prefix, listing = wanted.options.get("prefix", "redlock:"), given.held is not None
     rule = rights.rule(prefix, database=wanted.databases, listing=listing)
     print(rights.quoted(rule), flush=True)  # noqa: T201
     arguments.complain(_TO_BE_KEPT)  # standard output is the rule alone, for programs

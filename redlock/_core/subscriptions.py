@@ -19,8 +19,8 @@ Among many processes, the pauses settle where about one attempt in five collides
 Taking turns.  PUBLISH tells the releasing process how many others listen.  If there are any, this process stays
 away for 3 ms and three times the duration of the release, or until another release is announced.
 
-A caller of `wait_free` only wants to know when a name is free.  It listens beside the waiter in line, and disturbs
-nobody.
+A caller of `wait_until_free` only wants to know when a name is free.  It listens beside the waiter in line, and
+disturbs nobody.
 
 A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
 

@@ -58,8 +58,8 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
                     "warning",
                     "fleet",
                     "the masters that are given here do not go with those that clients use: "
-                    f"{difference(given, used.masters)}. If these are other servers, a client with them gets no lock, or takes "
-                    "those of others; if they are the same ones, it has other names for them",
+                    f"{difference(given, used.masters)}. If these are other servers, a client with them gets no "
+                    "lock, or takes those of others; if they are the same ones, it has other names for them",
                     _GIVEN_ADVICE,
                 )
     for one, other in combinations(found, 2):

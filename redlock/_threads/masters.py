@@ -46,21 +46,21 @@ class Masters(MastersBase[Runtime]):
         return MultiLock(name, self, **options)
 
     @overload
-    def locked(
+    def synchronized(
         self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[MultiLockOptions]
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     @overload
-    def locked(
+    def synchronized(
         self, name: Naming, *, on_busy: Literal["skip"], busy: None = None, **options: Unpack[MultiLockOptions]
     ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
 
     @overload
-    def locked(
+    def synchronized(
         self, name: Naming, *, on_busy: Literal["skip"], busy: B, **options: Unpack[MultiLockOptions]
     ) -> Callable[[Callable[P, R]], Callable[P, R | B]]: ...
 
-    def locked(
+    def synchronized(
         self,
         name: Naming,
         *,
@@ -87,7 +87,7 @@ class Masters(MastersBase[Runtime]):
                 argument, or one that the function does not have, or the function cannot be decorated
                 (`MultiLock.__call__`).  Where it is called: a value that makes no name.
         """
-        from redlock._threads.locked import decorator  # noqa: PLC0415 - few programs use it
+        from redlock._threads.synchronized import decorator  # noqa: PLC0415 - few programs use it
 
         return decorator(self, name, on_busy, busy, options)
 
@@ -114,7 +114,7 @@ class Masters(MastersBase[Runtime]):
         """
         return known(*self._runtime.run(self._runtime.deployment.inspection(name)))
 
-    def locks(self, match: str = "*") -> Iterator[LockStatus]:
+    def held(self, match: str = "*") -> Iterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
 
         The pattern knows ``*``, ``?``, ``[a-z]`` and a backslash before what is meant literally.
@@ -137,7 +137,7 @@ class Masters(MastersBase[Runtime]):
         while (found := self._runtime.run(listing.more())) is not None:
             yield from found
 
-    def wait_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:
+    def wait_until_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:
         """Wait until ``name`` is free, and take nothing.
 
         True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So

@@ -288,7 +288,7 @@ def exclusive(
     on_busy: Literal["skip", "retry", "wait", "raise"],
     **options: Any,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Tasks of which two with the same name never run at once: as `Masters.locked` (R30), below ``@app.task``.
+    """Tasks of which two with the same name never run at once: as `Masters.synchronized` (R30), below ``@app.task``.
 
     A task whose lock was lost fails with `LockLost` when its body has ended; nothing interrupts the body.  A worker
     that is killed (a hard time limit) keeps the name from others for one TTL at most.
@@ -300,10 +300,10 @@ def exclusive(
             not run.  ``"retry"``: it is sent again, as ``self.retry()`` does: after ``default_retry_delay``, and
             ``max_retries`` times at most.  ``"wait"``: it waits for ever, and its worker with it.  ``"raise"``: it
             fails with `NotAcquired`.
-        options: as for `Masters.locked`.
+        options: as for `Masters.synchronized`.
 
     Raises:
-        ConfigurationError: as `Masters.locked`; what is decorated is a task already.
+        ConfigurationError: as `Masters.synchronized`; what is decorated is a task already.
         QuorumUnreachable: when the task runs: too few masters answer.  ``autoretry_for`` takes care of it.
     """
 
@@ -311,9 +311,9 @@ def exclusive(
         if hasattr(function, "apply_async"):
             raise ConfigurationError(f"{function!r} is a task already: write exclusive(...) below @app.task")
         if on_busy != "retry":
-            locked: Callable[P, R] = masters.locked(name, on_busy=on_busy, **options)(function)
+            locked: Callable[P, R] = masters.synchronized(name, on_busy=on_busy, **options)(function)
             return locked
-        tried = masters.locked(name, on_busy="skip", busy=_BUSY, **options)(function)
+        tried = masters.synchronized(name, on_busy="skip", busy=_BUSY, **options)(function)
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:

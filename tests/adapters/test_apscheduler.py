@@ -87,7 +87,7 @@ def test_the_lock_is_given_back_when_the_last_job_has_ended(servers):
         eventually(lambda: scheduler.state == STATE_PAUSED)
         assert others.status("scheduler").token
         go_on.set()
-        assert others.wait_free("scheduler", 20)
+        assert others.wait_until_free("scheduler", 20)
     assert numbers[0] == numbers[1]
 
 

@@ -187,7 +187,7 @@ def test_a_keyword_of_another_library_is_told_what_it_is_called_here(kind, lock,
     calls = (
         lambda: lock("job", masters, **{word: 5}),
         lambda: masters.lock("job", **{word: 5}),
-        lambda: masters.locked("{job}", **{word: 5}),
+        lambda: masters.synchronized("{job}", **{word: 5}),
         lambda: masters.slots("job", limit=2, **{word: 5}),
     )
     for call in calls:

@@ -315,9 +315,9 @@ def test_what_cannot_be_decorated(kind, right, wrong):
         (5, "cannot be called"),
     ):
         with pytest.raises(ConfigurationError, match=why):
-            masters.locked("{job}")(function)
+            masters.synchronized("{job}")(function)
     with pytest.raises(ConfigurationError, match="'bill'"):
-        masters.locked("{bill}")(right)
+        masters.synchronized("{bill}")(right)
 
 
 @pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
@@ -336,18 +336,18 @@ def test_what_cannot_be_decorated(kind, right, wrong):
 ])  # fmt: skip
 def test_options_are_checked_before_there_is_a_function(kind, right, wrong, options, why):
     with pytest.raises(ConfigurationError, match=why):
-        kind(URLS).locked("{job}", **options)
+        kind(URLS).synchronized("{job}", **options)
 
 
 @pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
 def test_an_option_that_is_none(kind, right, wrong):
     with pytest.raises(TypeError, match="tll"):
-        kind(URLS).locked("{job}", tll=3)
+        kind(URLS).synchronized("{job}", tll=3)
 
 
 @pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
 def test_what_is_known_of_a_function_stays(kind, right, wrong):
-    decorated = kind(URLS).locked("{job}")(right)
+    decorated = kind(URLS).synchronized("{job}")(right)
     assert decorated.__wrapped__ is right
     assert decorated.__name__ == right.__name__
     assert inspect.iscoroutinefunction(decorated) is inspect.iscoroutinefunction(right)

@@ -15,7 +15,7 @@ from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Leave, Listen, Send, Wait
 from redlock._core.release import release
 from redlock._core.voters import Facts
-from redlock._core.wait_free import wait_free
+from redlock._core.wait_until_free import wait_until_free
 from tests.core.world import GRANTS, NEVER, OTHER, START, Interrupt, Master, World, down, refuses, turns
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def acquire(world: World, patience: float = 10.0, **spec: Any) -> Grant | Refusa
 
 def free(world: World, patience: float = 10.0, *names: str, pause: float = PAUSE, **options: Any) -> Any:
     """The first name that is not, or None; and the votes."""
-    op = wait_free(world.settings, names or ("invoice:42",), "redlock:", START + patience, wait_fixed(pause))
+    op = wait_until_free(world.settings, names or ("invoice:42",), "redlock:", START + patience, wait_fixed(pause))
     found: tuple[str | None, Tally] = world.run(op, **options)
     return found
 

@@ -19,18 +19,18 @@ FIVE = range(5)
 
 
 class Lister:
-    """``locks`` of one world, as a list.  An asynchronous iterator is drained by one call on the loop."""
+    """``held`` of one world, as a list.  An asynchronous iterator is drained by one call on the loop."""
 
     def __init__(self, world, masters) -> None:
         self._world, self._masters = world, masters
 
     def __call__(self, *match: str) -> list[redlock.LockStatus]:
         if self._world.name == "threads":
-            return list(self._masters.locks(*match))
+            return list(self._masters.held(*match))
         real = self._world.real(self._masters)
 
         async def drained():
-            return [status async for status in real.locks(*match)]
+            return [status async for status in real.held(*match)]
 
         listed: list[redlock.LockStatus] = self._world.do(drained)
         return listed
@@ -93,7 +93,7 @@ def test_the_prefix_is_no_pattern(world, redlock_servers, prefix):
 @pytest.mark.parametrize("wrong", ["", 7, None, b"*", "\ud800", "a\0"])
 def test_a_wrong_pattern_is_refused_at_once(masters, wrong):
     with pytest.raises(ConfigurationError, match="match="):
-        masters.locks(wrong)
+        masters.held(wrong)
 
 
 @pytest.mark.parametrize("prefix", ["redlock:", ""])
@@ -214,7 +214,7 @@ def test_it_begins_to_tell_before_it_has_seen_all(redlock_servers):
     fill(redlock_servers, 2000)
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
         calls = [scans(redlock_servers.client(i)) for i in FIVE]
-        found = masters.locks()
+        found = masters.held()
         assert len(list(itertools.islice(found, 10))) == 10
         assert sum(scans(redlock_servers.client(i)) for i in FIVE) - sum(calls) <= 2
         tracemalloc.start()
@@ -237,11 +237,11 @@ def test_no_master_is_held_up(redlock_servers):
     each(redlock_servers, "config_resetstat")
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
         eventually(lambda: all_up(masters))
-        assert sum(1 for _ in masters.locks()) == 100
+        assert sum(1 for _ in masters.held()) == 100
     assert all(scans(redlock_servers.client(i)) >= 20_000 / 1000 for i in FIVE)
 
 
-# -- redlock-check --locks ---------------------------------------------------------------------------
+# -- redlock-check --held ---------------------------------------------------------------------------
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\r\nforged  granted\u202e"
 
@@ -257,7 +257,7 @@ def test_the_command_shows_a_table(redlock_servers, masters):
     put(redlock_servers, "redlock:rest", "x", on=[1])
 
     def shows():
-        done = check(redlock_servers, "--locks")
+        done = check(redlock_servers, "--held")
         assert done.returncode == 0, done.stderr
         said = re.sub(r"[34] of 5", "5 of 5", re.sub(r"\d+\.\d s", "# s", done.stdout))  # one may be late
         lines = [line.split() for line in said.splitlines()]
@@ -276,11 +276,11 @@ def test_the_command_shows_a_table(redlock_servers, masters):
 
 
 @pytest.mark.parametrize(("options", "names", "total"), [
-    (["--locks"], ["a1", "a2", "b1"], 3),
-    (["--locks", "a*"], ["a1", "a2"], 2),
-    (["--locks=a*", "--limit", "1"], ["a1"], 2),
-    (["--limit=2", "--locks"], ["a1", "a2"], 3),
-    (["--locks", "z*"], [], 0),
+    (["--held"], ["a1", "a2", "b1"], 3),
+    (["--held", "a*"], ["a1", "a2"], 2),
+    (["--held=a*", "--limit", "1"], ["a1"], 2),
+    (["--limit=2", "--held"], ["a1", "a2"], 3),
+    (["--held", "z*"], [], 0),
 ])  # fmt: skip
 def test_json_pattern_and_limit(redlock_servers, options, names, total):
     for name in ("b1", "a2", "a1"):
@@ -296,7 +296,7 @@ def test_json_pattern_and_limit(redlock_servers, options, names, total):
         assert 500 < lock["remaining_s"] <= 600
 
 
-@pytest.mark.parametrize("options", [["--locks"], ["--locks", "--json"]])
+@pytest.mark.parametrize("options", [["--held"], ["--held", "--json"]])
 def test_what_strangers_wrote_breaks_no_terminal(redlock_servers, options):
     put(redlock_servers, f"redlock:job {HOSTILE}", f"{'0' * 40}:{HOSTILE}")
     put(redlock_servers, "redlock:other", HOSTILE)
@@ -304,13 +304,13 @@ def test_what_strangers_wrote_breaks_no_terminal(redlock_servers, options):
     assert done.returncode == 0
     assert all(line.isprintable() for line in done.stdout.split("\n")), done.stdout
     assert not any(line.startswith("forged") for line in done.stdout.split("\n"))
-    if options == ["--locks"]:
+    if options == ["--held"]:
         assert len(done.stdout.splitlines()) == 5
 
 
 def test_its_exit_code_without_a_quorum(redlock_servers):
     kill(redlock_servers, 3)
-    done = check(redlock_servers, "--locks")
+    done = check(redlock_servers, "--held")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nobody can tell which locks there are" in done.stderr
 
@@ -319,7 +319,7 @@ def test_masters_that_do_not_vote_yet_show_what_they_have():
     """In their first minute, or right after a restart: what that means is said, and it is a warning."""
     with LocalMasters(5) as young:
         put(young, "redlock:job", f"{'0' * 40}:web", px=600_000)
-        look = [*CHECK, "--max-ttl", "60", "--locks"]
+        look = [*CHECK, "--max-ttl", "60", "--held"]
         done = run(look, young.urls)
         assert (done.returncode, done.stderr) == (1, "")
         assert re.search(r"^job +web +\d+\.\d s +[345] of 5$", done.stdout, re.MULTILINE), done.stdout
@@ -338,7 +338,7 @@ def test_masters_that_do_not_vote_yet_show_what_they_have():
 def test_a_minority_that_does_not_vote_is_not_needed(redlock_servers):
     """A majority was searched, so every lock that is held is in the list (R29)."""
     with LocalMasters(1) as young, LocalMasters(2, persistence="always") as old:
-        done = run([*CHECK, "--max-ttl", "60", "--locks", "--json"], [*young.urls, *old.urls])
+        done = run([*CHECK, "--max-ttl", "60", "--held", "--json"], [*young.urls, *old.urls])
     assert (done.returncode, json.loads(done.stdout)["not_voting"]) == (0, {})
 
 
@@ -348,18 +348,18 @@ def test_a_minority_that_does_not_vote_is_not_needed(redlock_servers):
 def test_the_command_says_what_to_grant(redlock_servers, rights, says):
     each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "on", ">pw", *redlock_rule(), *rights)
     done = run(
-        [*CHECK, "--no-restart-guard", "--locks"], [f"redis://lister:pw@127.0.0.1:{p}" for p in redlock_servers.ports]
+        [*CHECK, "--no-restart-guard", "--held"], [f"redis://lister:pw@127.0.0.1:{p}" for p in redlock_servers.ports]
     )
     each(redlock_servers, "execute_command", "ACL", "DELUSER", "lister")
     assert done.returncode == (0 if says is None else 2), done.stderr
     assert says is None or says in done.stderr
-    assert ("redlock-check --acl --locks prints the rule" in done.stderr) is (says is not None)
+    assert ("redlock-check --acl --held prints the rule" in done.stderr) is (says is not None)
     assert ("+scan" in done.stderr) is (rights == [])
 
 
 @pytest.mark.parametrize("wrong", [
-    ["--locks", "--watch"], ["--locks", "--prometheus"], ["--limit", "3"], ["--locks", "--limit", "0"],
-    ["--locks", "--limit", "x"], ["--locks="],
+    ["--held", "--watch"], ["--held", "--prometheus"], ["--limit", "3"], ["--held", "--limit", "0"],
+    ["--held", "--limit", "x"], ["--held="],
 ])  # fmt: skip
 def test_wrong_arguments(redlock_servers, wrong):
     done = check(redlock_servers, *wrong)

@@ -522,7 +522,7 @@ def test_redlock_run_shared(redlock_servers):
         done = run([*RUN, "job", NEW, "--no-wait", "--verbose", "--", "true"], urls)
         assert done.returncode == 75
         assert "read by 1 (batch)" in done.stderr
-        listed = run([*CHECK, "--locks", NEW], urls)
+        listed = run([*CHECK, "--held", NEW], urls)
         assert "batch, shared" in listed.stdout
     finally:
         first.terminate()
@@ -543,7 +543,7 @@ def test_decorators(redlock_servers):
         def always() -> None:
             seen.append((len(others.status("job").shared), others.lock("job", bound=False).acquire(blocking=False)))
 
-        @masters.locked("{name}", shared=True)
+        @masters.synchronized("{name}", shared=True)
         def by_argument(name: str) -> None:
             seen.append((len(others.status(name).shared), others.lock(name, bound=False).acquire(blocking=False)))
 

@@ -274,7 +274,7 @@ def test_as_a_decorator(masters, others):
 
 def test_redlock_check_lists_slots_and_readers(masters, redlock_servers):
     with masters.slots("import", limit=2) as lease, masters.lock("catalogue", shared=True):
-        done = run([*CHECK, "--locks", "--no-restart-guard"], redlock_servers.urls)
+        done = run([*CHECK, "--held", "--no-restart-guard"], redlock_servers.urls)
     assert lease.name in done.stdout, done.stderr
     assert "catalogue" in done.stdout
 

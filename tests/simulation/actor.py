@@ -12,7 +12,7 @@ from redlock._core.downgrade import downgrade
 from redlock._core.listing import Listing
 from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.settings import LockSpec
-from redlock._core.wait_free import wait_free
+from redlock._core.wait_until_free import wait_until_free
 from redlock.errors import QuorumUnreachable
 from tests.simulation.client import Cancelled
 from tests.simulation.invariants import ACQUIRES, PREFIX
@@ -101,7 +101,7 @@ class Actor:
             return
         client, before = self.client, self.judge.held()
         pauses = spec_for(client, names, client.parameters.ttl).retry
-        op = wait_free(client.settings, tuple(names), PREFIX, client.clock() + timeout, pauses)
+        op = wait_until_free(client.settings, tuple(names), PREFIX, client.clock() + timeout, pauses)
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
             self._acquiring = None

@@ -44,7 +44,7 @@ from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.stop import Stop
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
-from redlock._core.wait_free import FreeLook
+from redlock._core.wait_until_free import FreeLook
 from redlock.fenced import _order as fencing
 from redlock.fenced._order import Step
 from tests.simulation import master

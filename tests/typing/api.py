@@ -71,7 +71,7 @@ def pay(amount: int, *, currency: str = "EUR") -> str:
 assert_type(pay(1, currency="USD"), str)
 
 
-@masters.locked("invoice:{number}", ttl=10)
+@masters.synchronized("invoice:{number}", ttl=10)
 def send(number: int, *, urgent: bool = False) -> str:
     return f"{number} {urgent}"
 
@@ -80,17 +80,17 @@ def both(number: int) -> list[str]:
     return ["a", f"b:{number}"]
 
 
-@masters.locked(both, on_busy="skip")
+@masters.synchronized(both, on_busy="skip")
 def skipped(number: int) -> str:
     return f"{number}"
 
 
-@masters.locked("invoice:{number}", on_busy="skip", busy=0)
+@masters.synchronized("invoice:{number}", on_busy="skip", busy=0)
 def counted(number: int) -> str:
     return f"{number}"
 
 
-@masters.locked("invoice:{number}", on_busy="wait")
+@masters.synchronized("invoice:{number}", on_busy="wait")
 def waits(number: int) -> str:
     return f"{number}"
 
@@ -98,7 +98,7 @@ def waits(number: int) -> str:
 class Account:
     number = 1
 
-    @masters.locked("account:{self.number}")
+    @masters.synchronized("account:{self.number}")
     def close(self, reason: str) -> bool:
         return bool(reason)
 
@@ -110,10 +110,10 @@ assert_type(waits(1), str)
 assert_type(Account().close("moved"), bool)
 send("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 send(1, slow=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-masters.locked("{number}", tll=10)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-masters.locked("{number}", busy=0)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-masters.locked("{number}", on_busy="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-masters.locked(5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+masters.synchronized("{number}", tll=10)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+masters.synchronized("{number}", busy=0)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+masters.synchronized("{number}", on_busy="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+masters.synchronized(5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 status = masters.status("invoice:42")
 assert_type(status, LockStatus)
@@ -157,22 +157,22 @@ async def pay_later(amount: int, *, currency: str = "EUR") -> str:
     return f"{amount} {currency}"
 
 
-@async_masters.locked("invoice:{number}", cancel_on_loss=False)
+@async_masters.synchronized("invoice:{number}", cancel_on_loss=False)
 async def send_later(number: int, *, urgent: bool = False) -> str:
     return f"{number} {urgent}"
 
 
-@async_masters.locked(both, on_busy="skip")
+@async_masters.synchronized(both, on_busy="skip")
 async def skipped_later(number: int) -> str:
     return f"{number}"
 
 
-@async_masters.locked("invoice:{number}", on_busy="skip", busy=0)
+@async_masters.synchronized("invoice:{number}", on_busy="skip", busy=0)
 async def counted_later(number: int) -> str:
     return f"{number}"
 
 
-async_masters.locked("{n}")(pay)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+async_masters.synchronized("{n}")(pay)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 # -- leaders -----------------------------------------------------------------------------------------

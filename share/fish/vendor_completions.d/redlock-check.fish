@@ -51,7 +51,7 @@ function _shtab_redlock_check_using
 end
 
 set -g _shtab_redlock_check_commands
-set -g _shtab_redlock_check_opts_with_value --config --limit --locks --max-ttl --node-timeout --plan --prefix --timeout --watch
+set -g _shtab_redlock_check_opts_with_value --config --held --limit --max-ttl --node-timeout --plan --prefix --timeout --watch
 
 complete -c redlock-check -e
 complete -c redlock-check -f
@@ -61,7 +61,7 @@ complete -c redlock-check -n _shtab_redlock_check_using -l timeout -x -d 'that a
 complete -c redlock-check -n _shtab_redlock_check_using -l no-probe -d 'take no lock, write nothing at all'
 complete -c redlock-check -n _shtab_redlock_check_using -l strict -d 'end with 2 also where it would be 1'
 complete -c redlock-check -n _shtab_redlock_check_using -l watch -x -d 'check again and again (every 2 seconds), and show what changes'
-complete -c redlock-check -n _shtab_redlock_check_using -l locks -x -d 'check nothing, but list the locks that are held whose names match (all), as a table or with --json'
+complete -c redlock-check -n _shtab_redlock_check_using -l held -x -d 'check nothing, but list the locks that are held whose names match (all), as a table or with --json'
 complete -c redlock-check -n _shtab_redlock_check_using -l limit -x -d 'list so many locks at most, by name (default: 100)'
 complete -c redlock-check -n _shtab_redlock_check_using -l plan -x -d 'take no lock, but print the steps from the masters in use to these, with commas as in REDLOCK_MASTERS'
 complete -c redlock-check -n _shtab_redlock_check_using -l json -d 'for programs: see docs/redlock-check.md for the schema'

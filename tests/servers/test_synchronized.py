@@ -22,10 +22,10 @@ def around(world, decorator, body):
 
 @pytest.fixture
 def locked(world, masters):
-    """``masters.locked(...)``, for a body as for threads."""
+    """``masters.synchronized(...)``, for a body as for threads."""
 
     def locked(*arguments, **options):
-        return functools.partial(around, world, masters.locked(*arguments, **options))
+        return functools.partial(around, world, masters.synchronized(*arguments, **options))
 
     return locked
 
@@ -79,7 +79,7 @@ def test_who_waits_gets_it(others, locked, options):
 
 def test_an_outage_is_not_somebody_else(world):
     with world.Masters(["redis://127.0.0.1:1"]) as nobody:
-        function = around(world, nobody.locked("{job}", on_busy="skip"), lambda job: job)
+        function = around(world, nobody.synchronized("{job}", on_busy="skip"), lambda job: job)
         with pytest.raises(QuorumUnreachable):
             function("a")
 
@@ -123,7 +123,7 @@ def test_methods_that_are_awaited(redlock_servers, others):
             class Account:
                 number = 1
 
-                @masters.locked("account:{self.number}")
+                @masters.synchronized("account:{self.number}")
                 async def held(self, number):
                     return others.lock(f"account:{number}").locked()
 

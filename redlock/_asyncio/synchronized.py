@@ -1,5 +1,4 @@
-# Made from redlock/_asyncio/locked.py by tools/unasync.py: change that file, then run `make faces`.
-"""Decorated functions, each call of which holds a lock that is named by its arguments (R30), for threads."""
+"""Decorated functions, each call of which holds a lock that is named by its arguments (R30), for asyncio."""
 
 from __future__ import annotations
 
@@ -11,34 +10,34 @@ from redlock._base.naming import names_for
 from redlock.errors import NotAcquired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
+    from redlock._asyncio.masters import AsyncMasters
     from redlock._base.naming import Naming
-    from redlock._threads.masters import Masters
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def decorator(
-    masters: Masters, naming: Naming, on_busy: str, busy: Any, given: Mapping[str, Any]
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """What `Masters.locked` returns.  Raises ConfigurationError."""
+    masters: AsyncMasters, naming: Naming, on_busy: str, busy: Any, given: Mapping[str, Any]
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+    """What `AsyncMasters.synchronized` returns.  Raises ConfigurationError."""
     options = decorated.lock_options(on_busy, busy, given)
     masters.lock("any", **options)  # checks the options
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        decorated.check_called(function, "AsyncMasters")
+    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        decorated.check_awaited(function)  # > decorated.check_called(function, "AsyncMasters")
         names = names_for(naming, function)
 
         @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
             lock = masters.lock(names(args, kwargs), **options)
             entered = False
             try:
-                with lock:
+                async with lock:
                     entered = True
-                    return function(*args, **kwargs)
+                    return await function(*args, **kwargs)
             except NotAcquired as error:
                 if entered:  # it is the body's
                     raise

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redlock._core.settings import MastersSettings
 
 
-def wait_free(
+def wait_until_free(
     settings: MastersSettings, names: tuple[str, ...], prefix: str, deadline: float, pauses: wait_base = BETWEEN_LOOKS
 ) -> Op[tuple[str | None, Tally]]:
     """Look until every name is free or ``deadline`` has passed: at least once, and once more at the deadline.

@@ -1,4 +1,4 @@
-"""``redlock-check --locks``: all locks that are held, as a table for people or as JSON for programs.
+"""``redlock-check --held``: all locks that are held, as a table for people or as JSON for programs.
 
 At most ``limit`` of them are kept, whatever their number. Names and owners are a stranger's words: they are printed
 without control characters.
@@ -42,7 +42,7 @@ def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Lis
     size = len(wanted.urls)
     with Masters(wanted.masters, **options) as masters:
         try:
-            return Listed(size, masters.locks(match), limit)
+            return Listed(size, masters.held(match), limit)
         except QuorumUnreachable as error:
             if not any(vote.outcome == "quarantined" for vote in error.votes):
                 raise
@@ -52,14 +52,14 @@ def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Lis
             if master.quarantined_s
         }
     with Masters(wanted.masters, **{**options, "restart_guard": False}) as masters:
-        return Listed(size, masters.locks(match), limit, not_voting)
+        return Listed(size, masters.held(match), limit, not_voting)
 
 
 def advice(error: QuorumUnreachable) -> str:
     """What to do where the user lacks rights, on a line of its own."""
     if not any(vote.reason.startswith(("NOPERM", "not permitted")) for vote in error.votes):
         return ""
-    return "\nredlock-check --acl --locks prints the rule with all that this takes"
+    return "\nredlock-check --acl --held prints the rule with all that this takes"
 
 
 class Listed:

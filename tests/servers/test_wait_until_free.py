@@ -25,7 +25,7 @@ class Looking:
 
     def _work(self, masters, name, timeout):
         try:
-            self.outcome = masters.wait_free(name, timeout)
+            self.outcome = masters.wait_until_free(name, timeout)
         except BaseException as error:  # noqa: BLE001 - looked at by the test
             self.outcome = error
 
@@ -46,17 +46,17 @@ def looks(servers, which=0):
 
 @pytest.mark.parametrize("timeout", [0, 0.5, -1])
 def test_free_at_once_and_nothing_is_taken(redlock_servers, masters, timeout):
-    assert masters.wait_free("job", timeout) is True
-    assert masters.wait_free(["job", "another"], timeout=timeout) is True
+    assert masters.wait_until_free("job", timeout) is True
+    assert masters.wait_until_free(["job", "another"], timeout=timeout) is True
     assert not any(key.startswith(("redlock:", "{")) for keys in redlock_servers.keys() for key in keys)  # nor a fence
 
 
 def test_a_timeout(masters, others):
     held = others.lock("job", ttl=30)
     take(held)
-    assert masters.wait_free("job", 0) is False
+    assert masters.wait_until_free("job", 0) is False
     began = time.monotonic()
-    assert masters.wait_free("job", timeout=0.3) is False
+    assert masters.wait_until_free("job", timeout=0.3) is False
     assert time.monotonic() - began >= 0.3
     held.release()
 
@@ -106,7 +106,7 @@ def test_a_holder_of_this_process_and_no_line(masters):
 )
 def test_what_cannot_be_right(masters, name, options):
     with pytest.raises(ConfigurationError):
-        masters.wait_free(name, **options)
+        masters.wait_until_free(name, **options)
 
 
 def test_masters_that_are_closed(world, redlock_servers, others):
@@ -118,7 +118,7 @@ def test_masters_that_are_closed(world, redlock_servers, others):
         masters.close()
         assert isinstance(waiting.end(), RedlockError)
         with pytest.raises(RedlockError, match="closed"):
-            masters.wait_free("job")
+            masters.wait_until_free("job")
     held.release()
 
 
@@ -137,10 +137,10 @@ def test_a_task_that_is_cancelled_leaves_no_subscription_behind(redlock_servers,
         async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.3):
-                    await masters.wait_free("job")
+                    await masters.wait_until_free("job")
             await asyncio.sleep(1.2)
             assert subscribed(redlock_servers) == [0] * 5
-            assert await masters.wait_free("job", 0) is False
+            assert await masters.wait_until_free("job", 0) is False
 
     asyncio.run(run())
     held.release()
@@ -153,7 +153,7 @@ def test_ctrl_c_leaves_no_subscription_behind(redlock_servers, redlock_masters, 
     strike = threading.Timer(0.3, lambda: signal.pthread_kill(me, signal.SIGINT))
     strike.start()
     with pytest.raises(KeyboardInterrupt):
-        redlock_masters.wait_free("job")
+        redlock_masters.wait_until_free("job")
     strike.join()
     eventually(lambda: subscribed(redlock_servers) == [0] * 5)
     held.release()

@@ -1,4 +1,5 @@
-"""Decorated functions, each call of which holds a lock that is named by its arguments (R30), for asyncio."""
+# Made from redlock/_asyncio/synchronized.py by tools/unasync.py: change that file, then run `make faces`.
+"""Decorated functions, each call of which holds a lock that is named by its arguments (R30), for threads."""
 
 from __future__ import annotations
 
@@ -10,34 +11,34 @@ from redlock._base.naming import names_for
 from redlock.errors import NotAcquired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
 
-    from redlock._asyncio.masters import AsyncMasters
     from redlock._base.naming import Naming
+    from redlock._threads.masters import Masters
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def decorator(
-    masters: AsyncMasters, naming: Naming, on_busy: str, busy: Any, given: Mapping[str, Any]
-) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
-    """What `AsyncMasters.locked` returns.  Raises ConfigurationError."""
+    masters: Masters, naming: Naming, on_busy: str, busy: Any, given: Mapping[str, Any]
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """What `Masters.synchronized` returns.  Raises ConfigurationError."""
     options = decorated.lock_options(on_busy, busy, given)
     masters.lock("any", **options)  # checks the options
 
-    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        decorated.check_awaited(function)  # > decorated.check_called(function, "AsyncMasters")
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        decorated.check_called(function, "AsyncMasters")
         names = names_for(naming, function)
 
         @functools.wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
             lock = masters.lock(names(args, kwargs), **options)
             entered = False
             try:
-                async with lock:
+                with lock:
                     entered = True
-                    return await function(*args, **kwargs)
+                    return function(*args, **kwargs)
             except NotAcquired as error:
                 if entered:  # it is the body's
                     raise
