@@ -19,7 +19,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "docstrings",  # this and the next are in _ext
+    "contents",  # this and the next two are in _ext
+    "docstrings",
     "timeline",
 ]
 exclude_patterns = ["_build", "_ext"]
