@@ -22,7 +22,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from redlock import LockLost, Masters, NotAcquired
+from redlock import LockLost, LockUnavailable, Masters
 
 ACCOUNTS = 3
 TTL = 5.0
@@ -91,7 +91,7 @@ def work(path: Path) -> None:
             account = random.randrange(ACCOUNTS)  # noqa: S311 - no secret
             try:
                 pay(database, masters, account)
-            except NotAcquired as error:  # held for too long, or too few masters (QuorumUnreachable)
+            except LockUnavailable as error:  # held for too long, or too few masters took part
                 log.warning("%s", error)
             except (LockLost, Refused) as error:
                 log.warning("nothing was paid: %s", error)

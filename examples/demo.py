@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from redlock import Masters, NotAcquired, QuorumUnreachable
+from redlock import LockUnavailable, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def show(votes: tuple[Vote, ...]) -> None:
         print(f"    {vote}")
 
 
-def show_error(error: NotAcquired) -> None:
+def show_error(error: LockUnavailable) -> None:
     print("  " + f"{type(error).__name__}: {error}".replace("\n", "\n  "))
 
 

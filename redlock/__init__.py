@@ -26,6 +26,7 @@ from redlock._threads.masters import Masters
 from redlock.errors import (
     ConfigurationError,
     LockLost,
+    LockUnavailable,
     NotAcquired,
     NotExtended,
     NotHeld,
@@ -83,6 +84,7 @@ __all__ = [
     "LockRefused",
     "LockReleased",
     "LockStatus",
+    "LockUnavailable",
     "MasterDown",
     "MasterHealth",
     "MasterUp",

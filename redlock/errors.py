@@ -2,8 +2,9 @@
 
     RedlockError
     ├── ConfigurationError   (ValueError)    a given value is wrong; nothing was sent
-    ├── NotAcquired          (TimeoutError)  somebody else holds the lock
-    │   └── QuorumUnreachable                too few masters answered: an outage, not contention
+    ├── LockUnavailable                      the lock was not had, for one of two reasons:
+    │   ├── NotAcquired                      busy: somebody else has it
+    │   └── QuorumUnreachable                broken: too few masters took part, an outage
     ├── NotExtended          (TimeoutError)  no majority answered; the lease keeps its validity
     ├── NotHeld              (RuntimeError)  the caller does not hold the lock that it releases or extends
     ├── WouldDeadlock        (RuntimeError)  the caller already holds the lock that it asks for
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = Literal["granted", "held", "free", "error", "timeout", "quarantined", "pending"]
 Unheard: TypeAlias = Literal["error", "timeout"]  # outcomes without an answer to the request
-Kind: TypeAlias = Literal["held", "nobody", "unreachable"]
+Kind: TypeAlias = Literal["held", "nobody"]
 Reason: TypeAlias = Literal["expired", "taken", "unreachable", "max_hold"]
 
 
@@ -125,29 +126,28 @@ class ConfigurationError(RedlockError, ValueError):
     """A given value is wrong. The text shows the value, unless it may be a password, and says what is allowed."""
 
 
-class NotAcquired(RedlockError, TimeoutError):  # noqa: N818 - its name says what happened
-    """No majority granted the lock in time. No key is left on masters that can be reached.
+class LockUnavailable(RedlockError):  # noqa: N818 - its name says what happened
+    """The lock was not had. Catch `NotAcquired` where it is busy, and `QuorumUnreachable` where the masters are broken.
+
+    Neither of the two is the other. No key is left on masters that can be reached.
+    """
+
+
+class NotAcquired(LockUnavailable):
+    """The lock is busy: no majority granted it in time, and enough masters took part. Try again, or tell your caller.
 
     Attributes:
         kind: ``held``: somebody else has the lock. ``nobody``: several asked for it at the same moment, time and
             again, and none of them got a majority. So nobody has it, and it is worth another try (C3).
     """
 
-    kind: Kind = "held"
-
-    def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), kind: Kind | None = None) -> None:
+    def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), kind: Kind = "held") -> None:
         super().__init__(message, name=name, votes=votes)
-        if kind is not None:
-            self.kind = kind
+        self.kind: Kind = kind
 
 
-class QuorumUnreachable(NotAcquired):
-    """Too few masters took part to decide. This is an outage (or a wrong password), not contention.
-
-    Its ``kind`` is ``unreachable``.
-    """
-
-    kind: Kind = "unreachable"
+class QuorumUnreachable(LockUnavailable):
+    """Too few masters took part, or too late: an outage, or a wrong password. Whether the lock is free is not known."""
 
 
 class NotExtended(RedlockError, TimeoutError):  # noqa: N818

@@ -239,8 +239,8 @@ def test_that_they_drift_apart_is_noticed(drifted):
 def test_errors_are_the_builtins_that_callers_may_already_catch():
     bases = {
         errors.ConfigurationError: ValueError,
-        errors.NotAcquired: TimeoutError,
-        errors.QuorumUnreachable: errors.NotAcquired,
+        errors.NotAcquired: errors.LockUnavailable,
+        errors.QuorumUnreachable: errors.LockUnavailable,
         errors.NotExtended: TimeoutError,
         errors.NotHeld: RuntimeError,
         errors.WouldDeadlock: RuntimeError,

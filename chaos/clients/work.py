@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenacity import wait_random
 
-from redlock import LockLost, NotAcquired, NotExtended, QuorumUnreachable
+from redlock import LockLost, LockUnavailable, NotExtended, QuorumUnreachable
 from redlock.fenced import CommitUnknown
 
 from ..history import now
@@ -218,7 +218,7 @@ class Worker:
         except LockLost as lost:
             lease = entered[0].lease
             self._write("release", "fail", lock=lease.name, token=lease.token, reason=lost.reason)
-        except NotAcquired as refused:
+        except LockUnavailable as refused:
             self._write("acquire", "fail", lock=name, detail=_why(refused))
         else:
             lease = entered[0].lease
@@ -441,5 +441,5 @@ class Worker:
         return await self._world.aside(self._stores.write, store, lease.name, lease.fence, version)
 
 
-def _why(refused: NotAcquired) -> str:
+def _why(refused: LockUnavailable) -> str:
     return "unreachable" if isinstance(refused, QuorumUnreachable) else "held"

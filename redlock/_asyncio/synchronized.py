@@ -38,10 +38,10 @@ def decorator(
                 async with lock:
                     entered = True
                     return await function(*args, **kwargs)
-            except NotAcquired as error:
-                if entered:  # it is the body's
+            except NotAcquired:
+                if entered or on_busy != "skip":  # entered: it is the body's
                     raise
-                skipped: R = decorated.if_busy(error, on_busy, busy)
+                skipped: R = busy
                 return skipped
 
         return locked

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from redlock import options
-from redlock.errors import ConfigurationError, NotAcquired, QuorumUnreachable
+from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,13 +94,3 @@ def lock_options(on_busy: object, busy: object, given: Mapping[str, Any]) -> dic
             "on_busy='wait'"
         )
     return dict(given)
-
-
-def if_busy(error: NotAcquired, on_busy: str, busy: Any) -> Any:
-    """What a call returns if somebody else has its lock.
-
-    Raises ``error`` if to skip was not asked for, or if too few masters answered.
-    """
-    if on_busy != "skip" or isinstance(error, QuorumUnreachable):
-        raise error
-    return busy

@@ -43,7 +43,7 @@ from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock.errors import (
     ConfigurationError,
-    NotAcquired,
+    LockUnavailable,
     NotHeld,
     RedlockError,
     WouldDeadlock,
@@ -517,7 +517,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         else:
             observer.acquired(self._spec.name, outcome, began, took)
 
-    def _refused(self, refusal: Refusal) -> NotAcquired:
+    def _refused(self, refusal: Refusal) -> LockUnavailable:
         return not_acquired(self._spec, refusal) if refusal.kind == "held" else unreachable(self._spec, refusal)
 
     def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:

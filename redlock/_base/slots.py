@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec
-    from redlock.errors import NotAcquired
+    from redlock.errors import LockUnavailable
 
 
 class SlotsBase(LockBase[AnyMasters, AnyLease]):
@@ -87,7 +87,7 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
     def _spec_of(self, state: LeaseState) -> LockSpec:
         return self._group.slots[self._names.index(state.name)]
 
-    def _refused(self, refusal: Refusal) -> NotAcquired:
+    def _refused(self, refusal: Refusal) -> LockUnavailable:
         if refusal.kind == "held":
             return none_free(self._spec, refusal, self.limit)
         return super()._refused(refusal)

@@ -39,10 +39,10 @@ def decorator(
                 with lock:
                     entered = True
                     return function(*args, **kwargs)
-            except NotAcquired as error:
-                if entered:  # it is the body's
+            except NotAcquired:
+                if entered or on_busy != "skip":  # entered: it is the body's
                     raise
-                skipped: R = decorated.if_busy(error, on_busy, busy)
+                skipped: R = busy
                 return skipped
 
         return locked

@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from redlock import ConfigurationError, LockLost, LockReleased, Masters, NotAcquired, QuorumUnreachable
+from redlock import ConfigurationError, LockLost, LockReleased, LockUnavailable, Masters, QuorumUnreachable
 from redlock.fenced import ReleasedBeforeCommit
 
 try:
@@ -91,7 +91,7 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
             try:
                 with _sigterm_exits(), masters().lock(lock_name, **{"timeout": 0, **options}) as lease:
                     return handle(self, *args, lease=lease, **given)
-            except (NotAcquired, LockLost) as error:
+            except (LockUnavailable, LockLost) as error:
                 if error.name != lock_name:  # that of another lock, inside
                     raise
                 raise CommandError(str(error), returncode=_exit_code(error)) from error
@@ -101,7 +101,7 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
     return decorate
 
 
-def _exit_code(error: NotAcquired | LockLost) -> int:
+def _exit_code(error: LockUnavailable | LockLost) -> int:
     if isinstance(error, LockLost):
         return 70
     return 69 if isinstance(error, QuorumUnreachable) else 75

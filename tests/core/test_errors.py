@@ -13,6 +13,7 @@ from redlock import errors
 from redlock.errors import (
     ConfigurationError,
     LockLost,
+    LockUnavailable,
     NotAcquired,
     NotExtended,
     NotHeld,
@@ -34,6 +35,7 @@ def test_there_are_as_many_as_there_are_things_to_do_about_it() -> None:
     assert set(CLASSES) == {
         RedlockError,
         ConfigurationError,
+        LockUnavailable,
         NotAcquired,
         QuorumUnreachable,
         NotExtended,
@@ -46,11 +48,20 @@ def test_there_are_as_many_as_there_are_things_to_do_about_it() -> None:
 def test_what_is_different_is_not_caught_together() -> None:
     """An extension that was not answered is no loss, and a loss is no timeout: the lease is over."""
     assert not issubclass(LockLost, (TimeoutError, ValueError, RuntimeError))
-    assert not issubclass(NotExtended, (NotAcquired, LockLost))
+    assert not issubclass(NotExtended, (LockUnavailable, LockLost))
+
+
+def test_busy_and_broken_stand_side_by_side() -> None:
+    """Whoever catches one of them is never told of the other, and no `except TimeoutError` catches either."""
+    for one, other in ((NotAcquired, QuorumUnreachable), (QuorumUnreachable, NotAcquired)):
+        assert issubclass(one, LockUnavailable)
+        assert not issubclass(one, (other, TimeoutError, OSError))
+    assert not issubclass(LockUnavailable, (TimeoutError, OSError))
+    assert not hasattr(QuorumUnreachable("too few"), "kind")
 
 
 def made(kind: type[RedlockError]) -> RedlockError:
-    more: dict[str, Any] = {"reason": "taken"} if kind is LockLost else {}
+    more: dict[str, Any] = {LockLost: {"reason": "taken"}, NotAcquired: {"kind": "nobody"}}.get(kind, {})
     error = kind("it went wrong", name="a, b", votes=list(VOTES), **more)
     error.add_note("while paying")
     return error

@@ -81,6 +81,7 @@ def test_events_do_not_change(kind):
         [
             errors.RedlockError,
             errors.ConfigurationError,
+            errors.LockUnavailable,
             errors.NotAcquired,
             errors.QuorumUnreachable,
             errors.NotExtended,

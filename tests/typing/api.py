@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Literal, assert_type
 
 import redis
 import redis.asyncio
@@ -20,6 +20,7 @@ from redlock import (
     Lease,
     LockLost,
     LockStatus,
+    LockUnavailable,
     MasterHealth,
     Masters,
     MultiLock,
@@ -134,6 +135,8 @@ try:
 except QuorumUnreachable as error:
     assert_type(error.votes, tuple[Vote, ...])
 except NotAcquired as error:
+    assert_type(error.kind, Literal["held", "nobody"])
+except LockUnavailable as error:
     assert_type(error.name, str)
 except LockLost as error:
     print(error.reason)
