@@ -18,9 +18,9 @@ import functools
 import signal
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from redlock import ConfigurationError, Masters, QuorumUnreachable, RedlockError
+from redlock import ConfigurationError, LockUnavailable, Masters, QuorumUnreachable, RedlockError
 
 try:
     from celery import beat, current_task
@@ -278,8 +278,6 @@ def _signals_later() -> Iterator[None]:
 
 # -- tasks -------------------------------------------------------------------------------------------
 
-_BUSY = object()
-
 
 def exclusive(
     masters: Masters,
@@ -298,13 +296,14 @@ def exclusive(
         name: a template with the arguments of the task, or a function of them.
         on_busy: what a task does if another one has its name.  ``"skip"``: it succeeds with None, and its body does
             not run.  ``"retry"``: it is sent again, as ``self.retry()`` does: after ``default_retry_delay``, and
-            ``max_retries`` times at most.  ``"wait"``: it waits for ever, and its worker with it.  ``"raise"``: it
-            fails with `NotAcquired`.
+            ``max_retries`` times at most; then it fails with `NotAcquired`.  ``"wait"``: it waits, and its worker with
+            it.  ``"raise"``: it fails with `NotAcquired`.
         options: as for `Masters.synchronized`.
 
     Raises:
         ConfigurationError: as `Masters.synchronized`; what is decorated is a task already.
-        QuorumUnreachable: when the task runs: too few masters answer.  ``autoretry_for`` takes care of it.
+        QuorumUnreachable: when the task runs: too few masters answer.  With ``"retry"`` it is sent again as well;
+            else ``autoretry_for`` takes care of it.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -313,16 +312,25 @@ def exclusive(
         if on_busy != "retry":
             locked: Callable[P, R] = masters.synchronized(name, on_busy=on_busy, **options)(function)
             return locked
-        tried = masters.synchronized(name, on_busy="skip", busy=_BUSY, **options)(function)
+        once = masters.synchronized(name, on_busy="raise", **options)
+        once(function)  # checks the template
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            result: Any = tried(*args, **kwargs)
-            if result is not _BUSY:
-                return cast("R", result)
-            if not current_task:
-                raise ConfigurationError(f"{function.__qualname__} was called outside of a task: nobody can retry it")
-            raise current_task.retry()
+            entered = False
+
+            @functools.wraps(function)
+            def body(*args: P.args, **kwargs: P.kwargs) -> R:
+                nonlocal entered
+                entered = True
+                return function(*args, **kwargs)
+
+            try:
+                return once(body)(*args, **kwargs)
+            except LockUnavailable as error:
+                if entered or not current_task:  # entered: it is the body's
+                    raise
+                raise current_task.retry(exc=error) from error
 
         return run
 

@@ -34,7 +34,7 @@ class AsyncFenced:
         """Acquire the lock, begin, and raise the row of each of its names.
 
         Raises:
-            NotAcquired: as ``async with`` of the lock does, and all its other errors.
+            NotAcquired, QuorumUnreachable: as ``async with`` of the lock does, and all its other errors.
             FenceRefused: a newer holder has begun a transaction; this one was rolled back.
             ConfigurationError: a transaction is open on the session, or the lock has no fencing token.
         """

@@ -35,7 +35,7 @@ class Fenced:
         """Acquire the lock, begin, and raise the row of each of its names.
 
         Raises:
-            NotAcquired: as ``with`` of the lock does, and all its other errors.
+            NotAcquired, QuorumUnreachable: as ``with`` of the lock does, and all its other errors.
             FenceRefused: a newer holder has begun a transaction; this one was rolled back.
             ConfigurationError: a transaction is open on the session, or the lock has no fencing token.
         """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redlock import ConfigurationError, Masters
+from redlock import ConfigurationError, Event, LockRefused, Masters, NotAcquired, QuorumUnreachable
+from redlock.testing import FixedMasters
 
 pytest.importorskip("celery")
 
@@ -35,5 +36,34 @@ def test_a_retry_outside_of_a_task(redlock_masters, redlock_servers):
     paid = exclusive(redlock_masters, "invoice:{invoice}", on_busy="retry")(pay)
     assert paid(7) == 7
     with Masters(redlock_servers.urls, restart_guard=False) as others, others.lock("invoice:7"):
-        with pytest.raises(ConfigurationError, match="pay was called outside of a task"):
+        with pytest.raises(NotAcquired):  # nobody can retry it
             paid(7)
+
+
+@pytest.mark.parametrize(("on_busy", "attempts"), [("retry", 3), ("skip", 1), ("wait", 1), ("raise", 1)])
+def test_an_outage_is_tried_again_by_who_retries_and_is_never_skipped(on_busy, attempts):
+    """Busy and broken are both worth a retry.  The task fails with what the masters said last."""
+    seen: list[Event] = []
+    with FixedMasters("unreachable") as nobody, Masters(nobody.urls, observer=seen.append) as masters:
+        paid = exclusive(masters, "invoice:{invoice}", on_busy=on_busy)(pay)
+        task = Celery("tests", broker="memory://").task(max_retries=2, default_retry_delay=0)(paid)
+        done = task.apply(args=[7])
+    assert type(done.result) is QuorumUnreachable
+    assert [event.kind for event in seen if isinstance(event, LockRefused)] == ["unreachable"] * attempts
+
+
+def test_an_outage_that_the_body_meets_is_its_own_affair(redlock_masters):
+    calls = []
+
+    def body(invoice):
+        calls.append(invoice)
+        raise QuorumUnreachable("of the body")
+
+    paid = exclusive(redlock_masters, "invoice:{invoice}", on_busy="retry")(body)
+    done = Celery("tests", broker="memory://").task(max_retries=2, default_retry_delay=0)(paid).apply(args=[7])
+    assert (str(done.result), calls) == ("of the body", [7])
+
+
+def test_an_outage_outside_of_a_task():
+    with FixedMasters("unreachable") as nobody, pytest.raises(QuorumUnreachable):
+        exclusive(nobody.masters, "invoice:{invoice}", on_busy="retry")(pay)(7)
