@@ -74,9 +74,12 @@ FLOOR = {room: number for number, rooms in enumerate([*drawn(PAGE), *CHAOS]) for
 GUESTS = ("redlock._cli", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat", "redlock.fenced")
 PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat", "redlock.fenced")
 # redlock-check asks addresses of which no `Masters` can be made yet: it learns from them which max_ttl they have.
-# FixedMasters have to know which script they are asked to run.
+# FixedMasters have to know which script they are asked to run, and LocalMasters hand on the options of `Masters`.
 # redlock-run says which masters may not have heard of a release: that stands in the table of outcomes.
-ALSO = {"redlock._cli": ("redlock._health", "redlock.errors"), "redlock.testing": ("redlock.scripts",)}
+ALSO = {
+    "redlock._cli": ("redlock._health", "redlock.errors"),
+    "redlock.testing": ("redlock.scripts", "redlock._base.typed"),
+}
 # The judge must not depend on what is judged.
 APART = ("chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos.check", "chaos.__main__")
 # Breaks the library on purpose, so it alone may know what is private there.
@@ -205,8 +208,8 @@ def _arrow(one: Import, own: str) -> list[str]:
             return [f"{one}: who judges is apart from what is judged"]
         return [] if other in PUBLIC or own == BREAKS else [f"{one}: only public names up there"]
     if own in GUESTS:
-        allowed = (*PUBLIC, *ALSO.get(own, ()))
-        return [] if other in allowed and FLOOR[other] < FLOOR[own] else [f"{one}: only public names up there"]
+        allowed = other in PUBLIC or any(under(one.target, also) for also in ALSO.get(own, ()))
+        return [] if allowed and FLOOR[other] < FLOOR[own] else [f"{one}: only public names up there"]
     if FLOOR[other] >= FLOOR[own]:
         return [f"{one}: {'sideways' if FLOOR[other] == FLOOR[own] else 'upwards'}"]
     return [f"{one}: not in the core"] if own == CORE and other not in CORE_USES else []

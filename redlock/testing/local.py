@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
     from types import TracebackType
+    from typing import Unpack
+
+    from redlock import AsyncMasters, Masters
+    from redlock._base.typed import MastersOptions
 
 Persistence: TypeAlias = Literal["none", "everysec", "always"]
 
@@ -139,6 +143,32 @@ class LocalMasters:
         password = self._directives.get("requirepass")
         login = f":{quote(password, safe='')}@" if password else ""
         return [f"redis://{login}{LOOPBACK}:{port}" for port in self.ports]
+
+    def connect(self, **options: Unpack[MastersOptions]) -> Masters:
+        """Make a `redlock.Masters` for these servers, with these options. Close it when it is not needed any more.
+
+        Its ``restart_guard`` is off unless it is given: the servers are brand-new, so they can have forgotten no lock,
+        and may vote at once (R22). Not promised: the same of a server that `restart` has started again. That one votes
+        at once as well, also if it has forgotten locks that are held. To see what production does then, say
+        ``restart_guard=True``, and give it a short ``max_ttl`` or the servers ``persistence="always"``.
+
+        Raises:
+            ConfigurationError: an option cannot be right.
+            RuntimeError: the servers are not started.
+        """
+        from redlock import Masters  # noqa: PLC0415 - a pytest run without servers does not pay for it
+
+        return Masters(self.urls, **self._with_what_is_known(options))
+
+    async def aconnect(self, **options: Unpack[MastersOptions]) -> AsyncMasters:
+        """The same for asyncio: ``async with await servers.aconnect() as masters``."""
+        from redlock import AsyncMasters  # noqa: PLC0415
+
+        return AsyncMasters(self.urls, **self._with_what_is_known(options))
+
+    @staticmethod
+    def _with_what_is_known(options: MastersOptions) -> MastersOptions:
+        return {"restart_guard": False, **options}
 
     @property
     def ports(self) -> list[int]:

@@ -31,7 +31,7 @@ def redlock_servers(_redlock_servers_of_session: LocalMasters) -> LocalMasters:
     """Five masters without persistence, a `redlock.testing.LocalMasters`: alive, empty, for this test alone.
 
     The test may kill, pause and configure them. The next test gets the same servers, after `LocalMasters.reset` has put
-    them in order. Not promised: how long they have been up. So clients of them need ``restart_guard=False``.
+    them in order. Not promised: how long they have been up. So make clients of them with `LocalMasters.connect`.
     """
     _redlock_servers_of_session.reset()
     return _redlock_servers_of_session
@@ -41,15 +41,10 @@ def redlock_servers(_redlock_servers_of_session: LocalMasters) -> LocalMasters:
 def redlock_masters(redlock_servers: LocalMasters) -> Iterator[Masters]:
     """A `redlock.Masters` on the five servers of ``redlock_servers``. It is closed after the test.
 
-    Its ``restart_guard`` is off, because the servers may have just been started.
+    It was made by `LocalMasters.connect`: the servers are emptied before each test, so they have forgotten nothing.
     """
-    from redlock import Masters  # noqa: PLC0415
-
-    masters = Masters(redlock_servers.urls, restart_guard=False)
-    try:
+    with redlock_servers.connect() as masters:
         yield masters
-    finally:
-        masters.close()
 
 
 def _fixed(outcome: FixedOutcome) -> Iterator[FixedMasters]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.util
 import json
@@ -21,6 +22,7 @@ from subprocess import PIPE
 import pytest
 import redis
 
+from redlock import QuorumUnreachable
 from redlock.testing import (
     ClockUnavailable,
     LocalMasters,
@@ -179,6 +181,34 @@ def test_without_a_python_nothing_starts(python, scene, monkeypatch):
         LocalMasters(1).start()
     assert scene.pids == []
     assert scene.is_clean()
+
+
+# Clients of them.
+
+
+def test_brand_new_servers_vote_at_once_unless_told_otherwise():
+    """R22: nobody can have been given a lock that they have forgotten."""
+    with LocalMasters(3) as servers, servers.connect(max_ttl=30) as masters, masters.lock("name", ttl=29) as lease:
+        assert lease.valid
+        with servers.connect(restart_guard=True) as careful, pytest.raises(QuorumUnreachable, match="vote counts in"):
+            careful.lock("other").acquire(timeout=0)
+
+
+def test_they_do_so_in_asyncio():
+    async def scene(servers):
+        async with await servers.aconnect(max_ttl=30) as masters, masters.lock("name", ttl=29) as lease:
+            assert lease.valid
+        async with await servers.aconnect(restart_guard=True) as careful:
+            with pytest.raises(QuorumUnreachable, match="vote counts in"):
+                await careful.lock("other").acquire(timeout=0)
+
+    with LocalMasters(3) as servers:
+        asyncio.run(scene(servers))
+
+
+def test_servers_that_are_not_started_have_no_clients():
+    with pytest.raises(RuntimeError, match="not started"):
+        LocalMasters(1).connect()
 
 
 # The search for a server.
