@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from redlock import _clock, scripts
-from redlock._asyncio import election as asyncio_election
-from redlock._base import lock as locks
 from redlock._core import acquire as acquiring, extend as extending, extend_many, quorum, renewals, wire
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.mode import EXCLUSIVE
 from redlock._core.release import Claim
-from redlock._threads import election as threads_election
+from redlock._lock import election_async as asyncio_election, election_threads as threads_election, lock as locks
 from redlock.fenced import _store as fenced_store
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ if sys.platform == "win32":
     )
 
 from redlock._core.inspect import LockStatus, SlotsStatus
-from redlock._threads.lease import Lease
-from redlock._threads.lock import MultiLock
-from redlock._threads.masters import Masters
+from redlock._lock.lease_threads import Lease
+from redlock._lock.lock_threads import MultiLock
+from redlock._lock.masters_threads import Masters
 from redlock.errors import (
     ConfigurationError,
     LockLost,
@@ -39,11 +39,6 @@ from redlock.errors import (
 __version__ = "0.1.0"  # the only place: the build, the documentation and the test of the changelog read it here
 
 if typing.TYPE_CHECKING:
-    from redlock._asyncio.election import AsyncElection, AsyncTerm
-    from redlock._asyncio.lease import AsyncLease
-    from redlock._asyncio.lock import AsyncMultiLock
-    from redlock._asyncio.masters import AsyncMasters
-    from redlock._asyncio.slots import AsyncSlots
     from redlock._core.events import (
         Event,
         FailedAttempt,
@@ -60,8 +55,13 @@ if typing.TYPE_CHECKING:
         QuorumLost,
     )
     from redlock._health.records import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
-    from redlock._threads.election import Election, Term
-    from redlock._threads.slots import Slots
+    from redlock._lock.election_async import AsyncElection, AsyncTerm
+    from redlock._lock.election_threads import Election, Term
+    from redlock._lock.lease_async import AsyncLease
+    from redlock._lock.lock_async import AsyncMultiLock
+    from redlock._lock.masters_async import AsyncMasters
+    from redlock._lock.slots_async import AsyncSlots
+    from redlock._lock.slots_threads import Slots
 
 __all__ = [
     "AsyncElection",
@@ -111,15 +111,15 @@ __all__ = [
 
 # Imported at first use: most programs use either threads or asyncio, and few use checks or events.
 _LATER = {
-    "AsyncElection": "redlock._asyncio.election",
-    "AsyncTerm": "redlock._asyncio.election",
-    "Election": "redlock._threads.election",
-    "Term": "redlock._threads.election",
-    "AsyncLease": "redlock._asyncio.lease",
-    "AsyncMasters": "redlock._asyncio.masters",
-    "AsyncMultiLock": "redlock._asyncio.lock",
-    "AsyncSlots": "redlock._asyncio.slots",
-    "Slots": "redlock._threads.slots",
+    "AsyncElection": "redlock._lock.election_async",
+    "AsyncTerm": "redlock._lock.election_async",
+    "Election": "redlock._lock.election_threads",
+    "Term": "redlock._lock.election_threads",
+    "AsyncLease": "redlock._lock.lease_async",
+    "AsyncMasters": "redlock._lock.masters_async",
+    "AsyncMultiLock": "redlock._lock.lock_async",
+    "AsyncSlots": "redlock._lock.slots_async",
+    "Slots": "redlock._lock.slots_threads",
     **dict.fromkeys(
         (
             "Event",

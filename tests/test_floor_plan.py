@@ -7,8 +7,7 @@ How imports are judged:
   each other, as `Masters.lock` and `MultiLock` do; across rooms it is an arrow;
 - one under ``if TYPE_CHECKING:`` does not run, so it brings no clock into the core and cannot make a cycle; but it is an
   arrow, for who reads the file has to know the other one;
-- in the core, and in what both worlds share, no files make a circle, of whatever imports: each of them can be read with
-  those below it alone;
+- in the core no files make a circle, of whatever imports: each of them can be read with those below it alone;
 - ``importlib.import_module``, ``__import__``, ``exec`` and ``eval`` could bring anything, so the core has none of them.
 """
 
@@ -78,7 +77,7 @@ PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters", "
 # redlock-run says which masters may not have heard of a release: that stands in the table of outcomes.
 ALSO = {
     "redlock._cli": ("redlock._health", "redlock.errors"),
-    "redlock.testing": ("redlock.scripts", "redlock._base.typed"),
+    "redlock.testing": ("redlock.scripts", "redlock._lock.typed"),
 }
 # The judge must not depend on what is judged.
 APART = ("chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos.check", "chaos.__main__")
@@ -97,7 +96,7 @@ EXCEPT = (("tenacity", "redlock._core.retry"), ("random", "chaos.plan"))
 # The rooms of ours that the core may use: `_clock` stands below it, but is a clock.
 CORE = "redlock._core"
 # Rooms in which each file can be read with those below it alone.
-OPEN = (CORE, "redlock._base")
+OPEN = (CORE,)
 CORE_USES = ("redlock.errors", "redlock.options", "redlock.scripts", CORE)
 DOORS = frozenset(("__import__", "exec", "eval", "compile", "open", "import_module"))
 
@@ -301,18 +300,18 @@ def verdict(modules: dict[str, str]) -> list[str]:
     ("redlock._core.retry", "import tenacity, random", "not in the core"),
     # Arrows that do not point down.
     (MADE_UP, "import redlock", "upwards"),
-    (MADE_UP, TYPING + "if TYPE_CHECKING:\n    from redlock._threads import x", "upwards"),
-    (MADE_UP, "def later():\n    from .._threads.driver import Driver", "upwards"),
+    (MADE_UP, TYPING + "if TYPE_CHECKING:\n    from redlock._io import x", "upwards"),
+    (MADE_UP, "def later():\n    from .._io.waiter import Waiter", "upwards"),
     (MADE_UP, "from chaos.history import read", "upwards"),
     ("redlock.options", "from redlock import scripts", "sideways"),
-    ("redlock._threads.made_up", "from redlock._asyncio.driver import Driver", "sideways"),
-    ("redlock._asyncio.made_up", "from redlock import AsyncMultiLock", "upwards"),
+    ("redlock._io.made_up", "from redlock._lock.lock import LockBase", "upwards"),
+    ("redlock._lock.made_up", "from redlock import AsyncMultiLock", "upwards"),
     ("redlock._cli.check", "from redlock import _connect", "public"),
     ("redlock._cli.check", "from redlock.testing import LocalMasters", "public"),
     ("redlock.testing.made_up", "from redlock._health.checkup import check", "public"),
-    ("redlock.adapters.made_up", "from redlock._base.connections import report", "public"),
+    ("redlock.adapters.made_up", "from redlock._io.connections import report", "public"),
     ("redlock.utilities", "", "no room"),
-    ("redlock._threads.made_up", "from redlock import _helpers", "no room"),
+    ("redlock._io.made_up", "from redlock import _helpers", "no room"),
     ("chaos.made_up", "", "no room"),
     ("chaos.judge.made_up", "from ..summary import summarize", "upwards"),
     ("chaos.judge.made_up", "from redlock import Masters", "apart"),
@@ -332,9 +331,9 @@ def test_what_is_wrong_is_found(module: str, source: str, word: str) -> None:
     (MADE_UP, "import re\nPATTERN = re.compile('a')\nclass Door:\n    def open(self): ...\nDoor().open()"),
     (MADE_UP, "'import time'  # import time\nimport typing\nif typing.TYPE_CHECKING:\n    import tenacity"),
     ("redlock._core.retry", "import tenacity"),
-    ("redlock._threads.made_up", "import time\nfrom redlock import _clock, _connect, options\nfrom . import another"),
+    ("redlock._io.made_up", "import time\nfrom redlock import _clock, _connect, options\nfrom . import another"),
     ("redlock._cli.check", "from redlock import Masters\nfrom redlock._cli import output\nfrom redlock._health import checkup"),
-    ("redlock", "from redlock._threads.lock import MultiLock\nfrom redlock.errors import LockLost"),
+    ("redlock", "from redlock._lock.lock_threads import MultiLock\nfrom redlock.errors import LockLost"),
     ("chaos.check", "import sys, os\nfrom chaos import report\nfrom chaos.history import read"),
     ("chaos.plan", "import random\nfrom chaos.settings import Settings"),
     ("chaos.variants", "from redlock._core import quorum"),
@@ -344,23 +343,23 @@ def test_what_is_right_is_not(module: str, source: str) -> None:
 
 
 def test_a_cycle() -> None:
-    cycle = {"redlock._threads.a": "from . import b", "redlock._threads.b": "from . import c"}
-    [line] = verdict({**cycle, "redlock._threads.c": "try:\n    from .a import name\nexcept ImportError:\n    pass"})
+    cycle = {"redlock._io.a": "from . import b", "redlock._io.b": "from . import c"}
+    [line] = verdict({**cycle, "redlock._io.c": "try:\n    from .a import name\nexcept ImportError:\n    pass"})
     assert line.startswith("cycle: ")
-    assert "_threads.a" in line
+    assert "_io.a" in line
 
 
 @pytest.mark.parametrize("second", [
     TYPING + "if TYPE_CHECKING:\n    from . import a", "async def later():\n    from .a import name",
 ])  # fmt: skip
 def test_what_does_not_run_makes_none_but_in_the_core(second: str) -> None:
-    assert verdict({"redlock._threads.a": "from . import b", "redlock._threads.b": second}) == []
+    assert verdict({"redlock._io.a": "from . import b", "redlock._io.b": second}) == []
     [line] = verdict({"redlock._core.a": "from . import b", "redlock._core.b": second})
     assert line.startswith("circle of files: ")
 
 
 @pytest.mark.parametrize(("there", "instead"), [
-    ("_health/ ", "_base_/ "), ("_connect.py ", "_events.py "), ("acquire ", ""), ("acquire ", "acquire  made_up "),
+    ("_health/ ", "_lock_/ "), ("_connect.py ", "_events.py "), ("acquire ", ""), ("acquire ", "acquire  made_up "),
 ])  # fmt: skip
 def test_a_drawing_that_is_not_true(there: str, instead: str) -> None:
     assert there in PAGE

@@ -36,8 +36,8 @@ def test_all_is_sorted_complete_and_documented(module):
 def test_what_few_programs_need_is_imported_when_it_is_asked_for():
     code = """
 import sys, redlock
-kinds = "redlock._asyncio", "redlock._health", "redlock._base.observer", "redlock._core.events"
-later = [name for name in sys.modules if name.startswith(kinds)]
+kinds = "redlock._health", "redlock._lock.observer", "redlock._core.events"
+later = [name for name in sys.modules if name.startswith(kinds) or name.endswith("_async")]
 assert not later, later
 from redlock import AsyncMultiLock, Health, LockAcquired
 assert redlock.AsyncMultiLock is AsyncMultiLock
@@ -157,9 +157,9 @@ def test_the_defaults_are_those_of_the_design():
 
 def test_type_checkers_know_the_options_that_are_handed_on():
     """`masters.lock(**options)` and `Masters.from_env(**options)`."""
-    from redlock._asyncio.lock import AsyncMultiLockOptions  # noqa: PLC0415 - nobody else knows them
-    from redlock._base.typed import ElectionOptions, MastersOptions  # noqa: PLC0415
-    from redlock._threads.lock import MultiLockOptions  # noqa: PLC0415
+    from redlock._lock.lock_async import AsyncMultiLockOptions  # noqa: PLC0415 - nobody else knows them
+    from redlock._lock.lock_threads import MultiLockOptions  # noqa: PLC0415
+    from redlock._lock.typed import ElectionOptions, MastersOptions  # noqa: PLC0415
 
     for kind, options in ((redlock.MultiLock, MultiLockOptions), (redlock.AsyncMultiLock, AsyncMultiLockOptions)):
         assert set(parameters(kind)) - {"name", "masters"} == set(options.__annotations__)

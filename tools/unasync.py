@@ -29,7 +29,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 FACES: Final = ("election", "lease", "lock", "masters", "slots", "synchronized")
 # What is made, and of what.
-FILES: Final = {f"redlock/_threads/{name}.py": f"redlock/_asyncio/{name}.py" for name in FACES} | {
+FILES: Final = {f"redlock/_lock/{name}_threads.py": f"redlock/_lock/{name}_async.py" for name in FACES} | {
     "redlock/fenced/_threads.py": "redlock/fenced/_tasks.py",
 }
 HEAD: Final = "# Made from {} by tools/unasync.py: change that file, then run `make faces`.\n"
@@ -45,7 +45,7 @@ WORDS: Final = [
     (r"\bCoroutine\[Any, Any, ((?:[^][]|\[[^][]*\])*)\]", r"\1"),
     (r", Coroutine\b|\bCoroutine, ", ""),
     (r"\b__a(enter|exit)__", r"__\1__"),
-    (r"\b_asyncio\b", "_threads"),
+    (r"(?<=\w)_async\b", "_threads"),
     (r"\bfor asyncio\b", "for threads"),
     (r"\bcoroutine function\b", "function"),
     (r"\bAsync(?=[A-Z])", ""),

@@ -117,7 +117,8 @@ def _missing(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, shown: no
             return nodes.Text(f"Async{word}" if "Async" in node.get("py:class", "") else word)
     if (
         hasattr(builtins, target)
-        or target.removeprefix("redlock._threads.masters.").removeprefix("redlock._asyncio.masters.") in _NO_PAGE
+        or target.removeprefix("redlock._lock.masters_threads.").removeprefix("redlock._lock.masters_async.")
+        in _NO_PAGE
         or target.startswith(("redis.", "collections.abc.", "asyncio.", "pathlib."))
     ):
         return shown

@@ -41,7 +41,7 @@ class PendingExtension:
 class LeaseState:
     """What is known of a lease.  Its holder sees it as a `Lease` or an `AsyncLease`.
 
-    The operations, the renewer and the holds write to it.  `redlock._base.lease` says what a lease promises.
+    The operations, the renewer and the holds write to it.  `redlock._lock.lease` says what a lease promises.
     """
 
     kind: ClassVar[str] = "Lease"  # the name of the public class, for `repr`
@@ -91,7 +91,7 @@ class LeaseState:
         self.mine = mine  # False in a process that was forked off the holder
         # All extensions that overlapped, until none is under way.  True: this one is still under way.
         self.all_pending: dict[PendingExtension, bool] = {}
-        self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_base/holds.py
+        self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_lock/holds.py
         if grant is not None:
             self.granted(grant)
         if resumed:

@@ -1,4 +1,4 @@
-"""What an observer is told: the interface that settings carry.  The only one is `Observer` in `_base/observer.py`.
+"""What an observer is told: the interface that settings carry.  The only one is `Observer` in `_lock/observer.py`.
 
 This file imports nothing of the core, for nearly all of it carries settings.  So what is told is ``Any`` here: a
 ``grant`` is a `Grant`, a ``refusal`` a `Refusal`, a ``lease`` a `LeaseState`.

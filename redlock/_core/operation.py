@@ -4,7 +4,7 @@ An operation is a generator (`redlock/_core/effects.py`).  The engine resumes it
 yields.  What differs is only how it waits:
 
 - An operation of a caller's thread is driven to its end by that thread, which sleeps where the operation waits
-  (`redlock/_threads/waiter.py`).
+  (`redlock/_io/waiter.py`).
 - Every other operation is a `SteppedOperation`.  Where it waits, the engine returns to the host.  The host calls `step`
   when there is an event, and `on_alarm` when the time is up.  So one thread or one loop looks after many.
 

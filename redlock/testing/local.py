@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from redlock import AsyncMasters, Masters
-    from redlock._base.typed import MastersOptions
+    from redlock._lock.typed import MastersOptions
 
 Persistence: TypeAlias = Literal["none", "everysec", "always"]
 

@@ -413,7 +413,7 @@ def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, boun
 class Strike:
     """Raises at the n-th line of the lock, and of what it calls, after its operation has ended."""
 
-    FILES = ("_asyncio/lock.py", "_base/lock.py", "_asyncio/masters.py")
+    FILES = ("_lock/lock_async.py", "_lock/lock.py", "_lock/masters_async.py")
 
     def __init__(self, at: int) -> None:
         self.left = at

@@ -1,4 +1,4 @@
-"""One operation on an event loop, and what a cancellation does to it: `redlock/_asyncio/operation.py`."""
+"""One operation on an event loop, and what a cancellation does to it: `redlock/_io/operation_async.py`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from unittest import mock
 import pytest
 
 from redlock import RedlockError
-from redlock._asyncio.operation import Operation
 from redlock._core import wire
 from redlock._core.effects import Send, Timeout, Wait
+from redlock._io.operation_async import Operation
 from tests.asyncio.virtual import (
     MASTERS,
     NODE_TIMEOUT,

@@ -1,4 +1,4 @@
-"""What leaves in which packet, and who is told of which answer: `redlock/_asyncio/connections.py`."""
+"""What leaves in which packet, and who is told of which answer: `redlock/_io/connections_async.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.core.resp import encoded
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from redlock._base.report import Reports
+    from redlock._io.report import Reports
 
 TASKS = 10
 

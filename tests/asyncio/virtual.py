@@ -28,11 +28,11 @@ from tests.core.resp import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from redlock._asyncio.connections import Connections
-    from redlock._asyncio.driver import Driver
-    from redlock._base.stream import Stream
     from redlock._core.effects import Op
     from redlock._core.outcomes import Failure
+    from redlock._io.connections_async import Connections
+    from redlock._io.driver_async import Driver
+    from redlock._io.stream import Stream
 
 MASTERS = 5
 NODE_TIMEOUT = 0.25

@@ -74,7 +74,7 @@ def repeat(times: int) -> None:
 
 
 def test_a_reader_comes_back_to_the_caller():
-    caller, first, second, beside = ("_threads/a.py", 1), ("_core/a.py", 1), ("_core/a.py", 9), ("_threads/b.py", 1)
+    caller, first, second, beside = ("_io/a.py", 1), ("_core/a.py", 1), ("_core/a.py", 9), ("_io/b.py", 1)
     counter = Counter()
     counter.entered = {caller: None, first: caller, second: caller, beside: caller}
     assert counter.walk() == {"functions": 4, "files": 3, "changes": 4}

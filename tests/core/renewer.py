@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from redlock._base.renewer import RenewerBase
 from redlock._core.renewals import Renewal
+from redlock._io.renewer import RenewerBase
 from tests.core.world import Master, World
 
 if TYPE_CHECKING:

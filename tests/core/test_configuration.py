@@ -15,7 +15,8 @@ import valkey.asyncio.sentinel
 import valkey.sentinel
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError, _url
-from redlock._base.times import Limits, checked
+from redlock._io.deployment import Limits
+from redlock._lock.times import checked
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 SECRET = "s3cr3t-word"  # noqa: S105

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from redlock import QuorumUnreachable
-from redlock._base.refused import is_locked
 from redlock._core.inspect import LockStatus, inspect
 from redlock._core.voters import Facts
+from redlock._lock.refused import is_locked
 from tests.core.world import NEVER, START, Master, World, down, outcomes
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from redlock._base.refused import unreachable
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.extend import extend
 from redlock._core.fleet import Fleet
 from redlock._core.slots import Board, SlotTarget, group_of, slot_name
+from redlock._lock.refused import unreachable
 from tests.core.renewer import Scene
 from tests.core.world import START, Master, World
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from redlock import AsyncMasters, ConfigurationError, Masters
-from redlock._base.naming import names_for
+from redlock._lock.naming import names_for
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 

@@ -10,10 +10,10 @@ from typing import Any, get_args
 import pytest
 
 from redlock import Vote
-from redlock._base.refused import is_locked
 from redlock._core import inspect
 from redlock._core.quorum import Tally
 from redlock._core.wire import Seen
+from redlock._lock.refused import is_locked
 from redlock.errors import OUTCOMES, Outcome, Part, QuorumUnreachable, Unheard, unheard
 
 DOCS = Path(__file__).parents[2] / "docs"

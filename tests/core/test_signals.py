@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redlock._base.signals import Signals
+from redlock._lock.signals import Signals
 from tests.servers.interrupt import Interrupt, at_every_line
 
 BOTH = (signal.SIGUSR1, signal.SIGUSR2)

@@ -83,6 +83,6 @@ def test_classes_of_every_kind_are_looked_at():
     assert {
         ("Round", "_core/rounds.py"),
         ("Inbox", "_core/inbox.py"),
-        ("MultiLock", "_threads/lock.py"),
+        ("MultiLock", "_lock/lock_threads.py"),
     } <= classes()
     assert not {name for name, _ in classes()} & {"LockLost", "Reader", "LocalMasters"}

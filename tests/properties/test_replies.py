@@ -18,11 +18,6 @@ from hypothesis import example, given, strategies as st
 from redis.connection import Connection as RedisConnection
 
 from redlock import Masters, _connect, scripts
-from redlock._base.connection import Connection
-from redlock._base.connections import ConnectionsBase
-from redlock._base.refused import not_acquired
-from redlock._base.report import report
-from redlock._base.subscriber import Subscriber
 from redlock._core import quorum, wire
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Send
@@ -32,13 +27,18 @@ from redlock._core.lease import LeaseState
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release
 from redlock._core.voters import Facts, Voters
+from redlock._io.connection import Connection
+from redlock._io.connections import ConnectionsBase
+from redlock._io.report import report
+from redlock._io.subscriber import Subscriber
+from redlock._lock.refused import not_acquired
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
-    from redlock._base.stream import Stream
     from redlock._core.outcomes import Failure
+    from redlock._io.stream import Stream
 
 # -- bytes -------------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import Masters, _clock
 from redlock._core.voters import Facts
-from redlock._threads import waiter as threads_that_wait
-from redlock._threads.waiter import Waiter
+from redlock._io import waiter as threads_that_wait
+from redlock._io.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Fake
 from tests.servers.look import eventually
 

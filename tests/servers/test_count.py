@@ -1,4 +1,4 @@
-"""The leading thread counts for all: `redlock/_threads/waiter.py`."""
+"""The leading thread counts for all: `redlock/_io/waiter.py`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from redlock._core.acquire import Ballot
 from redlock._core.effects import Timeout
 from redlock._core.release import Claim
 from redlock._core.voters import Facts
-from redlock._threads.renewer import RenewalOperation, Renewer
-from redlock._threads.waiter import Waiter
+from redlock._io.renewer_threads import RenewalOperation, Renewer
+from redlock._io.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
 from tests.servers.look import eventually

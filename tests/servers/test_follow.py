@@ -1,4 +1,4 @@
-"""A following thread takes no lock, and leaves what it asks to the leading one: `redlock/_threads/waiter.py`."""
+"""A following thread takes no lock, and leaves what it asks to the leading one: `redlock/_io/waiter.py`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from redlock import Lease, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.effects import Turn
-from redlock._threads.renewer import RenewalOperation, Renewer
-from redlock._threads.waiter import Waiter
+from redlock._io.renewer_threads import RenewalOperation, Renewer
+from redlock._io.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
 from tests.servers.look import eventually
@@ -24,7 +24,7 @@ from tests.servers.pairs import ALL, LONG, Follower, Pairs, never_impatient
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._threads.connections import Connections
+    from redlock._io.connections_threads import Connections
 
 
 def question(name: str, need: int = MASTERS) -> Question:

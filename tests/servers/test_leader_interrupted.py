@@ -12,9 +12,7 @@ import pytest
 
 import redlock
 from redlock import AsyncMasters
-from redlock._asyncio import election as of_tasks
-from redlock._base import election as of_both, signals
-from redlock._threads import election as of_threads
+from redlock._lock import election as of_both, election_async as of_tasks, election_threads as of_threads, signals
 from tests.servers.interrupt import Interrupt, at_every_line
 from tests.servers.look import eventually, nothing_left
 

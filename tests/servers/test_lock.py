@@ -13,7 +13,7 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import ConfigurationError, LockLost, Masters, NotAcquired, NotExtended, NotHeld, QuorumUnreachable
-from redlock._base.stream import Stream
+from redlock._io.stream import Stream
 from redlock.testing import LocalMasters, ServerNotFound, find_server
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.needs import missing

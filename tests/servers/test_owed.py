@@ -11,7 +11,7 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import AsyncMasters
-from redlock._base import connections
+from redlock._io import connections
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls
 from tests.servers.process import run, started
 from tests.servers.proxy import Proxy

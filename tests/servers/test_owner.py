@@ -10,7 +10,7 @@ import pytest
 
 import redlock
 from redlock import ConfigurationError, NotAcquired
-from redlock._base import process
+from redlock._io import process
 from tests.servers.commands import RUN, run
 from tests.servers.look import eventually, nothing_left, take
 

@@ -271,7 +271,7 @@ def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
 UNLUCKY = """
 import os, signal, sys
 from redlock._cli import job, run, service, watchdog
-from redlock._threads import election
+from redlock._lock import election_threads as election
 where, number = sys.argv[1], int(sys.argv[2])
 sys.argv[1:3] = []
 def then_a_signal(at, room, name, tells=""):

@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import redlock
-from redlock._asyncio import driver
+from redlock._io import driver_async as driver
 from tests.servers.needs import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from redlock._base.connections import ConnectionsBase
+    from redlock._io.connections import ConnectionsBase
 
 NAMES = ("threads", "asyncio", "uvloop")
 _PATIENCE = 5.0  # with what should have ended by now, in seconds

@@ -1,7 +1,7 @@
 """How one client hears of releases: a second connection to each master, while somebody listens (R24).
 
 What is decided is decided in ``redlock/_core/subscriptions.py``; here are the connections, and what
-``redlock/_base/connections.py`` does with them.  They have delays, losses and breaks of their own, from a
+``redlock/_io/connections.py`` does with them.  They have delays, losses and breaks of their own, from a
 source of randomness of their own: whether somebody listens changes nothing else.
 """
 

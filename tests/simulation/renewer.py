@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
-from redlock._base.renewer import RenewerBase
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import Renewal
+from redlock._io.renewer import RenewerBase
 from tests.simulation.invariants import EXTENDS, RELEASES
 
 if TYPE_CHECKING:

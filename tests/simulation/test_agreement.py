@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from redlock._base.announcer import Announcement, Announcer
 from redlock._core import wire
 from redlock._core.fleet import Fleet
 from redlock._core.outcomes import Failure
 from redlock._core.voters import Facts, Voters
+from redlock._io.announcer import Announcement, Announcer
 from tests.simulation.master import ENGINE, EPOCH, Keyspace
 
 MAX_TTL = 4.0

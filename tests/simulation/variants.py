@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from redlock import scripts
-from redlock._base import renewer as base_renewer
 from redlock._core import (
     acquire as acquiring,
     collisions,
@@ -45,6 +44,7 @@ from redlock._core.stop import Stop
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
 from redlock._core.wait_until_free import FreeLook
+from redlock._io import renewer as base_renewer
 from redlock.fenced import _order as fencing
 from redlock.fenced._order import Step
 from tests.simulation import master

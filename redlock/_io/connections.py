@@ -1,0 +1,532 @@
+"""All connections to the masters of one deployment: the part that threads and asyncio share."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from redlock import _clock, _connect
+from redlock._core.effects import LookAhead, Notified, ReleaseHeard, Send, Turn
+from redlock._core.exchange import Exchange
+from redlock._core.local_queue import LocalQueue
+from redlock._core.outcomes import Failure
+from redlock._core.quorum import majority
+from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
+from redlock._core.subscriptions import Subscriptions
+from redlock._io.connection import Connection, Listener
+from redlock._io.subscriber import Subscriber
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Listen
+    from redlock._core.inbox import Inbox, LineInbox
+    from redlock._core.local_queue import Place
+    from redlock._core.observing import Observing
+    from redlock._core.pipeline import Pipeline
+    from redlock._core.subscriptions import Subscription
+    from redlock._core.voters import Facts, Voters
+    from redlock._io.announcer import Announcer
+    from redlock._io.report import Reports
+    from redlock._io.stream import Stream
+
+TICK = 0.1  # a late answer or an owed release waits at most so long, in seconds
+CLOSED = "these Masters were closed"
+_SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer is perhaps worth no more
+_SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
+_SAME = 0.001  # seconds; two sums that differ by less are equal
+
+_NOBODY: Any = None  # waits for the answer
+
+
+def _is_up(master: str, quarantined: float) -> Callable[[Observing], object]:
+    return lambda observer: observer.master_up(master, quarantined)
+
+
+class ConnectionsBase(Exchange):
+    """Sends requests, reads answers, and notices what breaks: the slow path of an `Exchange`.
+
+    Only one thread at a time may be in here: threads hold a mutex, tasks share a loop.  A subclass says how a
+    descriptor is watched, and how a waiting operation is woken.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
+        self.all = [Connection(master, target, node_timeout) for master, target in enumerate(endpoints)]
+        super().__init__([connection.pipeline for connection in self.all], voters.votes_from)
+        self.subscribers = [Subscriber(master, target) for master, target in enumerate(endpoints)]
+        self.streams: list[Stream] = [*self.all, *self.subscribers]
+        self._streams: dict[int, Stream] = {}  # by descriptor
+        self.voters = voters
+        self.local_queue = LocalQueue()
+        self.subscriptions = Subscriptions(len(endpoints))
+        self.announcer: Announcer | None = None  # tells them our list (R34)
+        self.closed = False
+        self._patience = _SILENT * node_timeout
+
+    # -- what a subclass adds ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _watch(self, connection: Stream) -> None:
+        """Call `_read` from now on whenever ``connection`` has something to read."""
+
+    @abstractmethod
+    def _unwatch(self, connection: Stream) -> None:
+        """Stop watching ``connection``: its descriptor is about to be closed."""
+
+    @abstractmethod
+    def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
+        """``wanted``: also call `_read` when the kernel can take more bytes of ``connection``."""
+
+    @abstractmethod
+    def _lost(self, connection: Stream) -> None:
+        """``connection`` broke.  A new one is due at ``retry_at``; for a `Subscriber` only if it is `wanted`."""
+
+    @abstractmethod
+    def _in_debt(self, connection: Stream) -> None:
+        """A release has to be sent to this master again: call `send_owed` after a while."""
+
+    @abstractmethod
+    def _want_subscribers(self) -> None:
+        """A waiter subscribes: connect the subscribers that are down, and call `quieten` from time to time."""
+
+    # -- the line in front of the masters ------------------------------------------------------------
+
+    def _enter(self, place: Place, inbox: LineInbox) -> bool:
+        """Stand in line.  Returns whether the place may ask the masters at once."""
+        self.local_queue.enter(place)
+        if not place.turn:  # a lease keeps its place, and must not keep all of the operation that acquired it
+            place.inbox = inbox
+        if self.subscriptions.contended and place.turn:
+            self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
+        return place.may_ask
+
+    def _leave(self, place: Place, stays: bool = False) -> list[LineInbox]:
+        """Leave the line, or stay as a reader.  Returns the operations to wake: it is their turn."""
+        now = _clock.now()
+        turns = self.local_queue.leave(place, stays)
+        for other in turns:
+            self.subscriptions.set_yield_until(other, now, turn=True)
+        return self._told(turns, now)
+
+    @staticmethod
+    def _told(places: Sequence[Place], now: float) -> list[LineInbox]:
+        """Put a `Turn` into the inbox of each of ``places``.  Returns these inboxes."""
+        # One without an inbox has found out itself.
+        told: list[LineInbox] = [place.inbox for place in places if place.inbox is not None]
+        for inbox in told:
+            inbox.events.append(Turn(now))
+        return told
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def _submit(self, request: Send, inbox: Inbox, now: float, *, corked: bool = False) -> None:
+        """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
+
+        The request is told of masters that are down when it is written.
+        """
+        if request.only_if is not None and not request.only_if():
+            return
+        request.sent_at, request.inbox = now, inbox
+        to, masters = self.pipelines, request.to
+        if masters is not None and len(masters) < len(to):
+            to = [to[master] for master in masters]
+        if corked or self.corked:
+            self._put_into_cork(request, _connect.pack(request.call), now, to)
+            if not corked:
+                self._flush_cork(now)
+        else:
+            self._send_all([request], _connect.pack(request.call), now, to)
+
+    def _tear(self, pipeline: Pipeline) -> None:
+        self.all[pipeline.master].pick_up()
+
+    def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
+        connection = self.all[pipeline.master]
+        if connection.poisoned or pipeline.overdue(now):
+            # The master was silent for long.  Or our own process was stopped, and the answers are here.
+            self._look_at(connection, now)
+        connection.pick_up()
+        written = [request for request in requests if pipeline.submit(request, now)]
+        if written:
+            whole = len(written) == len(requests)
+            packet = data if whole else b"".join([_connect.pack(request.call) for request in written])
+            self._write(connection, packet, now)
+        connection.put_down()
+
+    def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
+        connection = self.all[pipeline.master]
+        connection.pick_up()
+        self._write(connection, data, now, sent)
+        connection.put_down()
+
+    def _write(self, connection: Stream, data: bytes, now: float, sent: int | OSError | None = None) -> None:
+        """Hand ``data`` to the kernel, unless that was ``sent`` already."""
+        try:
+            connection.write(data, sent)
+        except OSError as error:
+            self.detach(connection, error, now)
+        if connection.stuck:
+            self._watch_room(connection, wanted=True)
+
+    def send_owed(self, connection: Connection, now: float) -> None:
+        """Write the releases that this master is owed."""
+        self.mend_walk(now)
+        if connection.poisoned:
+            self._read(connection, now)
+        debts = connection.pipeline.due(now)
+        connection.pick_up()
+        for owed in debts:
+            if connection.pipeline.down is None:  # else the write before broke it: they are owed again
+                self._write(connection, _connect.pack(owed.request.call), now)
+        if connection.pipeline.in_debt:  # some are to be sent again later
+            self._in_debt(connection)
+        connection.put_down()
+
+    def owe(self) -> bool:
+        """Whether any master still has to be told of a release, or has to confirm one."""
+        for connection in self.all:  # noqa: SIM110 - a Ctrl-C inside a generator would break it
+            if connection.pipeline.owes:
+                return True
+        return False
+
+    def hurry(self) -> None:
+        """The end is near: where a release is owed, make the next attempt to connect now (R11).
+
+        The master may be back (P7), and the pause between two attempts may be longer than what is left.
+        """
+        for connection in self.all:
+            if connection.sock is None and connection.pipeline.owes:
+                connection.retry_at = -math.inf
+
+    # -- answers -------------------------------------------------------------------------------------
+
+    def _read(self, connection: Stream, now: float) -> None:
+        self.read_ready(((connection.fd, 0),), now)
+
+    def _look_at(self, connection: Stream, now: float) -> None:
+        try:
+            if connection.read(now):
+                self._look_after(connection)
+        except OSError as error:
+            self.detach(connection, error, now)
+
+    def _read_slowly(self, fd: int, now: float) -> None:
+        stream = self._streams.get(fd)
+        if stream is not None:  # else it was closed just now
+            self._look_at(stream, now)
+
+    def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
+        connection = self.all[pipeline.master]
+        connection.pick_up()
+        try:
+            if connection.read_on(data, now):
+                self._look_after(connection)
+            connection.put_down()
+        except OSError as error:
+            self.detach(connection, error, now)
+
+    def _look_after(self, connection: Stream) -> None:
+        """Do what reading has left to do.  OSError: the connection broke."""
+        if isinstance(connection, Subscriber):
+            for announcement in connection.announcements():
+                self._hear(connection, *announcement)
+        elif isinstance(connection, Connection):
+            if connection.pipeline.in_debt:
+                self._in_debt(connection)
+            connection.ask_more()
+        self._watch_room(connection, wanted=connection.stuck)
+        connection.put_down()
+
+    # -- what is announced (R24) ---------------------------------------------------------------------
+
+    def _perform_local(self, effect: Listen | LookAhead | ReleaseHeard, inbox: Listener) -> None:
+        """Carry out an effect that needs no master."""
+        if isinstance(effect, LookAhead):
+            effect.learned = self.local_queue.look_ahead(effect.place)
+        elif isinstance(effect, ReleaseHeard):
+            self.subscriptions.released(effect.keys, effect.heard, effect.took, _clock.now())
+        else:
+            self._listen(effect.subscription, inbox)
+
+    def _listen(self, subscription: Subscription, inbox: Listener) -> None:
+        now = _clock.now()
+        for subscriber in self.subscribers:  # earlier announcements are not for this subscription
+            self._read(subscriber, now)
+        inbox.subscription, subscription.inbox = subscription, inbox
+        self.subscriptions.add(subscription)
+        for subscriber in self.subscribers:
+            self._ask(subscriber, subscription.channels, now)
+        self._want_subscribers()
+
+    def unlisten(self, inbox: Listener) -> None:
+        """The operation of ``inbox`` is over: end its subscription."""
+        subscription = inbox.subscription
+        if subscription is not None:
+            self.subscriptions.remove(subscription, _clock.now())
+            inbox.subscription = subscription.inbox = None
+
+    def _ask(self, subscriber: Subscriber, channels: Sequence[str], now: float, *, no_others: bool = False) -> None:
+        if subscriber.poisoned:
+            self._read(subscriber, now)
+        if subscriber.sock is None:
+            return
+        subscriber.pick_up()
+        data = subscriber.more(channels, now)
+        if no_others:
+            data += subscriber.no_more_than(channels, now)
+        if data:
+            self._write(subscriber, data, now)
+        subscriber.put_down()
+
+    def quieten(self, now: float) -> Reports:
+        """Unsubscribe from channels for which nobody waits, and close the connections if no channel is left."""
+        self.subscriptions.forget_idle(now)
+        channels = self.subscriptions.channels
+        reports: Reports = []
+        for subscriber in self.subscribers:
+            # Ask again also for what the master refused, or what an interruption left out.
+            self._ask(subscriber, channels, now, no_others=True)
+            if subscriber.refused and not subscriber.reported:
+                reports += self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
+            if subscriber.sock is not None and not self.wanted(subscriber):
+                self._unwatch(subscriber)
+                subscriber.close(abort=False)
+        return reports
+
+    @staticmethod
+    def _report_deaf(subscriber: Subscriber, reason: str) -> Reports:
+        subscriber.reported = True
+        name = subscriber.endpoint.name
+        text = f"whoever waits is not told of releases by master {name}, and tries again from time to time: {reason}"
+        return [(logging.WARNING, text, None)]
+
+    def wanted(self, connection: Stream) -> bool:
+        """Whether there should be a connection."""
+        return not self.closed and (type(connection) is Connection or bool(self.subscriptions))
+
+    def _is_awaited(self, stream: Stream, now: float) -> bool:
+        """Whether to connect at once: what this master says is all that keeps votes from counting (R34)."""
+        return type(stream) is Connection and self.voters.awaits(stream.master, now)
+
+    def _hear(self, subscriber: Subscriber, kind: bytes, channel: str, token: bytes) -> None:
+        subscriptions, master = self.subscriptions, subscriber.master
+        told: tuple[Subscription, ...] = ()
+        if kind == b"message":
+            told = subscriptions.announced(master, channel, token)
+        elif kind == b"subscribe":
+            subscriber.reported = False
+            told = subscriptions.confirmed(master, channel)
+        elif kind == b"unsubscribe":
+            subscriptions.unconfirmed(master, channel)
+        for subscription in told:
+            inbox = subscription.inbox
+            if inbox is not None:
+                inbox.put(Notified(_clock.now()))
+
+    # -- connections ---------------------------------------------------------------------------------
+
+    def decide(self) -> bool:
+        """Whether a majority is up, or none is possible without the masters that failed (R2)."""
+        need = majority(len(self.all))
+        up = sum(connection.pipeline.down is None for connection in self.all)
+        failed = sum(connection.failures > 0 for connection in self.all)
+        return up >= need or len(self.all) - failed < need
+
+    def tried(self) -> bool:
+        """Whether every master is up or has failed at least once."""
+        return all(connection.pipeline.down is None or connection.failures > 0 for connection in self.all)
+
+    def connect_in(self, stream: Stream, now: float) -> float:
+        """Seconds until a connection is to be made: there is none, or the one that is there answers nothing (P4).
+
+        What stands between may go on taking bytes for ever, while a new connection works.  If the whole master hangs,
+        no new one gets through its handshake, and it must not be flooded with them.
+        """
+        if stream.connector is not None or not self.wanted(stream):
+            return math.inf
+        if stream.sock is not None:
+            if self._silent_in(stream, now) <= 0:
+                self._read(stream, now)  # our own process may have been stopped, and the answers are here
+            left = self._silent_in(stream, now)
+            if left > 0:
+                stream.tried_beside, stream.retry_at = 0, now
+                return left
+        elif self._is_awaited(stream, now):
+            return 0.0
+        return stream.retry_at - now
+
+    def _silent_in(self, stream: Stream, now: float) -> float:
+        """Seconds until ``stream`` has answered nothing for too long."""
+        if isinstance(stream, Subscriber) and self._silent_in(self.all[stream.master], now) <= 0:
+            return math.inf  # one second connection to a master at a time
+        return math.inf if stream.sock is None else stream.waits_since + self._patience - now
+
+    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
+        """Take over a socket that was just connected."""
+        reports: Reports = []
+        if stream.sock is not None:
+            self._read(stream, now)
+        if stream.sock is not None:
+            if self._silent_in(stream, now) > 0:  # it has answered meanwhile
+                sock.close()
+                return []
+            reports += self._give_up(stream, now)
+        if isinstance(stream, Connection):
+            assert facts is not None  # noqa: S101 - `Connector` asks for them
+            return reports + self._attach_connection(stream, sock, facts, now)
+        assert isinstance(stream, Subscriber)  # noqa: S101 - there is no third kind
+        if self.wanted(stream):
+            stream.open(sock, now)
+            self._begin_to_watch(stream)
+            self._ask(stream, self.subscriptions.channels, now)
+        else:
+            sock.close()
+        return reports
+
+    def _give_up(self, stream: Stream, now: float) -> Reports:
+        """Close the connection of ``stream``: it answers nothing, and a new one has got through its handshake.
+
+        It is aborted, so that what it carries does not arrive behind the new one; what it owes is owed (R10).
+        """
+        silence = f"no answer for {now - stream.waits_since:.3g} s"
+        self.detach(stream, ConnectionAbortedError(f"{silence}, while a new connection works"), now)
+        if isinstance(stream, Subscriber):
+            return []  # the other one to this master says enough
+        text = (
+            f"the connection to master {stream.endpoint.name} was replaced: {silence}, while a new one works. "
+            "What stands between (a proxy, a tunnel, a firewall) takes bytes and passes nothing on"
+        )
+        return [(logging.WARNING, text, None)]
+
+    def _attach_connection(self, connection: Connection, sock: socket.socket, facts: Facts, now: float) -> Reports:
+        """Open the connection.  The master votes from now on.  First it gets the releases that it is owed (R10)."""
+        master, name = connection.master, connection.endpoint.name
+        notice = self.voters.admit(master, facts, now)
+        quarantined = self.voters.quarantined_for(master, now)
+        up = f"master {name} is back" if connection.failures else f"master {name} is connected"
+        if 0 < quarantined < math.inf:
+            up += f", restarted, and votes in {quarantined:.1f} s"
+        level = logging.INFO if connection.failures or quarantined else logging.DEBUG
+        reports: Reports = [(level, up, _is_up(name, quarantined))]
+        if notice:
+            reports.append((logging.WARNING, notice, None))
+        if self.announcer is not None:
+            self.announcer.connected(now)
+        connection.open(sock, now)
+        connection.votes_from = now + quarantined
+        self._begin_to_watch(connection)
+        self.send_owed(connection, now)
+        return reports + self._other_voters(now)
+
+    def _other_voters(self, now: float) -> Reports:
+        """News of one master may change from when on another one's vote counts: report those changes (R21, C16)."""
+        reports: Reports = []
+        for connection in self.all:
+            if connection.sock is None:
+                continue
+            quarantined = self.voters.quarantined_for(connection.master, now)
+            if abs(max(now, connection.votes_from) - (now + quarantined)) > _SAME:
+                connection.votes_from = now + quarantined
+                not_counted = self.voters.why_not_counted(connection.master, now)
+                text = f"master {connection.endpoint.name} {not_counted.reason if not_counted else 'votes'}"
+                reports.append((logging.INFO, text, _is_up(connection.endpoint.name, quarantined)))
+        return reports
+
+    def _begin_to_watch(self, stream: Stream) -> None:
+        self._streams[stream.fd] = stream
+        self.by_fd.pop(stream.fd, None)  # of a connection that an interruption has left here
+        if isinstance(stream, Connection):
+            self.by_fd[stream.fd] = stream.pipeline
+        self._watch(stream)
+
+    def troubles(self) -> list[str]:
+        """What is wrong with the connection to each master, for people; empty: nothing.  Any thread may ask."""
+        now = _clock.now()
+        return [] if self.closed else [connection.pipeline.trouble(now) for connection in self.all]
+
+    # -- the list of our masters (R34) ---------------------------------------------------------------
+
+    def announce(self, now: float) -> Reports:
+        """Tell the masters our list if that is due, and report what they said."""
+        assert self.announcer is not None  # noqa: S101 - the caller has looked
+        announcement = self.announcer.due(now)
+        if announcement is not None:
+            self._submit(announcement, _NOBODY, now)
+        return self.announcer.news()
+
+    def _take_back(self, now: float) -> None:
+        """Take our list back: from now on nobody here asks for a lock."""
+        if self.announcer is not None:
+            self._submit(Send(self.announcer.call("left")), _NOBODY, now)
+
+    # -- connections again ---------------------------------------------------------------------------
+
+    def unattached(self, connection: Stream, failure: Failure) -> Reports:
+        """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
+        if connection.sock is not None:
+            connection.tried_beside += 1
+            connection.retry_at = _clock.now() + delay(BESIDE_A_SILENT_ONE, connection.tried_beside)
+            return []
+        connection.failures += 1
+        connection.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
+        if isinstance(connection, Subscriber):
+            if connection.reported or self.all[connection.master].pipeline.down is not None:  # that was reported
+                return []
+            return self._report_deaf(connection, f"no second connection: {failure.reason}")
+        assert isinstance(connection, Connection)  # noqa: S101 - there is no third kind
+        connection.pipeline.unreachable(failure, _clock.now())
+        self.voters.down(connection.master, _clock.now())
+        if connection.failures > 1:
+            return []
+        name, reason = connection.endpoint.name, failure.reason
+        return [
+            (logging.WARNING, f"master {name} is down: {reason}", lambda observer: observer.master_down(name, reason))
+        ]
+
+    def detach(self, connection: Stream, error: OSError, now: float) -> None:
+        """The connection broke.  Its requests fail, and its releases are owed."""
+        connection.pick_up()
+        self.by_fd.pop(connection.fd, None)
+        self._unwatch(connection)
+        text = error.strerror or str(error) or type(error).__name__
+        if isinstance(connection, Connection):
+            # The process may have been alive until now.  If the next one started earlier, it was a replica (R21).
+            self.voters.heard(connection.master, now)
+            connection.pipeline.broken(Failure("error", f"connection lost: {text}"), now, for_good=self.closed)
+        elif isinstance(connection, Subscriber):
+            for announcement in connection.announcements():  # that arrived before it broke
+                self._hear(connection, *announcement)
+            self.subscriptions.lost(connection.master)
+        connection.close(abort=not self.closed)
+        # Connect again at once.  But pause if the connection was short: a master may accept us only to close it, for
+        # ever.
+        connection.retry_at = now if now - connection.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
+        connection.put_down()
+        self._lost(connection)
+
+    def hang_up(self) -> None:
+        """Close every connection for good."""
+        now = _clock.now()
+        if not self.closed:
+            with contextlib.suppress(Exception):  # it is dropped by itself, after a while
+                self._take_back(now)
+        self.closed = True
+        for connection in self.streams:
+            if connection.sock is not None:
+                self.detach(connection, ConnectionAbortedError(CLOSED), now)
+
+    def disown(self) -> None:
+        """In a forked child: close our copies of the descriptors, and send nothing to the masters."""
+        self.closed = True
+        self.by_fd.clear()
+        self._streams.clear()
+        self.corked.clear()
+        for stream in self.streams:
+            stream.disown()
+        for pipeline in self.pipelines:
+            pipeline.disown()

@@ -1,0 +1,251 @@
+"""Runs operations for the tasks of one event loop: carries out what they yield, and resumes them with what happens.
+
+Callbacks of the loop step the operations.  If an answer decides a round, the callback of that socket steps the
+generator.  The caller's task waits at one single await, and is woken once, at the end.  A cancellation finds it
+there, and is thrown into the generator.  The generator cleans up by sending; it does not wait, so a second
+cancellation cannot strike in the middle.  The library has no task of its own that could be destroyed with its loop,
+or be gathered and cancelled by a user.
+
+Also considered: to await an operation step by step in the caller's task (a wake-up for every answer, which costs more
+than the rest of the round); a reading task for each connection (it would depend on a loop that anybody may close);
+redis-py's asyncio connections (they cannot pipeline for many tasks, and nobody knows what a cancelled call has sent).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import select
+import threading
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock import _clock
+from redlock._io import process
+from redlock._io.connections import CLOSED, TICK
+from redlock._io.connections_async import Connections
+from redlock._io.housekeeper_async import Housekeeper
+from redlock._io.loop import running_loop
+from redlock._io.operation_async import Operation
+from redlock._io.renewer_async import Renewer
+from redlock._io.report import report_failure
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Op
+    from redlock._io.deployment import Deployment
+
+T = TypeVar("T")
+
+_TICKS = 10  # turns of the loop, at most, for tasks to be resumed whose operations are over
+
+
+class Driver:
+    """Runs the operations of one `AsyncMasters` on one event loop, from the first one until `close`."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        deployment: Deployment,
+        connect_timeout: float,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        settings = deployment.settings
+        self._connections = Connections(endpoints, settings.voters, settings.node_timeout, loop)
+        self._housekeeper = Housekeeper(self._connections, deployment, connect_timeout)
+        self.renewer = self._housekeeper.renewer = Renewer(self._connections)
+        self._node_timeout = settings.node_timeout
+        self.loop = loop
+        self.heir: Driver | None = None  # the driver of the latest loop, once ours was closed
+        self._ended_at_once = False  # an operation ended without a wait in this turn of the loop
+        self._thread = threading.get_ident()
+        self._put_off: deque[Callable[[], None]] = deque()  # calls that wait for the loop to run
+        self.troubles = self._connections.troubles
+        _DRIVERS.add(self)
+
+    async def run(self, op: Op[T]) -> T:
+        """Drive ``op`` to its end, and return its result.
+
+        A cancellation, or any other exception at the await, is thrown into the operation.  That cleans up without
+        waiting, and then the exception goes on (R11).  If the operation was over by then, nobody gets its result.
+        """
+        if not self._housekeeper.ready.is_set():
+            self._housekeeper.start()
+            await self._housekeeper.ready.wait()
+            process.look()
+        operation = Operation(op, self._connections)
+        self._connections.unclaimed.add(operation)
+        try:
+            operation.start()
+            if operation.ended.done():
+                await self._let_others_go_on()
+            return await operation.ended
+        except GeneratorExit:  # thrown away, in any thread; its loop may be closed
+            self._on_loop(functools.partial(self._abandon, operation, asyncio.CancelledError()))
+            raise
+        except BaseException as error:
+            self._abandon(operation, error)
+            raise
+        finally:
+            self._connections.unclaimed.discard(operation)
+
+    async def _let_others_go_on(self) -> None:
+        """End the turn of the loop at the second operation in it that ended without a wait.
+
+        Such an operation has its result at once, for example because no master can be asked.  A task that starts one
+        after the other would stop the loop, and with it what the task waits for.
+        """
+        if self._ended_at_once:
+            await asyncio.sleep(0)
+        else:
+            self._ended_at_once = True
+            self.loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._ended_at_once = False
+
+    def post(self, op: Op[Any]) -> None:
+        """Carry out what ``op`` sends before its first wait.  Any thread may call this."""
+        if self.heir is None:
+            self._on_loop(functools.partial(self._post, op))
+        else:
+            self.heir.post(op)
+
+    def _post(self, op: Op[Any]) -> None:
+        self._housekeeper.start()
+        operation = Operation(op, self._connections)
+        operation.start()
+        self._abandon(operation, asyncio.CancelledError())
+        self._connections.flush()
+
+    def _abandon(self, operation: Operation[Any], error: BaseException) -> None:
+        """Break the operation off: no task waits for its result any more."""
+        process.look()
+        if not self.loop.is_closed():
+            operation.ended.cancel()
+        if not operation.over:
+            operation.interrupt(error)
+
+    def _on_loop(self, what: Callable[[], None]) -> None:
+        """Call ``what`` in the loop's thread; in this thread if the loop is closed or does not run.
+
+        Any thread may call this, and so may the garbage collector.
+        """
+        process.look()
+        running = running_loop() is self.loop
+        idle = self._thread == threading.get_ident() and not self.loop.is_running()
+        if running or idle or self.loop.is_closed():
+            what()
+            self._connections.flush()  # the loop may never run again
+            return
+        self._put_off.append(what)
+        with contextlib.suppress(RuntimeError):  # the loop was closed just now: `shut` catches up
+            self.loop.call_soon_threadsafe(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Do what other threads have left to the loop."""
+        while self._put_off:
+            self._put_off.popleft()()
+        self._connections.flush()
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Send owed releases for at most `node_timeout` (R11), then leave no thread and no socket."""
+        connections = self._connections
+        self.renewer.closing = True
+        try:
+            for operation in list(connections.operations):
+                operation.interrupt(RedlockError(CLOSED))
+            # A task that was cancelled right after its grant gives the lock back when it is resumed.
+            for _ in range(_TICKS):
+                if connections.unclaimed:
+                    await asyncio.sleep(0)
+            connections.hurry()
+            self._housekeeper.wake()
+            until = _clock.now() + self._node_timeout
+            while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times at most
+                await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
+        finally:
+            self.shut()
+        await self._housekeeper.end()
+
+    def shut(self) -> None:
+        """Close everything at once.  Call it in the loop's thread, or in any thread if the loop is closed."""
+        process.look()
+        _DRIVERS.discard(self)
+        try:
+            try:
+                self._catch_up()
+            finally:
+                self._connections.shut()
+        finally:
+            self.renewer.stop()
+            self._housekeeper.abort()
+
+    def stop(self) -> None:
+        """Call `shut` from any thread: the masters were thrown away, or their loop is closed.
+
+        It raises nothing: the caller may have more drivers to stop.
+        """
+        try:
+            self.loop.call_soon_threadsafe(self.shut)
+        except RuntimeError:  # the loop is closed
+            try:
+                self.shut()
+            except Exception:  # noqa: BLE001 - see above
+                report_failure("closing the connections of an event loop that is closed failed")
+
+    def deliver_owed_at_exit(self) -> None:
+        """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11).
+
+        No loop runs any more, so this waits for the sockets itself.
+        """
+        connections = self._connections
+        self._catch_up()
+        until = _clock.now() + self._node_timeout
+        while connections.owe() and _clock.now() < until:
+            poll = select.poll()
+            for connection in connections.all:
+                if connection.sock is not None:
+                    poll.register(connection.fd, select.POLLIN)
+            poll.poll(TICK * 100)
+            connections.look()
+            for connection in connections.all:
+                connections.send_owed(connection, _clock.now())
+        self.shut()
+
+    def disown(self) -> None:
+        """In a forked child: the sockets are the parent's, and so is what the loop watches."""
+        _DRIVERS.discard(self)
+        self._connections.disown()
+
+
+# The drivers that may still owe a release when the interpreter exits.
+_DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    process.look()
+    for driver in list(_DRIVERS):
+        if driver.loop.is_running():  # in a thread that still runs: it sends what it owes itself
+            continue
+        try:
+            driver.deliver_owed_at_exit()
+        except Exception:  # noqa: BLE001 - the other drivers owe releases, too
+            report_failure("sending what is owed at the end failed")
+
+
+def _in_child() -> None:
+    for driver in list(_DRIVERS):
+        driver.disown()
+
+
+atexit.register(_at_exit)
+process.in_child(_in_child)

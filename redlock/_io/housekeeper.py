@@ -1,0 +1,221 @@
+"""What is done in the background in both worlds: it connects, sends owed releases, and looks after subscriptions.
+
+All of it is in `chores`: it returns when to call it again.  Threads call it from one thread, which
+sleeps in poll(); asyncio calls it from one timer of the loop.  Each attempt to connect has a short thread of its own
+in both worlds.  redis-py knows TLS, credentials and name resolution, and some of that always blocks; a master that
+hangs must not delay the others.  And a loop cannot destroy a thread while it is pending, as it can a task.
+
+Also considered: a timer for each connection, each debt and each channel, as asyncio would have it (three ways to be
+forgotten after an interruption, instead of one); a heap of timers that threads have as well (a second clock beside
+poll(), for five masters that are looked at in a microsecond each); asyncio's own ways to connect (redis-py's cannot
+hand over their sockets, and the resolver takes a thread all the same).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from redlock import _clock
+from redlock._connect import Connector
+from redlock._core.outcomes import Failure
+from redlock._core.subscriptions import LINGER
+from redlock._io.announcer import Announcer
+from redlock._io.connections import TICK
+from redlock._io.report import report
+from redlock._io.subscriber import Subscriber
+from redlock._thread import why_not
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from redlock._core.voters import Facts
+    from redlock._io.connection import Connection
+    from redlock._io.connections import ConnectionsBase
+    from redlock._io.deployment import Deployment
+    from redlock._io.renewer import RenewerBase
+    from redlock._io.report import Reports
+    from redlock._io.stream import Stream
+
+AnyConnections = TypeVar("AnyConnections", bound="ConnectionsBase")
+# How an attempt to connect ended.  A `Subscriber` asks for no facts.
+Made: TypeAlias = "tuple[socket.socket, Facts | None] | Failure"
+
+_LONGEST_JOIN = 1.0  # how long the end waits for threads that are connecting, in seconds
+# Pauses between two looks for what other threads do, in seconds: short at first, as most take a millisecond.
+_GLANCE, _LONGEST_GLANCE = 0.0005, 0.02
+
+
+class HousekeeperBase(ABC, Generic[AnyConnections]):
+    """Keeps connections up.  A subclass calls `chores`, always with the connections to itself."""
+
+    renewer: RenewerBase  # of the leases that depend on these connections
+    _guard: AbstractContextManager[Any]  # entered by whoever uses the connections outside of `chores`
+
+    def __init__(self, connections: AnyConnections, deployment: Deployment, connect_timeout: float) -> None:
+        self._connections = connections
+        fleet = connections.voters.fleet
+        if fleet is not None:
+            connections.announcer = Announcer(connections.voters, fleet, deployment.prefix, self.wake)
+        self._connect_timeout = connect_timeout
+        self._prefix = deployment.prefix
+        self._max_ttl = deployment.limits.max_ttl
+        self._observer = deployment.settings.observer
+        self._ending = False
+        # Each thread until it has ended; None: it has handed over what it made.
+        self._connecting: dict[threading.Thread, Connector | None] = {}
+        self._set_up()
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Make what only this world needs."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Have `chores` called soon."""
+
+    @property
+    def _over(self) -> bool:
+        """Whether connecting is over for good."""
+        return self._ending or self._connections.closed
+
+    def chores(self, now: float, reports: Reports) -> float:
+        """Do what is due.  Returns the seconds until the next chore; infinity: none until we are woken."""
+        connections = self._connections
+        reports += connections.quieten(now)
+        pause = LINGER / 2 if connections.subscriptions else math.inf
+        if connections.announcer is not None:
+            reports += connections.announce(now)
+            if connections.voters.refused:
+                self.renewer.give_way(now)
+            pause = min(pause, connections.announcer.next(now, TICK))
+        for stream in connections.streams:
+            if (due := connections.connect_in(stream, now)) <= 0:
+                reports += self._start_connecting(stream)
+                due = connections.connect_in(stream, now)
+            pause = min(pause, due)
+        for connection in connections.all:
+            if connection.sock is None:
+                connection.pipeline.due(now)  # the master is down: this only forgets debts that have expired
+            else:
+                if self._read_late(connection, now):
+                    pause = min(pause, TICK)
+                connections.send_owed(connection, now)
+        return pause
+
+    def _read_late(self, connection: Connection, now: float) -> bool:  # noqa: ARG002 - a loop reads by itself
+        """Read answers that nobody waits for.  True: look again soon."""
+        return False
+
+    def looks_until_ready(self, began: float) -> Iterator[float]:
+        """Ends when a majority is up or known to be down, `connect_timeout` after ``began`` at most (R2).
+
+        And not before the other masters had as long again as that took: the first lease should have all its keys.
+        And not before votes count, if others might use other masters (R34): `node_timeout` at most.
+        Until then it yields the seconds that are left at most; look again when something has changed.
+        """
+        end = began + self._connect_timeout
+        while not (self._over or self._connections.decide()) and (left := end - _clock.now()) > 0:
+            yield left
+        now = _clock.now()
+        end = min(end, now + (now - began))
+        while not (self._over or self._connections.tried()) and (left := end - _clock.now()) > 0:
+            yield left
+        while not self._over and (left := self._connections.voters.begin_in(_clock.now())) > 0:
+            yield left
+
+    # -- connecting ----------------------------------------------------------------------------------
+
+    def _start_connecting(self, stream: Stream) -> Reports:
+        connector = stream.connector = Connector(stream.endpoint, self._connect_timeout)
+        name = f"redlock-connect-{stream.endpoint.name}"
+        thread = threading.Thread(target=self._connect, args=(stream, connector), name=name, daemon=True)
+        for other in [one for one, its in self._connecting.items() if its is None and not one.is_alive()]:
+            del self._connecting[other]
+        self._connecting[thread] = connector
+        try:
+            thread.start()
+        except RuntimeError as error:  # no thread could be started: try again later, unless that is useless
+            reason, for_good = why_not(error)
+            stream.connector = None
+            del self._connecting[thread]
+            return self._connections.unattached(stream, Failure("error", reason, sent=False, configuration=for_good))
+        return []
+
+    def _connect(self, stream: Stream, connector: Connector) -> None:
+        """Connect to one master.  Runs in a thread of its own."""
+        made: Made
+        try:
+            bare = isinstance(stream, Subscriber)
+            announcer = self._connections.announcer
+            fleet = announcer.call() if announcer is not None else None
+            made = (connector.bare(), None) if bare else connector(self._prefix, self._max_ttl, fleet)
+        except BaseException as error:  # noqa: BLE001 - the master is down, the error says why
+            made = connector.failure(error)
+        self._hand_over(threading.current_thread(), stream, made)
+
+    def _hand_over(self, thread: threading.Thread, stream: Stream, made: Made) -> None:
+        """Have `_finish` called where the connections may be used; here, if there is a mutex for them."""
+        self._finish(thread, stream, made)
+
+    def _finish(self, thread: threading.Thread, stream: Stream, made: Made) -> None:
+        """An attempt to connect is over."""
+        try:
+            with self._guard:
+                reports = self._take(stream, made)
+            if not self._over:
+                report(reports, self._observer)
+        finally:  # also if a user's logging handler raises, or a Ctrl-C strikes
+            with self._guard:
+                stream.connector = None
+                self._connecting[thread] = None
+                self.wake()
+
+    def _take(self, stream: Stream, made: Made) -> Reports:
+        """Take over what an attempt to connect has made."""
+        if isinstance(made, Failure):
+            return self._connections.unattached(stream, made)
+        if self._over:
+            made[0].close()
+            return []
+        try:
+            return self._connections.attach(stream, *made, _clock.now())
+        except BaseException:  # a KeyboardInterrupt: the next use of the connection closes it
+            if stream.sock is not None:
+                stream.pick_up()
+            raise
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def abort_connectors(self) -> None:
+        for connector in list(self._connecting.values()):
+            if connector is not None:
+                connector.abort()
+
+    def looks_until_joined(self) -> Iterator[float]:
+        """Ends when no other thread connects or has just connected, after a second at most.
+
+        It yields the pauses between the looks.  A thread may be inside the resolver, a TLS handshake or a user's
+        credential provider, where nothing can wake it.  We wait for it for a moment; later it closes the socket that it
+        gets.  Our caller may be an observer, called in one of these threads; that thread ends as soon as the observer
+        returns.
+        """
+        this, until = threading.current_thread(), _clock.now() + _LONGEST_JOIN
+        for pause in glances():
+            busy = [thread for thread in list(self._connecting) if thread is not this and thread.is_alive()]
+            if not busy or _clock.now() >= until:
+                return
+            self.abort_connectors()  # again: a connector without a socket could not be aborted before
+            yield pause
+
+
+def glances() -> Iterator[float]:
+    """Pauses between two looks, in seconds."""
+    pause = _GLANCE
+    while True:
+        yield pause
+        pause = min(pause * 1.5, _LONGEST_GLANCE)

@@ -1,0 +1,284 @@
+"""How threads wait: one of them leads, and the others follow.
+
+A round runs in the caller's thread, without a hand-over to another one: that thread writes to all masters and polls
+them all.  When several threads wait, one of them leads: it reads for all of them, and wakes each thread whose answers
+have come.  When it has its own answers it hands the lead to one that follows.
+
+What always holds:
+
+- `Connections.leader` changes only while the mutex of the connections is held.  Nothing blocks while it is held.
+- A following thread takes no lock.  It notes its request in one step (`Connections.asked`), that it waits in another
+  one (`followers`), and only then looks whether a thread still leads.  A thread that stops leading first says so, and
+  then looks for followers.  So one of the two sees the other.
+- The leading thread writes what was asked before it goes to poll().  While it sits there (`polling`), threads write for
+  themselves.
+- A thread on the chain (`served`) has events.  Each thread of the chain wakes the next one, when it has finished or
+  sleeps again.
+
+Why following threads take no lock.  At each call of the kernel the leading thread lets other threads run.  If they
+needed its mutex they would all stop there, one behind the other: a convoy, with fifteen switches of threads for one
+acquire and release.
+
+Why a chain.  The threads of Python run in turns anyway.  If all were woken at once, they would fight for the
+interpreter's lock with each other and with the leading thread, and each would lose it again and again.  The leading
+thread lets them run before it reads again, and their next requests leave in one packet.  All that takes two to three
+switches, and 64 threads get twice as much done.
+
+Interruptions.  A Ctrl-C may stop the leading thread where no `finally` helps, or a thread that has to wake the next
+one.  So no thread sleeps for longer than its patience without a look of its own: it takes the lead if nobody has read
+meanwhile, and the leading thread wakes the threads that are left on the chain.
+
+Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in
+the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.  And a thread for
+all I/O: each caller has to be woken once in either case, so that thread would only add one that fights for the
+interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from os import getpid
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from redlock import _clock
+from redlock._core.effects import Timeout
+from redlock._io import process
+from redlock._io.connections import CLOSED
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Event, Send
+    from redlock._core.subscriptions import Subscription
+    from redlock._io.connections_threads import Connections
+
+_LONGEST_POLL = 3600.0
+_NAP = 1.0  # the longest sleep, in seconds: its clock stands still while the machine sleeps (R5)
+# How long a following thread sleeps without an event before it looks whether anybody reads, in seconds: first, and at
+# most.
+_PATIENCE, _MOST_PATIENCE = 0.03, 0.5
+_LET_RUN = 0.005  # seconds for which the leading thread lets others run before it reads again
+
+
+class Waiter:
+    """A thread that waits for events.  See the top of this file."""
+
+    subscription: Subscription | None = None
+    wakes_next = False  # it has to wake the next one on the chain
+    _signal: Lock | None = None  # made on demand: most operations never follow
+
+    def __init__(self, connections: Connections) -> None:
+        self.events: deque[Event] = deque()
+        self._connections = connections
+
+    # -- waiting -------------------------------------------------------------------------------------
+
+    def wait(self, until: float, closes: Send | None = None, *, quiet: bool = False) -> Event:
+        """The next event; from ``until`` on a `Timeout`, and ``closes`` is told of no more answers.
+
+        ``quiet``: wait for other threads, and do not read from the masters.  Else a thread keeps the lead until its
+        operation is over: it is back here in microseconds.
+        """
+        if quiet:
+            return self._wait_quietly(until)
+        connections, events = self._connections, self.events
+        now = _clock.now()
+        slept, patience = False, _PATIENCE
+        while not events:
+            if connections.leader is self:  # the usual case
+                self._lead(until, now)
+                if events:
+                    break
+            if connections.leader is not self:
+                self._join(impatient=slept)
+            if connections.closing:
+                connections.refuse_to_wait(closes, self)
+            if now >= until:
+                if closes is not None:
+                    connections.close_round(closes)
+                return events.popleft() if events else Timeout(now)
+            if connections.leader is not self and not events:  # else it came before we slept
+                self._wake_next()
+                slept = self.sleep(min(until - now, patience))
+                patience = min(2 * patience, _MOST_PATIENCE)
+            now = _clock.now()
+        return events.popleft()
+
+    def _wait_quietly(self, until: float) -> Event:
+        self.stop_waiting()
+        while True:
+            self.prepare_to_sleep()
+            if self.events:
+                return self.events.popleft()
+            if self._connections.closing:
+                raise RedlockError(CLOSED)
+            now = _clock.now()
+            if now >= until:
+                return Timeout(now)
+            self._wake_next()
+            self.sleep(min(until - now, _NAP))
+
+    def stop_waiting(self) -> None:
+        """It neither leads nor follows any more.  If others wait, one of them leads now."""
+        connections = self._connections
+        if connections.followers:
+            connections.followers.pop(self, None)
+        if connections.leader is self:
+            with connections.mutex:
+                if connections.leader is self:
+                    connections.leader = None
+                    if connections.followers:  # no call without need: this is the hottest place
+                        self._choose_leader()
+                    if connections.asked or connections.corked:  # for threads that relied on us to write it
+                        connections.write_asked()
+                    if connections.served:
+                        self.wakes_next = True  # it was the reader
+        self._signal = None  # it will not sleep again without `prepare_to_sleep`
+        if self.wakes_next:
+            self._wake_next()
+
+    # -- leading and following -----------------------------------------------------------------------
+
+    def _lead(self, until: float, now: float) -> None:
+        """Read for all threads until there is an event for us, or until ``until``."""
+        connections, events = self._connections, self.events
+        while True:
+            if connections.served:
+                now = self._let_others_ask(until - now)
+                if events:
+                    return
+            left = until - now
+            if left <= 0:
+                return
+            connections.polling = True  # from now on no thread relies on us to write
+            try:
+                if connections.asked or connections.corked:  # no call without need: this is the hottest place
+                    connections.flush()
+                    if events:  # no master could be asked, which decides the round
+                        return
+                # poll() counts whole milliseconds and rounds down.  One more, or this would spin at the end.
+                ready = connections.poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
+            except RuntimeError:
+                # A thread that led before is still inside poll(), and reads for us, too.
+                self.prepare_to_sleep()
+                self.sleep(_PATIENCE)
+                return
+            finally:
+                connections.polling = False
+            if getpid() != process.pid:  # a signal handler has forked
+                process.notice()
+                return
+            with connections.mutex:
+                now = _clock.now()  # in here: else another thread could write after it what we then read the answer to
+                try:
+                    connections.reader = self  # threads that get events go on the chain
+                    connections.read_ready(ready, now)
+                finally:
+                    connections.reader = None
+            if events or connections.leader is not self or connections.closed:
+                return
+
+    def _let_others_ask(self, left: float) -> float:
+        """Let the threads with events run; returns the time.  Most ask again, and all that leaves in one packet."""
+        served = self._connections.served
+        several = len(served) > 1
+        if several:
+            self.prepare_to_sleep()
+            served.append(self)
+        self.let_others_run()
+        if several:
+            self.sleep(max(0.0, min(_LET_RUN, left)))
+            self._signal = None
+        return _clock.now()
+
+    def let_others_run(self) -> None:
+        """Let the threads run for which we have read: we shall do something else for a while."""
+        if self._connections.served:
+            self.wakes_next = True
+            self._wake_next()
+
+    def _join(self, *, impatient: bool) -> None:
+        """Lead, if no thread leads or none reads; else follow."""
+        connections = self._connections
+        if connections.leader is not None and not impatient:
+            if self.events:
+                return
+            self._follow()
+            # A thread that stops leading first says so, and then looks for followers.
+            if connections.leader is not None:
+                return
+        with connections.mutex:
+            if connections.leader is None or (impatient and not connections.polling):
+                connections.mend_walk(_clock.now())  # the thread that led before may have been interrupted
+                connections.leader = self
+                connections.followers.pop(self, None)
+            elif not self.events:
+                self._follow()
+
+    def _follow(self) -> None:
+        self.prepare_to_sleep()
+        self._connections.followers[self] = None
+
+    def _choose_leader(self) -> None:
+        """Make a following thread lead.  With the mutex held."""
+        connections = self._connections
+        connections.mend_walk(_clock.now())  # we may have been interrupted
+        while connections.leader is None and (followers := list(connections.followers)):
+            # Prefer a thread that has to wait anyway.
+            successor = next((waiter for waiter in followers if not waiter.events), followers[0])
+            connections.leader = successor
+            if connections.followers.pop(successor, self) is self:  # it has just stopped following
+                connections.leader = None
+            else:
+                # Behind those that have events: their next requests then leave in one packet.
+                connections.served.append(successor)
+
+    # -- sleeping and waking -------------------------------------------------------------------------
+
+    def prepare_to_sleep(self) -> None:
+        """Call this before `wake` can find the waiter: from now on no wake-up is missed."""
+        if self._signal is None:
+            self._signal = Lock()
+        self._signal.acquire(blocking=False)
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep until `wake`, for ``seconds`` at most.  True if nobody woke us."""
+        assert self._signal is not None  # noqa: S101 - prepare_to_sleep() came first
+        return not self._signal.acquire(timeout=seconds)
+
+    def put(self, event: Event) -> None:
+        """Add ``event``.  Wake the thread, or put it on the chain."""
+        self.events.append(event)
+        reader = self._connections.reader
+        if reader is None:
+            self.wake()
+        elif reader is not self:
+            self._connections.served.append(self)
+
+    def wake(self) -> bool:
+        """Wake the thread to look at its events.  False: it is awake, and will look anyway."""
+        signal = self._signal
+        if signal is not None and signal.locked():
+            with contextlib.suppress(RuntimeError):  # another thread woke it just now
+                signal.release()
+                return True
+        return False
+
+    def _wake_next(self) -> None:
+        """Wake the next thread on the chain that sleeps; that one has to wake the one after it.  Only if we have to."""
+        if not self.wakes_next:
+            return
+        self.wakes_next = False
+        served = self._connections.served
+        while served:
+            try:
+                waiter = served.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if waiter is self:
+                continue
+            waiter.wakes_next = True
+            if waiter.wake():
+                return
+            waiter.wakes_next = False

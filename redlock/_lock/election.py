@@ -1,0 +1,357 @@
+"""What an election and its terms check, and what they know; threads and asyncio share it."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+
+from redlock import options
+from redlock._core.election import Progress, election, until_stopped
+from redlock._core.retry import BETWEEN_TERMS
+from redlock._core.stop import Stop
+from redlock._core.tokens import owner_of, released_token
+from redlock._io import process
+from redlock._io.report import report_failure
+from redlock._lock.holds import AnyLease
+from redlock._lock.lock import AnyMasters, LockBase
+from redlock.errors import ConfigurationError, LockLost, RedlockError, WouldDeadlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.acquire import Grant, Refusal
+    from redlock._core.effects import Op
+    from redlock._core.election import Pause, Step
+    from redlock._lock.holds import Hold, Leaving
+
+
+class Candidate(LockBase[AnyMasters, AnyLease]):
+    """Makes a lock that of a candidate: its acquire ends when the election is stopped, and it sees who leads.
+
+    It is not bound, so a lease is the candidate's.  While a body runs, the hold is also among those of the thread or
+    task of the body: a body that asks for the name would wait for itself (C5).
+    """
+
+    gone = False  # nobody gives its lease back any more
+
+    def stands(self, stop: Stop, refused: Callable[[Refusal], object]) -> None:
+        self._stop = stop
+        self._spec = self._spec._replace(refused=refused, kept=True)
+
+    def leads(self, leaving: Callable[[], Leaving | None] | None) -> None:
+        """The caller begins the body.  ``leaving``: the end of its ``with``; the lease lasts no longer than that."""
+        for hold in self._holds:
+            if leaving is not None:
+                hold.lasts_for(leaving)
+            hold.stands_among(self._own())
+
+    def let_go(self) -> None:
+        """Nobody gives the lease back any more, unless a ``with`` is to: the renewer does, at once.  Takes no lock."""
+        self.gone = True
+        self._end = None
+
+    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
+        for other in self._own():
+            if self._wants_any(other.lease.names) and other.lease.valid and not other.abandoned and other.entered_here:
+                raise WouldDeadlock(
+                    f"this {self._holder} holds {other.lease.name!r} already, and would wait for itself to be elected: "
+                    "release it before, or give the election a name of its own",
+                    name=self._spec.name,
+                )
+        return until_stopped(super()._acquiring(hold, deadline), self._stop)
+
+
+AnyCandidate = TypeVar("AnyCandidate", bound=Candidate[Any, Any])
+
+
+class TermBase(Generic[AnyCandidate, AnyLease]):
+    """The time for which this process leads: one lease, with a number.
+
+    Two terms of one election that are valid never overlap, and their numbers rise.  As with each lease this is a
+    promise about time: after a long pause the body may act in the term of the next leader.  Pass `number` with each
+    write as a fencing token, and let the store refuse smaller ones.
+    """
+
+    def __init__(self, stop: Stop, candidate: AnyCandidate, lease: AnyLease) -> None:
+        self._stop = stop
+        # Weak until the body begins: the lease is the candidate's, and a loop that was left has none.
+        self._stands = weakref.ref(candidate)
+        self._candidate: AnyCandidate | None = None
+        self._lease = lease
+
+    @property
+    def lease(self) -> AnyLease:
+        return self._lease
+
+    @property
+    def name(self) -> str:
+        """The name of the election."""
+        return self._lease.name
+
+    @property
+    def number(self) -> int:
+        """Greater than that of every earlier leader.  It is the fence of the lease."""
+        fence = self._lease.fence
+        assert fence is not None  # noqa: S101 - the lock of an election has fencing
+        return fence
+
+    @property
+    def owner(self) -> str:
+        """The owner of the leading lease, as everybody else reads it (R27)."""
+        return self._lease.owner
+
+    @property
+    def valid(self) -> bool:
+        """Whether nobody else can lead now.  No I/O."""
+        return self._lease.valid and not self._left_behind
+
+    @property
+    def lost(self) -> bool:
+        """Whether the term ended although its body had not."""
+        return self._lease.lost
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the body should end, as the term is over or the election was stopped.  No I/O."""
+        return self._stop.requested() or not self.valid
+
+    def remaining(self) -> float:
+        """Seconds until the term ends if it is not renewed; 0 when it is over."""
+        return 0.0 if self._left_behind else self._lease.remaining()
+
+    def ensure(self, at_least: float = 0.0) -> None:
+        """Raise `LockLost` unless more than ``at_least`` seconds of the term remain.
+
+        Where it leaves the body, it only ends the term: the next campaign begins, and nothing is raised.
+        """
+        if self._left_behind:
+            raise LockLost(f"term {self.number} of {self.name!r} is over: its loop was left", name=self.name)
+        self._lease.ensure(at_least)
+
+    @property
+    def _left_behind(self) -> bool:
+        """Whether nobody can give the lease back any more: the loop that has yielded this was left."""
+        if self._candidate is not None:
+            return False
+        candidate = self._stands()
+        return candidate is None or candidate.gone
+
+    def _begin(self, leaving: Callable[[], Leaving | None] | None = None) -> None:
+        """The body begins.  ``leaving``: the end of its ``with``.
+
+        Raises RedlockError: it has begun before, or the term is over because its loop was left.
+        """
+        if self._candidate is not None:
+            raise RedlockError(
+                f"term {self.number} of {self.name!r} was entered already: it has one body, at whose end the lock is "
+                "given back",
+                name=self.name,
+            )
+        candidate = self._stands()
+        if candidate is None or candidate.gone:
+            raise RedlockError(
+                f"term {self.number} of {self.name!r} is over, for its loop was left: enter it inside of the loop",
+                name=self.name,
+            )
+        self._candidate = candidate
+        candidate.leads(leaving)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied or pickled, it ends here: hand over its number")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.number} of {self.name!r} {self._lease!r}>"
+
+
+AnyTerm = TypeVar("AnyTerm", bound=TermBase[Any, Any])
+
+
+def is_end(error: BaseException | None, term: AnyTerm) -> bool:
+    """Whether ``error`` only says that ``term`` is over.  By its token: other masters may have the same names."""
+    return isinstance(error, LockLost) and error._token == term.lease.token  # noqa: SLF001 - not for users
+
+
+class Running(Progress):
+    """One `run` of an election, or one loop of its `terms`."""
+
+    __slots__ = ("__weakref__", "here")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here = process.noted()  # false in a process that a body has forked: that does not go on with the election
+
+
+class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
+    """One candidate of the election ``name``.
+
+    A leader is the holder of the lock of that name, and its term is one lease of it.  Everything that holds for a lock
+    holds here: a majority of masters grants a term, and a leader that dies leads for one TTL at most.
+
+    Args:
+        name: of the election, as of a lock.
+        ttl: seconds after which another one leads if this process dies.  It renews at a third of that.
+        max_hold: the longest term, in seconds: then it counts as lost, and others lead when the body has ended, or
+            one TTL later at most.  None: until the body ends.
+        hold_at_least: seconds in which nobody else leads, also if the body ends before (R28).
+        min_validity: a term begins only if it has at least these seconds left (R7).
+        retry: a tenacity wait strategy for the pause between attempts (R25).
+        owner: who leads, for people (R27); None: that of the masters.
+
+    Raises:
+        ConfigurationError: a value cannot be right; the text names it and what is allowed.
+    """
+
+    _candidate_class: ClassVar[type[Candidate[Any, Any]]]
+
+    def __init__(
+        self,
+        name: str,
+        masters: AnyMasters,
+        *,
+        ttl: float = 15.0,
+        max_hold: float | None = None,
+        hold_at_least: float | None = None,
+        min_validity: float | None = None,
+        retry: wait_base | None = None,
+        owner: str | None = None,
+    ) -> None:
+        (self._name,) = options.names([name])
+        self._masters = masters
+        self._options: dict[str, Any] = {
+            "ttl": ttl, "max_hold": max_hold, "hold_at_least": hold_at_least, "min_validity": min_validity,
+            "retry": retry, "owner": owner,
+        }  # fmt: skip
+        self._stop = Stop()
+        self._current: Callable[[], AnyTerm | None] = _nothing  # weak: a term that is thrown away ends
+        self._runs: Callable[[], Running | None] = _nothing  # weak: what stands goes with the frame that runs it
+        self._leader: str | None = None  # the other one that was seen last
+        self._candidate()  # checks the options
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def term(self) -> AnyTerm | None:
+        """The term of this candidate; None if it does not lead now.  No I/O."""
+        term = self._current()
+        return term if term is not None and term.valid else None
+
+    def stop(self) -> None:
+        """End the election for this candidate, for good: no campaign begins, and the body of a term is told.
+
+        Any thread and any signal handler may call this.  It does not wait: the lock is given back when the body has
+        ended.
+        """
+        self._stop.request()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled, it is one candidate: make another one with the same name"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} {self._masters!r}>"
+
+    # -- what both worlds need -----------------------------------------------------------------------
+
+    def _candidate(self) -> Any:
+        candidate = self._candidate_class(
+            self._name, self._masters, bound=False, on_lost=_Wakes(self._stop), **self._options
+        )
+        candidate.stands(self._stop, self._refused)
+        return candidate
+
+    def _refused(self, refusal: Refusal) -> None:
+        """Somebody else leads.  It is told once, until we lead or another one does."""
+        if refusal.split or released_token(refusal.holder):
+            return
+        leader = owner_of(refusal.holder)
+        if leader != self._leader:
+            self._leader = leader
+            try:
+                self._say_leader(leader)
+            except (Exception, CancelledError):  # noqa: BLE001 - it must not end the campaign, as an observer must not
+                report_failure(f"on_new_leader of {self._name!r} failed")
+
+    @abstractmethod
+    def _say_leader(self, owner: str) -> None:
+        """Call `on_new_leader`."""
+
+    @abstractmethod
+    def _check_lead(self, lead: object) -> None:
+        """Raise ConfigurationError if ``lead`` cannot be the body of a term."""
+
+    def _check(self, lead: object, on_stopped: object = None, on_new_leader: object = None) -> None:
+        """Raise ConfigurationError if one of these cannot be what `run` calls."""
+        if not callable(lead):
+            raise ConfigurationError(f"lead={options.shown(lead)}: allowed is a function that takes the term")
+        self._check_lead(lead)
+        for option, function, what in (
+            ("on_stopped", on_stopped, "the term"),
+            ("on_new_leader", on_new_leader, "the owner of another leader"),
+        ):
+            if function is not None and not callable(function):
+                raise ConfigurationError(
+                    f"{option}={options.shown(function)}: allowed is a function that takes {what}, or None"
+                )
+
+    def _begin(
+        self, running: Running, on_error: str = "raise", passes: Callable[[BaseException], bool] | None = None
+    ) -> Generator[Step, Any, BaseException | None]:
+        """The steps of a run, which `_end` ends.  Raises RedlockError if there is one already."""
+        if on_error not in ("raise", "retry"):
+            raise ConfigurationError(f"on_error={options.shown(on_error)}: allowed are 'raise' and 'retry'")
+        before = self._runs()
+        if before is not None and before.here():
+            raise RedlockError(
+                f"this election of {self._name!r} runs already: each object is one candidate, make another one"
+            )
+        self._runs = weakref.ref(running)
+        pauses = BETWEEN_TERMS if on_error == "retry" else None
+        return election(self._stop, pauses) if passes is None else election(self._stop, pauses, passes)
+
+    def _report(self, pause: Pause) -> None:
+        again = f"; trying again in {pause.seconds:.1f} s" if pause.seconds else ""
+        report_failure(f"leading {self._name!r} failed{again}", pause.error)
+
+    def _end(self, running: Running) -> None:
+        """It is over, however it has ended.  What was not given back is now, in the background (P7)."""
+        if self._runs() is running:
+            self._runs = _nothing
+        if running.stands is not None:
+            running.stands.let_go()
+            running.stands = None
+
+    def _elected(self, term: AnyTerm) -> AnyTerm:
+        self._leader = None
+        self._current = weakref.ref(term)
+        return term
+
+
+def advance(
+    steps: Generator[Step, Any, BaseException | None], result: object
+) -> tuple[Step | None, BaseException | None]:
+    """The next step; or None, and the error that ended the election."""
+    try:
+        return steps.send(result), None
+    except StopIteration as end:
+        return None, end.value
+
+
+class _Wakes:
+    """The `on_lost` of a candidate: has the body look at its term.  It does not refer to the election."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    def __call__(self, lease: object) -> None:  # noqa: ARG002 - part of the interface
+        self._stop.wake()
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,307 @@
+# Made from redlock/_lock/election_async.py by tools/unasync.py: change that file, then run `make faces`.
+"""Elections, for threads (R31)."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
+from redlock._core.stop import Stopped
+from redlock._lock import decorated
+from redlock._lock.bodies_threads import TermBody, wait_until
+from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, is_end
+from redlock._lock.holds import AtTheEnd, beginning
+from redlock._lock.lease_threads import Lease
+from redlock._lock.lock_threads import MultiLock
+from redlock._lock.masters_threads import Masters
+from redlock._lock.signals import Signals
+from redlock.errors import LockLost, NotHeld
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from types import TracebackType
+    from typing import Literal, Self
+
+    from redlock._core.election import Step
+    from redlock._core.inspect import LockStatus
+    from redlock._core.stop import Stop
+    from redlock._lock.holds import Entered
+
+
+class ThreadCandidate(Candidate[Masters, Lease], MultiLock):
+    """The lock of an `Election`."""
+
+
+class Term(TermBase[ThreadCandidate, Lease]):
+    __doc__ = TermBase.__doc__
+
+    def __init__(self, stop: Stop, candidate: ThreadCandidate, lease: Lease) -> None:
+        super().__init__(stop, candidate, lease)
+        self._body: TermBody | None = None
+
+    def wait_lost(self, timeout: float | None = None) -> bool:
+        """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
+
+        Args:
+            timeout: seconds; None: no limit.
+        """
+        return self._lease.wait_lost(timeout)
+
+    def wait_stop(self, timeout: float | None = None) -> bool:
+        """Sleep for ``timeout`` seconds, and no longer than the body may go on.  True if it should end now.
+
+        A body of asyncio is cancelled in that moment by itself.
+
+        Args:
+            timeout: seconds; None: no limit.
+        """
+        return wait_until(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
+
+    def __enter__(self) -> Self:
+        """Begin the body.
+
+        Raises:
+            RedlockError: it has begun before, or the term is over because its loop was left.
+        """
+        self._begin(beginning(self))
+        self._body = TermBody(self._stop, self)
+        self._body.begins()
+        return self
+
+    def _leave(
+        self,
+        entered: Entered,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
+        try:
+            try:
+                goes_on = self._body_ends(error)
+            finally:
+                failed = _released(self._candidate)
+        finally:
+            entered.end = None  # if it was not: somebody may keep an exception, and our frame with it
+        if failed is not None:
+            if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
+                raise failed
+            error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
+        return not goes_on
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> bool: ...
+
+    else:
+        __exit__ = AtTheEnd(_leave)
+
+    def _body_ends(self, error: BaseException | None) -> bool:
+        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term.
+
+        A second time does no harm: an exception may have struck the first one.
+        """
+        goes_on = error is not None if self._body is None else self._body.end(error)
+        self._body = None
+        return goes_on
+
+
+class Election(ElectionBase[Masters, ThreadCandidate, Term]):
+    __doc__ = ElectionBase.__doc__
+
+    _candidate_class = ThreadCandidate
+    _on_new_leader: Callable[[str], object] | None = None
+
+    def terms(self) -> Iterator[Term]:
+        """Wait to be elected, again after each term, until `stop`::
+
+            for term in election.terms():
+                with term:
+                    while not term.should_stop:
+                        work(fence=term.number)
+                        term.wait_stop(1.0)
+
+        The body is the ``with``: the lock is given back at its end.  A term that is lost raises nothing there.  An
+        exception of the body ends the loop.  In a process that the body has forked the loop ends as well.  A loop
+        that is left before the ``with`` gives the term back: one that was not entered is over then.
+
+        Raises:
+            QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot
+                cure (a wrong password).  Other outages are waited for.
+            WouldDeadlock: this thread holds the lock of that name, or leads in another election of it.
+            RedlockError: the masters were closed, or this object is in use already.
+        """
+        running = Running()
+        try:
+            steps = self._begin(running)
+            result: Any = None
+            while True:
+                step, error = advance(steps, result)
+                if step is None:
+                    break
+                if isinstance(step, Lead):
+                    yield step.term
+                    result = None
+                else:
+                    result = self._perform(running, step)
+        finally:
+            self._end(running)
+        if error is not None:
+            raise error
+
+    def run(
+        self,
+        lead: Callable[[Term], object],
+        on_stopped: Callable[[Term], object] | None = None,
+        on_new_leader: Callable[[str], object] | None = None,
+        signals: Iterable[int] = (signal.SIGTERM, signal.SIGINT),
+        on_error: Literal["raise", "retry"] = "raise",
+    ) -> None:
+        """Call ``lead(term)`` in each term, until `stop` or one of ``signals``.
+
+        ``lead`` runs in this thread, and nothing can end it from outside: it should look at `Term.should_stop`, or
+        sleep in `Term.wait_stop`.  If it goes on after its term was lost, another one leads beside it; its fence,
+        `Term.number`, is what protects from that.  When it returns, the lock is given back, and the next campaign
+        begins.
+
+        Args:
+            lead: the body of each term.
+            on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the
+                term was not lost, it is still valid.
+            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may
+                be stale, and terms may be missed.  It must not block, nor use these masters.  What it raises is
+                logged.
+            signals: they stop the election, if this is the main thread.  A second signal does what it did before.
+            on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
+                back, and campaigns again after a growing random pause of up to 30 s.
+
+        Raises:
+            QuorumUnreachable, WouldDeadlock, RedlockError: as `terms`.
+            ConfigurationError: an argument cannot be right.
+        """
+        self._check(lead, on_stopped, on_new_leader)
+        taken = Signals(signals, self.stop)
+        try:
+            with taken:
+                self._run(lead, on_stopped, on_new_leader, on_error)
+        finally:
+            taken.leave()  # again: an exception may have struck the end of the `with`
+
+    def _run(
+        self,
+        lead: Callable[[Term], object],
+        on_stopped: Callable[[Term], object] | None,
+        on_new_leader: Callable[[str], object] | None,
+        on_error: str,
+    ) -> None:
+        running = Running()
+        try:
+            steps = self._begin(running, on_error)
+            self._on_new_leader = on_new_leader
+            try:
+                error = self._carry_out(running, steps, lead, on_stopped)
+            except BaseException as interruption:  # noqa: BLE001 - raised at the end
+                error = self._carry_out(running, unfinished(running, interruption), lead, on_stopped)
+        finally:
+            self._end(running)
+        if error is not None:
+            raise error
+
+    def _carry_out(
+        self,
+        running: Running,
+        steps: Generator[Step, Any, BaseException | None],
+        lead: Callable[[Term], object],
+        on_stopped: Callable[[Term], object] | None,
+    ) -> BaseException | None:
+        """Returns the error that ended the election."""
+        result: Any = None
+        while True:
+            step, error = advance(steps, result)
+            if step is None:
+                return error
+            if isinstance(step, Lead):
+                result = self._lead(running, lead, step.term)
+            elif isinstance(step, SayStopped):
+                result = self._say_stopped(running, on_stopped, step.term)
+            else:
+                result = self._perform(running, step)
+
+    def _lead(self, running: Running, lead: Callable[[Term], object], term: Term) -> BaseException | None:
+        error: BaseException | None = None
+        term._begin()  # noqa: SLF001 - the two are one module
+        term._body = body = TermBody(self._stop, term)  # noqa: SLF001
+        try:
+            body.begins()
+            running.begun = term
+            lead(term)
+        except BaseException as raised:  # noqa: BLE001 - raised at the end of the run
+            error = raised
+        return error if body.end(error) else None
+
+    def _say_stopped(
+        self, running: Running, on_stopped: Callable[[Term], object] | None, term: Term
+    ) -> BaseException | None:
+        term._body_ends(None)  # noqa: SLF001 - it has, unless an exception struck right behind it
+        if on_stopped is None or running.begun is None or not running.here():
+            return None
+        running.begun = None
+        try:
+            on_stopped(term)
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the run
+            return None if is_end(error, term) else error
+        return None
+
+    def status(self) -> LockStatus:
+        """Who leads now (`LockStatus.owner`), and for how many seconds yet.
+
+        A look, which may be stale.  `LockStatus.fence` is the number of the term, or greater: a candidate that was
+        refused may have left its own at a master that was late.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know.
+        """
+        return self._masters.status(self._name)
+
+    def _check_lead(self, lead: object) -> None:
+        decorated.check_called(lead, "an AsyncElection")
+
+    def _say_leader(self, owner: str) -> None:
+        if self._on_new_leader is not None:
+            self._on_new_leader(owner)
+
+    def _perform(self, running: Running, step: Step) -> Term | BaseException | None:
+        if isinstance(step, Campaign):
+            return self._campaign(running) if running.here() else None
+        if isinstance(step, Resign):
+            error = _released(running.stands)
+            running.stands = None if error is None else running.stands
+            return error
+        if isinstance(step, Pause):
+            self._report(step)
+            wait_until(self._stop, self._stop.requested, step.seconds)
+        return None
+
+    def _campaign(self, running: Running) -> Term | None:
+        running.stands = candidate = self._candidate()
+        try:
+            lease = candidate.acquire()
+        except Stopped:
+            return None
+        assert lease is not None  # noqa: S101 - it waits for ever
+        return self._elected(Term(self._stop, candidate, lease))
+
+
+def _released(candidate: ThreadCandidate | None) -> BaseException | None:
+    """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
+    try:
+        if candidate is not None:
+            candidate.release()
+    except (LockLost, NotHeld):  # lost, given back before, or a forked child has come here
+        return None
+    except BaseException as error:  # noqa: BLE001 - returned
+        return error
+    return None

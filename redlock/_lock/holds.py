@@ -1,0 +1,369 @@
+"""Who holds a lease: a `Hold` is one acquire, or one ``with``, that was not given back yet (R15, R26).
+
+Each ``with`` has an end of its own.  The interpreter looks ``__exit__`` up when a ``with`` begins, keeps what
+it finds, and calls that at the end.  A lock hands out a new `Leaving` at each look (see `AtTheEnd`). contextlib's
+stacks do the same with the class of a lock.  Two things follow, and both are needed:
+
+- A `Leaving` knows what its ``with`` was given.  A generator is closed by the thread that drops it, perhaps inside a
+  ``with`` of that thread on the same lock.  It still gives back its own lease (P8).
+- A `Leaving` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
+  entered has ended (R15): a generator may move through a pool of threads.  When it is gone although nobody left, its
+  frame was torn down.  Then nobody can give the lease back.  So the lease is not entered again, and the renewer
+  releases it at once.  A signal handler that raises between the grant and the body, or between the body and the
+  release, is one such case.
+
+"Gone" must mean really taken apart.  The garbage collector clears the weak references to unreachable objects before
+it runs the ``finally`` of an unreachable generator.  So a weak reference would tell too early.  `Life` instead
+watches an object that only the `Leaving` owns and that the collector does not see.
+
+A lock with ``bound=False`` is itself the owner.  Its holds are released when it is gone, found out in the same way.
+
+Also considered: the frame in which the ``with`` stands (Python has no weak references to frames, a strong one keeps
+all its variables alive, and a frame goes on after a ``with`` in it was torn down); the lock object (one object serves
+many holders).
+
+Re-entry (R26).  The thread alone does not identify the holder.  A pool's thread may serve the next request while
+a generator that it entered for the first request is suspended.  So the context (`contextvars`) counts as well: it has
+a variable with the leases that were entered in it, and copies of the context inherit that.  Frameworks that run
+generators in pools give each call a context of its own.  Elsewhere (a `@contextmanager`, a fixture, a plain thread)
+all code of a thread runs in one context.  A lease that was acquired by hand belongs to its thread in every context, to
+release and to extend (C10).  To enter it again the context counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from redlock._core import attributes
+from redlock._io.obituaries import Watched, watch
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from redlock._core.lease import LeaseState
+    from redlock._core.renewals import Presence
+    from redlock._lock.lease import LeaseBase
+
+_MANY = 100  # a thread's holds are searched for lost ones from this number on
+
+AnyLease = TypeVar("AnyLease", bound="LeaseBase[LeaseState]")
+
+# The leases that were entered in this context, or in the context that it was copied from (R26), each once.
+_ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
+
+
+class End:
+    """Belongs to a `Leaving`, or to a lock that is not bound, and goes with it: see `Life`."""
+
+    # The slots are cleared in this order, so a callback of a weak reference to `then` finds `mark` gone already.
+    __slots__ = ("mark", "then")
+
+    def __init__(self) -> None:
+        self.mark = object()
+        self.then = Watched()
+
+
+class Life:
+    """Tells whether an `End` still exists.  Only the `End` and this object refer to its ``mark``.
+
+    A weak reference would tell too early.  The collector clears those to all unreachable objects before it runs any
+    finalizer there, such as the ``finally`` of a generator, which may stand inside its ``with``.  A finalizer would
+    be Python code at the end of each ``with``; Python swallows what a signal handler raises there.
+    """
+
+    __slots__ = ("_mark",)
+
+    def __init__(self, end: End) -> None:
+        self._mark = end.mark
+
+    def references(self) -> int:
+        return sys.getrefcount(self._mark)
+
+    def over(self) -> bool:
+        return self.references() <= _OURS
+
+
+_OURS = Life(End()).references()
+
+
+class Holder(list["Hold[AnyLease]"]):
+    """All holds of one thread or task, or of a lock that is not bound; the latest is the last one.
+
+    ``alive()``: whether the thread or task has not ended.
+    """
+
+    __slots__ = ("alive",)
+
+    def __init__(self, alive: Callable[[], bool]) -> None:
+        self.alive = alive
+
+
+class Hold(ABC, Generic[AnyLease]):
+    """One acquire, or one ``with``, through ``lock``: made by the call, entered with the grant, and left once.
+
+    - ``through``: the lock, weakly: a renewer refers to holds, and must not keep a lock or its masters alive.
+    - ``holder``: whose it is.
+    - ``leaving``: the end of its ``with``, weakly; None: it is given back by hand.
+    - ``end``: the `End` of the lock, if that is not bound.
+    - ``task``: the asyncio task in which a thread entered it.
+    - ``max_hold``: the limit of the lease, in seconds.
+    - ``driver``: the driver of asyncio whose masters know the lease.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        attributes.tell(
+            cls, "through", "holder", "leaving", "_life", "_watches", "max_hold", "task", "driver", "lease", "state",
+            "_entered", "_unwanted", "_among",
+        )  # fmt: skip
+
+    lease: AnyLease  # from `enter` on
+    state: LeaseState
+    driver: Any = None
+    _life: Life | None = None
+    _watches: weakref.ref[Any] | None = None
+    _entered = _unwanted = False
+    _among: Holder[AnyLease] | None = None  # the holds of whoever runs the body of a term
+
+    def __init__(
+        self,
+        through: weakref.ref[Any],
+        holder: Holder[AnyLease],
+        leaving: Callable[[], Leaving | None] | None,
+        end: End | None,
+        max_hold: float | None = None,
+        task: asyncio.Task[Any] | None = None,
+    ) -> None:
+        self.through = through
+        self.holder = holder
+        self.leaving = leaving
+        if end is not None:
+            self._life, self._watches = Life(end), weakref.ref(end.then)
+        self.max_hold = max_hold
+        self.task = task
+
+    @property
+    def by_hand(self) -> bool:
+        return self.leaving is None
+
+    @property
+    def lock_is_gone(self) -> bool:
+        return self.through() is None
+
+    @property
+    def abandoned(self) -> bool:
+        """Nobody can give it back any more: its ``with`` is gone, or its lock, if that is not bound."""
+        return self._life is not None and self._life.over()
+
+    @property
+    def perhaps_abandoned(self) -> bool:
+        """The collector is about to take apart what could give it back, or just did."""
+        return self._watches is not None and self._watches() is None
+
+    @property
+    def entered_here(self) -> bool:
+        """Whether it was entered in this context, or in the context that this is a copy of."""
+        return weakref.ref(self.state) in _ENTERED.get()
+
+    @property
+    def bound_by_hand(self) -> bool:
+        """Whether its thread or task has to give it back with a call of `release`."""
+        return self.by_hand and self._life is None
+
+    @property
+    def given_back(self) -> bool:
+        return self not in self.holder
+
+    def presence(self) -> Presence:
+        """Whether anybody is there who can give the lease back, of all that hold it (R15)."""
+        perhaps = gone = False
+        for hold in list(self.state.holds):
+            if hold.abandoned:
+                continue
+            if hold.perhaps_abandoned:
+                perhaps = True
+            elif hold.bound_by_hand and not self.holder.alive():
+                gone = True
+            else:
+                return "here"
+        if gone:
+            return "gone"
+        return "perhaps" if perhaps else "abandoned"
+
+    @abstractmethod
+    def tell_lost(self, on_lost: Callable[[AnyLease], object] | None) -> None:
+        """The lease is lost: call each `on_lost`."""
+
+    def _to_be_told(self, on_lost: Callable[[AnyLease], object] | None) -> list[Callable[[AnyLease], object]]:
+        """Each `on_lost` to call, once, the last one first: of the lock that acquired, and of those that re-entered."""
+        found = [] if on_lost is None else [on_lost]
+        for other in self.state.tells:
+            if other not in found:
+                found.append(other)
+        return found[::-1]
+
+    def enter(self, lease: AnyLease, state: LeaseState) -> bool:
+        """From now on the lease is held.  False: nobody wants it any more."""
+        self.lease, self.state = lease, state
+        if self.leaving is not None:
+            leaving = self.leaving()
+            if leaving is None:
+                return False
+            self._ends_with(leaving)
+        elif self._watches is not None and (then := self._watches()) is not None:
+            self._watches = watch(then, state)
+        holder = self.holder
+        if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # the caller acquires and never releases
+            _look_through(holder)
+        holder.append(self)
+        state.holds.append(self)
+        self._entered = True
+        return not self._unwanted
+
+    def lasts_for(self, leaving: Callable[[], Leaving | None]) -> None:
+        """From now on it belongs to a ``with``, and no longer to its lock."""
+        if (found := leaving()) is not None:
+            self._ends_with(found)
+
+    def stands_among(self, others: Holder[AnyLease]) -> None:
+        """Until it is left it is one of ``others`` as well."""
+        self._among = others
+        others.append(self)
+
+    def _ends_with(self, leaving: Leaving) -> None:
+        leaving.entered.hold = self
+        end = leaving.end or leaving.entered.end
+        assert end is not None  # noqa: S101 - `AtTheEnd` makes one
+        self._life, self._watches = Life(end), watch(end.then, self.state)
+
+    def leave(self) -> bool:
+        """Give it back.  True if no other hold can give back its lease.  A second call does no harm.
+
+        Any thread may call this, at any time.  If it was not entered yet, it will not be.
+        """
+        self._unwanted = True
+        if not self._entered:
+            return False
+        holder, holds = self.holder, self.state.holds
+        if self._among is not None:
+            _remove(self, self._among)
+        # Usually it is the last one, which is quick to find.  No other thread runs between a look and its `pop`.
+        if holder and holder[-1] is self:
+            holder.pop()
+        else:
+            _remove(self, holder)
+        if holds and holds[-1] is self:
+            holds.pop()
+        else:
+            _remove(self, holds)
+        self._watches = None  # so no callback runs when its ``with`` ends
+        if holds and not all(hold.abandoned for hold in holds):
+            return False
+        entered = _ENTERED.get()
+        if entered and entered[-1]() is self.state:
+            _ENTERED.set(entered[:-1])
+        return True
+
+
+def _remove(hold: Hold[Any], where: list[Hold[Any]]) -> None:
+    with contextlib.suppress(ValueError):  # removed already, by another thread
+        where.remove(hold)
+
+
+def note_here(state: LeaseState) -> None:
+    """The caller is about to acquire the lease ``state``: it belongs to this context (R26)."""
+    entered = _ENTERED.get()
+    if len(entered) >= _MANY and not len(entered) & (len(entered) - 1):
+        # Contexts that are copied again and again collect leases that are over.  They are dropped when their number
+        # has doubled.
+        entered = tuple(one for one in entered if (lease := one()) is not None and not lease.over)
+    _ENTERED.set((*entered, weakref.ref(state)))
+
+
+def _look_through(holder: list[Hold[Any]]) -> None:
+    """Forget holds of lost leases that nobody asks for.  Keep the latest that each lock acquired without ``with``."""
+    kept: list[Hold[Any]] = []
+    latest: set[int] = set()
+    for hold in reversed(holder):
+        if hold.state.lost:
+            if hold.abandoned or hold.lock_is_gone or (hold.by_hand and id(hold.through) in latest):
+                continue
+            latest.add(id(hold.through))
+        kept.append(hold)
+    holder[:] = kept[::-1]
+
+
+class Entered:
+    """What a ``with`` has entered, for its end to give back."""
+
+    __slots__ = ("end", "hold")
+
+    def __init__(self) -> None:
+        self.hold: Hold[Any] | None = None
+        self.end: End | None = None  # set for ``async with``, see `AtTheEnd`
+
+
+class Leaving(functools.partial[Any]):
+    """The end of one ``with``: calls ``leave(lock, entered, kind, error, trace)``.
+
+    The interpreter calls it without a Python function of ours in between.  The frame of such a function would refer
+    to us, and a traceback that a user keeps would keep the frame: the lease of a ``with`` that was interrupted there
+    would stay.
+    """
+
+    __slots__ = ("end", "entered", "lock")
+
+    end: End | None  # None: it is in `entered`
+    entered: Entered
+    lock: object  # None: a stack of contextlib passes it at the end
+
+
+class AtTheEnd:
+    """The `__exit__` or `__aexit__` of a lock, implemented by ``leave``: see the top of this file."""
+
+    def __init__(self, leave: Callable[..., Any]) -> None:
+        self.__wrapped__ = leave
+        # `__aexit__` only makes a coroutine, which may never begin and then has left nothing.  So `entered` keeps the
+        # `End`: the coroutine has that as an argument.
+        self._stays = inspect.iscoroutinefunction(leave)
+
+    def __get__(self, lock: object, kind: type[object]) -> Leaving:
+        entered = Entered()
+        leave = self.__wrapped__
+        leaving = Leaving(leave, lock, entered) if lock is not None else Leaving(_leave_named, leave, entered)
+        leaving.lock, leaving.entered, leaving.end = lock, entered, None
+        (entered if self._stays else leaving).end = End()
+        _begins.leaving = weakref.ref(leaving)
+        return leaving
+
+
+def _leave_named(leave: Callable[..., Any], entered: Entered, lock: object, *how: Any) -> Any:
+    """The end for a stack of contextlib: it looks ``__exit__`` up in the class, and passes the lock."""
+    return leave(lock, entered, *how)
+
+
+class _Begins(threading.local):
+    """The ``with`` that is about to begin in this thread."""
+
+    leaving: Callable[[], Leaving | None] = staticmethod(lambda: None)
+
+
+_begins = _Begins()
+_NONE = _Begins.leaving
+
+
+def beginning(lock: object) -> Callable[[], Leaving | None] | None:
+    """A weak reference to the `Leaving` of the ``with`` that enters ``lock`` now.  None: there is no ``with``."""
+    reference = _begins.leaving
+    _begins.leaving = _NONE
+    leaving = reference()
+    return reference if leaving is not None and leaving.lock in (lock, None) else None

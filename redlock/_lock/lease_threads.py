@@ -1,0 +1,36 @@
+# Made from redlock/_lock/lease_async.py by tools/unasync.py: change that file, then run `make faces`.
+"""A held lock, for threads."""
+
+from __future__ import annotations
+
+from redlock._lock.lease import LeaseBase
+from redlock._lock.lease_state_threads import ThreadLeaseState
+
+
+class Lease(LeaseBase[ThreadLeaseState]):
+    __doc__ = LeaseBase.__doc__
+    __slots__ = ()
+
+    def downgrade(self) -> None:
+        """Share the lock with readers from now on (R33), without a moment in which somebody else may write.
+
+        From this call on it is only the shared lock that this lease promises, whatever the masters answer.  The fence
+        stays.  Of a lease that is shared already, nothing changes.  There is no way back but a release.
+
+        Raises:
+            NotHeld: this thread does not hold it.
+            NotExtended: too few masters answered.  The lease is shared all the same, and keeps its validity;
+                the next renewal tells the masters, and only then readers get in.
+            LockLost: the lease had ended, or a majority of masters denied it now.
+            WouldDeadlock: it was entered more than once: the outer one counts on having it alone.
+            ConfigurationError: it has a ``hold_at_least``, or is a slot.
+        """
+        self._lock()._downgrade(self._state)  # noqa: SLF001 - a lease is a face of its lock
+
+    def wait_lost(self, timeout: float | None = None) -> bool:
+        """Wait until this lease is lost.  True if it is; False if it was released or ``timeout`` has passed.
+
+        Args:
+            timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
+        """
+        return self._state.wait_lost(timeout)

@@ -1,0 +1,601 @@
+"""What a lock checks and decides, and its operations.  Threads and asyncio share it; nothing here waits for masters.
+
+Re-entry (R26): a lease that is lost is not entered again, and each level hears of the loss from its own release.  A
+holder of some of the names that asks for them together with others would wait for itself: `WouldDeadlock` (C5).  So
+would a holder that asks for more `min_validity` than its lease has left.  Else the second acquire gets what it asks
+for (`on_lost`, cancelling), or an error (`fencing`, `max_hold`, `hold_at_least`).  A lock with ``bound=False`` is not
+re-entered.
+
+Interruptions (R11, P7).  A Ctrl-C, a cancellation, or a signal handler that raises can strike between any two
+instructions.  Three places deal with that, and each takes over where the one before ends:
+
+- The operation.  Whatever interrupts it is thrown into the generator, which takes its keys back by sending.  Until its
+  last step it leaves no key and no hold.
+- The call.  `acquire` and `release` give the hold back if they do not get to their end (`_take_back`).
+- The end of a ``with``.  When it is gone and nobody has left, the renewer gives the lease back (`holds.py`).
+
+A hold is made before the operation begins, entered in one place and left in one place.  To leave it twice, or to leave
+it before it is entered, does no harm.  Bytes on a connection are another matter: see `_core/exchange.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import weakref
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+
+from redlock import _clock, options
+from redlock._core.acquire import Grant, Refusal, Target, acquire
+from redlock._core.downgrade import downgrade
+from redlock._core.extend import extend
+from redlock._core.mode import EXCLUSIVE, MOST_READERS, resumed, shared_by
+from redlock._core.release import abandon, release
+from redlock._core.renewals import Renewal
+from redlock._core.retry import BETWEEN_ATTEMPTS
+from redlock._core.settings import LockSpec
+from redlock._io import process
+from redlock._lock.holds import AnyLease, End, Hold, Holder, note_here
+from redlock._lock.keywords import hide_unknown, unexpected
+from redlock._lock.masters import MastersBase, token_source
+from redlock._lock.refused import not_acquired, not_extended, unreachable
+from redlock._lock.times import check_ttl, checked
+from redlock.errors import (
+    ConfigurationError,
+    LockUnavailable,
+    NotHeld,
+    RedlockError,
+    WouldDeadlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Unpack
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.effects import Op
+    from redlock._core.extend import Extension
+    from redlock._core.lease import LeaseState
+    from redlock._core.mode import Mode
+    from redlock._io.runtime import RuntimeBase
+    from redlock._lock.holds import Leaving
+    from redlock._lock.times import Times
+    from redlock._lock.typed import NoOptions
+
+AnyMasters = TypeVar("AnyMasters", bound="MastersBase[Any]")
+
+
+class LockBase(ABC, Generic[AnyMasters, AnyLease]):
+    """The options of `MultiLock` and `AsyncMultiLock`, their checks, and the texts of their errors."""
+
+    # Set by the subclass: its classes, and the word for what holds a lease.
+    _masters_class: type[AnyMasters]
+    _lease_class: type[AnyLease]
+    _state_class: type[LeaseState]
+    _holder: str
+    _runtime: RuntimeBase
+    _elsewhere = ""  # why the holder may be another one although it does not look so
+
+    _end: End | None = None  # of this lock, if it is not bound
+    _holds: Holder[AnyLease]  # of all its users, if it is not bound
+    _resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
+
+    @hide_unknown
+    def __init__(  # noqa: C901 - flat: each call costs
+        self,
+        name: str | Sequence[str],
+        masters: AnyMasters | Iterable[object],
+        *,
+        ttl: float = 30.0,
+        timeout: float = -1.0,
+        auto_extend: bool = True,
+        max_hold: float | None = None,
+        hold_at_least: float | None = None,
+        min_validity: float | None = None,
+        shared: bool = False,
+        max_readers: int = MOST_READERS,
+        fencing: bool = True,
+        bound: bool = True,
+        retry: wait_base | None = None,
+        owner: str | None = None,
+        token: str | None = None,
+        fence: int | None = None,
+        on_lost: Callable[[AnyLease], object] | None = None,
+        **unknown: Unpack[NoOptions],
+    ) -> None:
+        """Check the options; nothing is sent.
+
+        Args:
+            name: 1 to 512 bytes of UTF-8, or a sequence of up to 1,000 names: all of them are taken or none, in one
+                step of each master, which serves nobody else meanwhile (1,000 names: some 3 ms).  No name may be
+                where the fencing token of another one is kept: ``["{u}", "{u}:fence"]`` is refused.
+            masters: an object that several locks share, or the first argument of its class.  Then this lock makes
+                masters of its own, and `close` closes them.
+            ttl: seconds after which the masters forget a holder that does not renew.
+            timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.
+            auto_extend: renew the lease in the background, at a third of its TTL, until it is released, lost, or its
+                owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
+            max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
+                (C7); None: no limit.
+            hold_at_least: seconds after the acquire in which nobody else gets the lock, also if it is released
+                before (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
+                dies keeps it for no longer than its lease was valid.  None or 0: a release gives it away at once.
+            min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL.  It
+                must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
+                the TTL allows it.
+            shared: share the lock with other readers (R33): many of them hold it together, and nobody else meanwhile.
+                A lock without ``shared`` is a writer, which waits for the readers that there are, and keeps new ones
+                away.  All names are shared, or none.
+            max_readers: refuse a reader where a name has this many already.  For ``shared`` alone; each reader counts
+                by its own limit.
+            fencing: False: no fencing token, and no fence key is touched.
+            bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and
+                the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
+                It is released when the object is gone.
+            retry: a tenacity wait strategy for the pause between attempts (R25).
+            owner: who has the lock, for people (R27); None: that of the masters, "": none.
+            token: resume the lease with this `Lease.token`, handed over from another process.  `extend` has to come
+                first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.  The
+                token of a reader needs ``shared``, and `extend` refuses that for any other one.
+            fence: the fencing token of the lease that is resumed.
+            on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
+                this lock re-entered a lease that its thread or task held already.  It must not block.  It is not
+                called for leases that outlive `close` of their masters.
+
+        Raises:
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
+            TypeError: there is no such option; the text says what it is called here.
+        """
+        if unknown:
+            raise unexpected(type(self).__name__, unknown, LockBase.__init__)
+        names = options.names(name)
+        self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
+        self._private = self._masters is not masters
+        self._runtime = self._masters._runtime  # noqa: SLF001 - what is behind masters is for what is made of them
+        deployment = self._runtime.deployment
+        self._settings = deployment.settings
+        times = checked(deployment.limits, ttl, timeout, max_hold, hold_at_least, min_validity)
+        self._timeout = times.patience
+        self._asks_validity = min_validity is not None
+        if retry is None:
+            retry = BETWEEN_ATTEMPTS
+        elif not callable(retry):
+            raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
+        if on_lost is not None and not callable(on_lost):
+            raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
+        if not (auto_extend is True and fencing is True and bound is True):
+            options.flag("auto_extend", auto_extend)
+            options.flag("fencing", fencing)
+            options.flag("bound", bound)
+        keys = deployment.keys(names, fencing=fencing)
+        mode = _shared(shared, max_readers, times) if shared is not False or max_readers != MOST_READERS else EXCLUSIVE
+        self._spec = LockSpec(
+            names, keys, times.ttl, times.min_validity, retry, auto_extend,
+            times.max_hold, on_lost, times.hold_at_least, mode,
+        )  # fmt: skip
+        if owner is not None:
+            if token is not None:
+                raise ConfigurationError(
+                    f"owner={options.shown(owner)} with token: a lease that is resumed has the owner in its token"
+                )
+            self._settings = self._settings._replace(token=token_source(owner))
+        self._bound = bound and token is None
+        self._lease: AnyLease | None = None  # the latest, of any holder
+        self._me = weakref.ref(self)  # identifies this lock in a `Hold`
+        if not self._bound:
+            self._end = End()
+            self._holds = Holder(_nobody)
+        if token is not None:
+            self._resume(options.token(token), options.fence(fence))
+        elif fence is not None:
+            raise ConfigurationError(
+                f"fence={options.shown(fence)} without token: a fence is that of the lease that is resumed"
+            )
+
+    def _resume(self, token: str, fence: int | None) -> None:
+        process.look()
+        everywhere = frozenset(range(len(self._settings.masters)))
+        state = self._new_state(resumed=Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple))
+        state.hold_at_least = self._spec.hold_at_least
+        state.mode = resumed(state.mode)
+        hold = self._hold()
+        self._lease = self._lease_class(state)
+        hold.enter(self._lease, state)
+        self._resumed = [hold]
+
+    def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
+        if isinstance(masters, MastersBase):
+            raise ConfigurationError(
+                f"{type(self).__name__} needs {self._masters_class.__name__}, these are {type(masters).__name__}"
+            )
+        return self._masters_class(masters)  # it checks them
+
+    # -- what a subclass adds ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _own(self) -> Holder[AnyLease]:
+        """The holds of the calling thread or task, through any lock of these masters."""
+
+    def _caller(self) -> Holder[AnyLease]:
+        """The caller's holds.  If this lock is not bound: its own holds."""
+        return self._own() if self._bound else self._holds
+
+    @abstractmethod
+    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
+        """A hold of the caller, to be entered.  ``leaving``: the end of its ``with``."""
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def owned(self) -> bool:
+        """Whether the caller holds, through this object, a lease that is valid now.  No I/O."""
+        hold = self._latest(self._caller())
+        return hold is not None and hold.lease.valid
+
+    @property
+    def lease(self) -> AnyLease | None:
+        """The lease that this object got last, for any thread or task; None before the first."""
+        return self._lease
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: make another one, and hand over a lease by its token and fence"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._spec.shown} on {len(self._settings.masters)} masters>"
+
+    # -- re-entry (R26) ------------------------------------------------------------------------------
+
+    def _latest(self, holder: list[Hold[AnyLease]]) -> Hold[AnyLease] | None:
+        """The hold that the caller may release or extend; ``holder``: its list of holds.
+
+        A hold that a ``with`` entered in another context is left out: that is a suspended generator's, perhaps of
+        another request.
+        """
+        for hold in reversed(holder):
+            if hold.through is self._me and (
+                hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))
+            ):
+                return hold
+        return None
+
+    def _reenter(self, again: Hold[AnyLease]) -> bool:
+        """Enter ``again`` into the lease that the caller holds on the same names already.  False: it holds none.
+
+        Raises:
+            WouldDeadlock: it holds some of the names, or a lease with too little time left, and would wait for itself
+                (C5).
+            ConfigurationError: this lock asks for what that lease does not have.
+        """
+        for hold in reversed(again.holder):
+            lease = hold.lease
+            if not self._wants_any(lease.names) or not lease.valid:
+                continue  # a lost lease is not entered again
+            if hold.abandoned:
+                self._runtime.post(abandon(self._settings, self._spec_of(hold.state), hold.state))
+                continue
+            if hold.task is not again.task:
+                raise WouldDeadlock(_in_another_task(hold), name=self._spec.name)
+            if not hold.entered_here:
+                continue  # another request of this pool's thread, which goes on later
+            if hold.holder is not again.holder:  # that of a candidate, whose body this is
+                raise WouldDeadlock(
+                    f"this {self._holder} leads {lease.name!r}, which has the lock until its term ends, and would wait "
+                    "for itself: give this lock a name of its own",
+                    name=self._spec.name,
+                )
+            self._check_asked(hold)
+            again.max_hold = hold.max_hold or self._spec.max_hold
+            again.enter(lease, hold.state)
+            if self._spec.on_lost is not None:
+                hold.state.tells += (self._spec.on_lost,)
+            return True
+        return False
+
+    def _wants_any(self, names: tuple[str, ...]) -> bool:
+        """Whether a lease on ``names`` has any that this lock asks for."""
+        return any(name in names for name in self._spec.names)
+
+    def _wants_all(self, names: tuple[str, ...]) -> bool:
+        """Whether a lease on ``names`` is what this lock asks for."""
+        return set(self._spec.names) == set(names)
+
+    def _spec_of(self, state: LeaseState) -> LockSpec:  # noqa: ARG002 - of slots each is another lock
+        """The lock that the lease ``state`` is on."""
+        return self._spec
+
+    def _check_asked(self, hold: Hold[AnyLease]) -> None:
+        """Check that the lease of ``hold`` has all that this lock asks for."""
+        lease, holds = hold.lease, f"this {self._holder} holds"
+        if not self._wants_all(lease.names):
+            raise WouldDeadlock(
+                f"{holds} {hold.state.shown} already, and would wait for itself to get {self._spec.shown}",
+                name=self._spec.name,
+            )
+        if hold.state.mode.shared and not self._spec.mode.shared:
+            raise WouldDeadlock(
+                f"{holds} {hold.state.shown} together with other readers, and would wait for itself to have it alone: "
+                "release it first, or take it without shared and downgrade it",
+                name=self._spec.name,
+            )
+        if lease.fence is None and self._spec.fencing:
+            raise ConfigurationError(
+                f"{holds} {self._spec.shown} without a fencing token already, and asks for one: "
+                "give both locks the same fencing"
+            )
+        max_hold = self._spec.max_hold
+        if max_hold is not None and (hold.max_hold is None or hold.max_hold > max_hold):
+            raise ConfigurationError(
+                f"{holds} {self._spec.shown} already, with max_hold={hold.max_hold}, "
+                f"and asks for max_hold={max_hold:g}: give both locks the same max_hold"
+            )
+        if hold.state.hold_at_least < self._spec.hold_at_least:
+            raise ConfigurationError(
+                f"{holds} {self._spec.shown} already, with hold_at_least={hold.state.hold_at_least:g}, "
+                f"and asks for hold_at_least={self._spec.hold_at_least:g}: give both locks the same hold_at_least"
+            )
+        if self._asks_validity and lease.remaining() < self._spec.min_validity:
+            raise WouldDeadlock(
+                f"{holds} {self._spec.shown} already, for {lease.remaining():.3f} s yet; "
+                f"min_validity is {self._spec.min_validity:g} s, "
+                "and it would wait for itself to get a new lease: extend the one it has, or release it first",
+                name=self._spec.name,
+            )
+
+    # -- giving back ---------------------------------------------------------------------------------
+
+    def _latest_by_hand(self) -> Hold[AnyLease]:
+        """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
+        holder = self._caller()
+        mine = [hold for hold in reversed(holder) if hold.through is self._me and hold.by_hand]
+        # Valid ones first.  Two leases of one lock are never valid at once, and to release one that is over does no
+        # harm (P8).
+        if not self._bound:
+            mine.sort(key=lambda hold: not hold.state.over)
+        if not mine:
+            raise self._not_held()
+        return mine[0]
+
+    def _check(self, hold: Hold[AnyLease]) -> None:
+        """Check that the hold of a ``with`` is still there at its end.
+
+        Raises:
+            NotHeld: it was released in the body or, if the lock is not bound, by another user of it.
+            LockLost: it was lost before that.  Others may hold the name by now.
+        """
+        state = hold.state
+        if not state.mine():
+            raise self._not_held()
+        if not hold.given_back:
+            return
+        if state.lost:
+            raise state.loss()
+        if self._bound:
+            raise self._not_held()
+        raise NotHeld(f"somebody else has released {self._spec.shown}", name=self._spec.name)
+
+    # -- operations, and what their results mean -----------------------------------------------------
+
+    def _deadline(self, now: float, timeout: float | None = None, *, blocking: bool = True) -> float:
+        if blocking not in (True, False):
+            raise ConfigurationError(
+                f"blocking={options.shown(blocking)}: allowed are True and False; "
+                "to wait for so many seconds, timeout=..."
+            )
+        if not blocking and timeout is not None:
+            raise ConfigurationError(
+                f"blocking=False with timeout={options.shown(timeout)}: it does not wait, drop one of the two"
+            )
+        patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
+        if self._resumed is not None:
+            raise ConfigurationError(f"{self._spec.shown} resumes a lease by its token: extend or release it")
+        return now + patience if blocking else now
+
+    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
+        """Take the lock, enter ``hold``, and begin to renew.  None: the caller held the lock already (R26).
+
+        An interruption before the end of this leaves no key, and no hold (R11).
+        """
+        hold.driver = self._runtime.known_driver()
+        if self._bound and hold.holder and self._reenter(hold):
+            return None
+        state = self._new_state()
+        note_here(state)  # now: on an event loop, what follows does not run in the caller's context
+        target = self._target()
+        won: list[Grant] = []
+        try:
+            outcome = yield from acquire(self._settings, target, deadline, won)
+            if isinstance(outcome, Grant):
+                spec = target.spec if target.stays else self._slot_of(state, target)
+                state.granted(outcome)
+                self._lease = lease = self._lease_class(state)
+                if hold.enter(lease, state):
+                    self._runtime.keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
+                else:
+                    yield from abandon(self._settings, spec, state)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if won:
+                spec = target.spec if target.stays else self._slot_of(state, target)
+                state.granted(won[0])
+                yield from abandon(self._settings, spec, state)
+            raise
+        return outcome
+
+    def _target(self) -> Target:
+        """What an acquire asks for."""
+        return Target(self._spec)
+
+    def _slot_of(self, state: LeaseState, target: Target) -> LockSpec:
+        """The lease ``state`` is on a slot.  Returns the lock that this is."""
+        raise NotImplementedError
+
+    def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
+        """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""
+        state = hold.state
+        if hold.leave():
+            return "released" if (yield from release(self._settings, self._spec_of(state), state)) else "lost"
+        self._left(state)
+        return "lost" if state.lost else "left"
+
+    def _extending(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
+        state = hold.state
+        ttl = self._spec.ttl if ttl is None else check_ttl(self._runtime.deployment.limits, ttl)
+        if ttl < state.hold_at_least:
+            raise ConfigurationError(
+                f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "
+                "lock before that"
+            )
+        extension = yield from extend(self._settings, self._spec_of(state), state, ttl, _clock.now())
+        if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
+            state.mode = self._spec.mode
+            with contextlib.suppress(IndexError):  # of several threads one finds it here
+                resumed = self._resumed.pop()
+                resumed.driver = self._runtime.known_driver()
+                self._runtime.keep(Renewal(self._settings, self._spec, state, resumed, _clock.now()))
+        return extension
+
+    def _downgrading(self, state: LeaseState) -> Op[Extension | None]:
+        """Share the lease with readers (R33).  None: it is shared already."""
+        if not any(hold.state is state for hold in self._caller()):
+            raise self._not_held()
+        state.ensure()
+        if state.mode.shared:
+            return None
+        if len([hold for hold in state.holds if not hold.abandoned]) > 1:
+            raise WouldDeadlock(
+                f"{state.shown} was entered more than once, and its first holder counts on having it alone: "
+                "downgrade it there",
+                name=state.name,
+            )
+        if state.slot is not None:
+            raise ConfigurationError(f"{state.shown} is a slot, which is held alone")
+        if state.hold_at_least:
+            raise ConfigurationError(
+                f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.shown}, no reader"
+            )
+        return (yield from downgrade(self._settings, self._spec, state, _clock.now()))
+
+    def _take_back(self, hold: Hold[AnyLease]) -> None:
+        """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11)."""
+        if hold.leave():
+            state = hold.state
+            if not state.released:
+                with contextlib.suppress(RedlockError):  # the masters were closed
+                    self._runtime.post(abandon(self._settings, self._spec_of(state), state), hold.driver)
+            self._gave_back_so_far(state)
+
+    def _new_state(self, *, resumed: Grant | None = None) -> LeaseState:
+        state = self._state_class(
+            self._spec.names,
+            self._spec.ttl,
+            resumed,
+            clock=_clock.now,
+            mine=process.here,
+            resumed=resumed is not None,
+        )
+        if self._spec.mode is not EXCLUSIVE:
+            state.mode = self._spec.mode
+        return state
+
+    def _tried(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
+        """An acquire is over, and its caller is about to get the result.  Tell the observer, if the masters were asked.
+
+        Only from now on `hold_at_least` counts: a grant that its caller never gets leaves no key behind (R11).
+        """
+        if self._spec.hold_at_least and isinstance(outcome, Grant):
+            hold.state.hold_at_least = self._spec.hold_at_least
+        observer = self._settings.observer
+        if observer is None or outcome is None:
+            return
+        took = _clock.now() - began
+        if isinstance(outcome, Refusal):
+            observer.refused(self._spec.name, outcome, began, took)
+        else:
+            observer.acquired(self._spec.name, outcome, began, took)
+
+    def _refused(self, refusal: Refusal) -> LockUnavailable:
+        return not_acquired(self._spec, refusal) if refusal.kind == "held" else unreachable(self._spec, refusal)
+
+    def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:
+        """A release is over.  Raises LockLost if the lease was not ours any more."""
+        if how == "lost":
+            raise state.loss()
+        if how == "released":
+            state.on_change = None  # the renewer has dropped it: this breaks the reference cycle
+            if self._settings.observer is not None:
+                self._settings.observer.released(self._spec.name, state)
+
+    def _gave_back_so_far(self, state: LeaseState) -> None:
+        """The wait for the answers to a release was interrupted.  If it was sent, it counts as given back."""
+        if state.released:
+            self._gave_back(state, "released")
+
+    def _left(self, state: LeaseState) -> None:
+        """A holder of a re-entered lease has released it: do not tell its `on_lost` any more."""
+        if state.tells and not state.lost and self._spec.on_lost in state.tells:
+            tells = list(state.tells)
+            tells.remove(self._spec.on_lost)
+            state.tells = tuple(tells)
+
+    def _held(self) -> Hold[AnyLease]:
+        """The caller's latest hold, for `release` and `extend`."""
+        hold = self._latest(self._caller())
+        if hold is not None and hold.state.mine():
+            return hold
+        raise self._not_held()
+
+    def _not_held(self) -> NotHeld:
+        ours = [hold for hold in self._caller() if self._wants_all(hold.lease.names) and hold.lease.valid]
+        if any(hold.through is not self._me and hold.entered_here for hold in ours):
+            text = (
+                f"this {self._holder} holds {self._spec.shown}, but not through this lock object: "
+                "release it through the one that acquired it"
+            )
+            return NotHeld(text, name=self._spec.name)
+        other = self._lease is not None and self._lease.valid
+        whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
+        return NotHeld(f"this {self._holder} does not hold {self._spec.shown}: {whose}", name=self._spec.name)
+
+    def _extended(self, state: LeaseState, extension: Extension) -> None:
+        if extension.kind == "kept":
+            observer = self._settings.observer
+            if observer is not None:
+                observer.extended(state)
+            return
+        if extension.kind == "lost":
+            raise state.loss()
+        raise not_extended(self._spec, state, extension)
+
+
+def _in_another_task(hold: Hold[Any]) -> str:
+    """Why the caller would wait for itself: a task of its thread entered ``hold``."""
+    if hold.task is not None and hold.task.done():
+        return (
+            f"a task of this thread that has ended holds {hold.state.shown} (a notebook runs each cell in a task of "
+            "its own), and this thread would wait for itself: release it through the lock object that acquired it"
+        )
+    return (
+        f"another task of this thread holds {hold.state.shown}, and could not release it while this one waits: in "
+        "coroutines use AsyncMasters"
+    )
+
+
+def _nobody() -> bool:
+    return False
+
+
+def _shared(shared: object, max_readers: object, times: Times) -> Mode:
+    """The mode of a reader.  Raises ConfigurationError."""
+    most = options.number("max_readers", max_readers)
+    if shared is not True:
+        why = "max_readers without it is of no use" if shared is False else "allowed are True and False"
+        raise ConfigurationError(f"shared={options.shown(shared)}: {why}")
+    if times.hold_at_least:
+        raise ConfigurationError(
+            f"shared=True with hold_at_least={times.hold_at_least:g}: a reader keeps no reader out, drop one of them"
+        )
+    return shared_by(most)

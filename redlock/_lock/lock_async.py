@@ -1,0 +1,320 @@
+"""The lock, for asyncio."""
+
+from __future__ import annotations
+
+# > import asyncio
+import functools
+import sys
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from redlock import _clock, options
+from redlock._core.acquire import Refusal
+from redlock._core.mode import MOST_READERS
+
+# > from redlock._io.loop import running_loop
+from redlock._lock import decorated
+from redlock._lock.holds import AtTheEnd, beginning
+from redlock._lock.holds_async import Body, TaskHold, of_this_task
+from redlock._lock.keywords import hide_unknown, unexpected
+from redlock._lock.lease_async import AsyncLease
+from redlock._lock.lease_state_async import TaskLeaseState
+from redlock._lock.lock import LockBase
+from redlock._lock.masters_async import AsyncMasters
+from redlock._lock.refused import is_locked
+from redlock._lock.typed import LockOptions
+from redlock.errors import LockLost, RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from types import TracebackType
+    from typing import Unpack
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.lease import LeaseState
+    from redlock._io.runtime_async import Runtime
+    from redlock._lock.holds import Entered, Hold, Holder, Leaving
+    from redlock._lock.typed import NoOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncMultiLockOptions(LockOptions, total=False):
+    """The options of `AsyncMultiLock`, for type checkers."""
+
+    on_lost: Callable[[AsyncLease], object] | None
+    cancel_on_loss: bool  # asyncio only
+
+
+class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
+    # asyncio only
+    """A lock on one name, or on several at once, granted by a majority of masters.
+
+    While its `AsyncLease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
+    not a barrier: a holder whose event loop was blocked learns of a lost lease at its next look at it, not before.
+    Where that would do harm, pass `AsyncLease.fence` to what you write to.
+
+    Many tasks may use one object; each of them holds the lock for itself.  A task that is cancelled while it acquires
+    leaves no key behind.  A task that is cancelled while it releases has released.
+    """
+
+    # threads instead
+    # > """A lock on one name, or on several at once, granted by a majority of masters.
+    # >
+    # > While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
+    # > not a barrier: a holder that was paused learns of a lost lease at its next look at it, not before.  Where that
+    # > would do harm, pass `Lease.fence` to what you write to.
+    # >
+    # > Many threads may use one object; each of them holds the lock for itself.  In coroutines use `AsyncMultiLock`:
+    # > all tasks of a loop are in one thread, so one that asks for what another one holds gets `WouldDeadlock`.
+    # > """
+    # both again
+
+    _masters_class = AsyncMasters
+    _lease_class = AsyncLease
+    _state_class = TaskLeaseState
+    _runtime: Runtime
+    _holder = "task"
+    # asyncio only
+    if sys.version_info < (3, 12):
+        _elsewhere = " (asyncio.wait_for makes one before Python 3.12: use acquire(timeout=...) or asyncio.timeout)"
+
+    @hide_unknown
+    def __init__(
+        self,
+        name: str | Sequence[str],
+        masters: AsyncMasters | Iterable[object],
+        *,
+        ttl: float = 30.0,
+        timeout: float = -1.0,
+        auto_extend: bool = True,
+        max_hold: float | None = None,
+        hold_at_least: float | None = None,
+        min_validity: float | None = None,
+        shared: bool = False,
+        max_readers: int = MOST_READERS,
+        fencing: bool = True,
+        bound: bool = True,
+        retry: wait_base | None = None,
+        owner: str | None = None,
+        token: str | None = None,
+        fence: int | None = None,
+        on_lost: Callable[[AsyncLease], object] | None = None,
+        cancel_on_loss: bool = True,
+        **unknown: Unpack[NoOptions],
+    ) -> None:
+        """Check the options, which are those of `MultiLock` and one more; nothing is sent.
+
+        ``cancel_on_loss``: cancel the body of an ``async with`` when its lease is lost; the statement then raises
+        `LockLost`.  False: the body goes on, and only the lease tells of the loss.
+
+        ``on_lost`` may be a coroutine function here, and is called on the event loop.
+
+        Raises:
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
+            TypeError: there is no such option; the text says what it is called here.
+        """
+        super().__init__(
+            name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
+            hold_at_least=hold_at_least, min_validity=min_validity, shared=shared, max_readers=max_readers,
+            fencing=fencing, bound=bound, retry=retry, owner=owner, token=token, fence=fence, on_lost=on_lost,
+            **unknown,
+        )  # fmt: skip
+        self._cancel_on_loss = options.flag("cancel_on_loss", cancel_on_loss)
+
+    # both again
+    def _own(self) -> Holder[AsyncLease]:
+        # asyncio only
+        return of_this_task(self._runtime.own)
+        # threads instead
+        # > holds: Holder[Lease] = self._runtime.own.holds
+        # > return holds
+        # both again
+
+    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AsyncLease]:
+        # asyncio only
+        kind = TaskHold if leaving is None or not self._cancel_on_loss else Body
+        return kind(self._me, self._caller(), leaving, self._end, self._spec.max_hold)
+        # threads instead
+        # > loop = running_loop()  # else current_task() would raise
+        # > task = None if loop is None else asyncio.current_task(loop)  # see holds.py
+        # > return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
+        # both again
+
+    # -- taking and giving back ----------------------------------------------------------------------
+
+    @hide_unknown
+    async def acquire(
+        self,
+        blocking: bool = True,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **unknown: Unpack[NoOptions],
+    ) -> AsyncLease | None:
+        """Take the lock.  Returns the lease, or None if others held the lock all the time, or tried to get it.
+
+        Args:
+            blocking: False tries once, and not at all if others in this process stand in line (C3).
+            timeout: seconds to wait; negative waits for ever, 0 tries once, None is the lock's own timeout.  An
+                attempt that is under way at the deadline is finished, which takes at most `node_timeout`.  If masters
+                grant it to several at that moment, it is tried again, up to four times: at most 19 `node_timeout`
+                (C3).  The very first operation also waits for connections, at most `connect_timeout` (R2).
+
+        Raises:
+            QuorumUnreachable: too few masters took part in the last attempt.  Or no majority is left without those
+                that refuse for a reason that waiting cannot cure (a wrong password).
+            WouldDeadlock: this task holds some of the names, but not exactly these.
+            ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
+                a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
+            RedlockError: the masters were closed.
+            TypeError: there is no such argument; the text says what it is called here.
+        """
+        if unknown:
+            raise unexpected("acquire", unknown, self.acquire)
+        hold, began = self._hold(), _clock.now()
+        try:
+            outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            self._tried(hold, outcome, began)
+            if not isinstance(outcome, Refusal):
+                return hold.lease
+        except BaseException:  # our caller never gets it
+            self._take_back(hold)
+            raise
+        if outcome.kind != "held":
+            raise self._refused(outcome)
+        return None
+
+    async def release(self) -> None:
+        """Give the lock back, on every master that can be reached.
+
+        The lease ends with this call, whatever happens then.  Masters that do not answer are owed the release, and
+        get it as soon as they can be reached.
+
+        Raises:
+            NotHeld: this task does not hold it.
+            LockLost: the lease had been lost; others may have held the lock since.
+            ConfigurationError: its ``token`` is that of a reader, and was given without ``shared``.
+        """
+        await self._give_back(self._held())
+
+    async def _give_back(self, hold: Hold[AsyncLease]) -> None:
+        try:
+            how = await self._runtime.run(self._giving_back(hold))
+        except BaseException:  # interrupted, perhaps before anything was done
+            self._take_back(hold)
+            raise
+        self._gave_back(hold.state, how)
+
+    async def extend(self, ttl: float | None = None) -> AsyncLease:
+        """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
+
+        Raises:
+            NotHeld: this task does not hold it.
+            NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
+                try with a shorter ``ttl`` it has only that of the shorter one (C6).
+            LockLost: the lease had ended, or a majority of masters denied it now.
+            ConfigurationError: the ``ttl`` cannot be right; or its ``token`` is that of a reader, and was given without
+                ``shared``, or the reverse.
+        """
+        hold = self._held()
+        self._extended(hold.state, await self._runtime.run(self._extending(hold, ttl)))
+        return hold.lease
+
+    async def _downgrade(self, state: LeaseState) -> None:
+        extension = await self._runtime.run(self._downgrading(state))
+        if extension is not None:
+            self._extended(state, extension)
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    async def locked(self) -> bool:
+        """Whether a majority of masters has a holder for the name, or for any of several names.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know.
+        """
+        inspection = self._runtime.deployment.inspection
+        for name in self._spec.names:
+            if is_locked(*await self._runtime.run(inspection(name))):
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Close the masters, if this lock made them for itself; else do nothing."""
+        if self._private:
+            await self._masters.close()
+
+    # -- with, and as a decorator --------------------------------------------------------------------
+
+    async def __aenter__(self) -> AsyncLease:
+        """Acquire; raises `NotAcquired` where `acquire` returns None."""
+        hold, began = self._hold(beginning(self)), _clock.now()
+        outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began)))
+        self._tried(hold, outcome, began)
+        if not isinstance(outcome, Refusal):
+            return hold.lease
+        raise self._refused(outcome)
+
+    async def _leave(
+        self,
+        entered: Entered,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End an ``async with``, or do what `__aexit__` does when it is called by hand."""
+        hold: Hold[AsyncLease] | None = entered.hold
+        failed = None
+        try:
+            hold = hold or self._latest_by_hand()
+            self._check(hold)
+            # asyncio only
+            if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait
+                self._take_back(hold)
+            else:
+                await self._give_back(hold)
+            # threads instead
+            # > self._give_back(hold)
+            # both again
+        except RedlockError as why:
+            failed = why
+        # asyncio only
+        if kind is GeneratorExit:
+            if isinstance(hold, Body):
+                hold.take_back()
+            return
+        if isinstance(hold, Body) and hold.cancelled and hold.is_ours and not await hold.body_ends(error):
+            lost = failed if isinstance(failed, LockLost) else hold.lease.loss()
+            if failed is not None and failed is not lost:
+                lost.add_note(f"besides, {failed.message}")
+            raise lost from error
+        # both again
+        if failed is None:
+            return
+        if error is None:
+            raise failed
+        error.add_note(f"besides, {failed.message}")  # never hide the body's error
+
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __aexit__ = AtTheEnd(_leave)
+
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Use the lock as a decorator: every call of ``function`` holds it.
+
+        Raises:
+            ConfigurationError: ``function`` cannot be called, or its body would run after the release.
+        """
+        decorated.check_awaited(function)  # > decorated.check_called(function, "an AsyncMultiLock")
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked

@@ -1,0 +1,225 @@
+# Made from redlock/_lock/lock_async.py by tools/unasync.py: change that file, then run `make faces`.
+"""The lock, for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from redlock import _clock
+from redlock._core.acquire import Refusal
+from redlock._io.loop import running_loop
+from redlock._lock import decorated
+from redlock._lock.holds import AtTheEnd, beginning
+from redlock._lock.holds_threads import ThreadHold
+from redlock._lock.keywords import hide_unknown, unexpected
+from redlock._lock.lease_state_threads import ThreadLeaseState
+from redlock._lock.lease_threads import Lease
+from redlock._lock.lock import LockBase
+from redlock._lock.masters_threads import Masters
+from redlock._lock.refused import is_locked
+from redlock._lock.typed import LockOptions
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Unpack
+
+    from redlock._core.lease import LeaseState
+    from redlock._io.runtime_threads import Runtime
+    from redlock._lock.holds import Entered, Hold, Holder, Leaving
+    from redlock._lock.typed import NoOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class MultiLockOptions(LockOptions, total=False):
+    """The options of `MultiLock`, for type checkers."""
+
+    on_lost: Callable[[Lease], object] | None
+
+
+class MultiLock(LockBase[Masters, Lease]):
+    """A lock on one name, or on several at once, granted by a majority of masters.
+
+    While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
+    not a barrier: a holder that was paused learns of a lost lease at its next look at it, not before.  Where that
+    would do harm, pass `Lease.fence` to what you write to.
+
+    Many threads may use one object; each of them holds the lock for itself.  In coroutines use `AsyncMultiLock`:
+    all tasks of a loop are in one thread, so one that asks for what another one holds gets `WouldDeadlock`.
+    """
+
+    _masters_class = Masters
+    _lease_class = Lease
+    _state_class = ThreadLeaseState
+    _runtime: Runtime
+    _holder = "thread"
+
+    def _own(self) -> Holder[Lease]:
+        holds: Holder[Lease] = self._runtime.own.holds
+        return holds
+
+    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
+        loop = running_loop()  # else current_task() would raise
+        task = None if loop is None else asyncio.current_task(loop)  # see holds.py
+        return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
+
+    # -- taking and giving back ----------------------------------------------------------------------
+
+    @hide_unknown
+    def acquire(
+        self,
+        blocking: bool = True,
+        timeout: float | None = None,
+        **unknown: Unpack[NoOptions],
+    ) -> Lease | None:
+        """Take the lock.  Returns the lease, or None if others held the lock all the time, or tried to get it.
+
+        Args:
+            blocking: False tries once, and not at all if others in this process stand in line (C3).
+            timeout: seconds to wait; negative waits for ever, 0 tries once, None is the lock's own timeout.  An
+                attempt that is under way at the deadline is finished, which takes at most `node_timeout`.  If masters
+                grant it to several at that moment, it is tried again, up to four times: at most 19 `node_timeout`
+                (C3).  The very first operation also waits for connections, at most `connect_timeout` (R2).
+
+        Raises:
+            QuorumUnreachable: too few masters took part in the last attempt.  Or no majority is left without those
+                that refuse for a reason that waiting cannot cure (a wrong password).
+            WouldDeadlock: this thread holds some of the names, but not exactly these.
+            ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
+                a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
+            RedlockError: the masters were closed.
+            TypeError: there is no such argument; the text says what it is called here.
+        """
+        if unknown:
+            raise unexpected("acquire", unknown, self.acquire)
+        hold, began = self._hold(), _clock.now()
+        try:
+            outcome = self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            self._tried(hold, outcome, began)
+            if not isinstance(outcome, Refusal):
+                return hold.lease
+        except BaseException:  # our caller never gets it
+            self._take_back(hold)
+            raise
+        if outcome.kind != "held":
+            raise self._refused(outcome)
+        return None
+
+    def release(self) -> None:
+        """Give the lock back, on every master that can be reached.
+
+        The lease ends with this call, whatever happens then.  Masters that do not answer are owed the release, and
+        get it as soon as they can be reached.
+
+        Raises:
+            NotHeld: this thread does not hold it.
+            LockLost: the lease had been lost; others may have held the lock since.
+            ConfigurationError: its ``token`` is that of a reader, and was given without ``shared``.
+        """
+        self._give_back(self._held())
+
+    def _give_back(self, hold: Hold[Lease]) -> None:
+        try:
+            how = self._runtime.run(self._giving_back(hold))
+        except BaseException:  # interrupted, perhaps before anything was done
+            self._take_back(hold)
+            raise
+        self._gave_back(hold.state, how)
+
+    def extend(self, ttl: float | None = None) -> Lease:
+        """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
+
+        Raises:
+            NotHeld: this thread does not hold it.
+            NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
+                try with a shorter ``ttl`` it has only that of the shorter one (C6).
+            LockLost: the lease had ended, or a majority of masters denied it now.
+            ConfigurationError: the ``ttl`` cannot be right; or its ``token`` is that of a reader, and was given without
+                ``shared``, or the reverse.
+        """
+        hold = self._held()
+        self._extended(hold.state, self._runtime.run(self._extending(hold, ttl)))
+        return hold.lease
+
+    def _downgrade(self, state: LeaseState) -> None:
+        extension = self._runtime.run(self._downgrading(state))
+        if extension is not None:
+            self._extended(state, extension)
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def locked(self) -> bool:
+        """Whether a majority of masters has a holder for the name, or for any of several names.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know.
+        """
+        inspection = self._runtime.deployment.inspection
+        return any(is_locked(*self._runtime.run(inspection(name))) for name in self._spec.names)
+
+    def close(self) -> None:
+        """Close the masters, if this lock made them for itself; else do nothing."""
+        if self._private:
+            self._masters.close()
+
+    # -- with, and as a decorator --------------------------------------------------------------------
+
+    def __enter__(self) -> Lease:
+        """Acquire; raises `NotAcquired` where `acquire` returns None."""
+        hold, began = self._hold(beginning(self)), _clock.now()
+        outcome = self._runtime.run(self._acquiring(hold, self._deadline(began)))
+        self._tried(hold, outcome, began)
+        if not isinstance(outcome, Refusal):
+            return hold.lease
+        raise self._refused(outcome)
+
+    def _leave(
+        self,
+        entered: Entered,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End a ``with``, or do what `__exit__` does when it is called by hand."""
+        hold: Hold[Lease] | None = entered.hold
+        failed = None
+        try:
+            hold = hold or self._latest_by_hand()
+            self._check(hold)
+            self._give_back(hold)
+        except RedlockError as why:
+            failed = why
+        if failed is None:
+            return
+        if error is None:
+            raise failed
+        error.add_note(f"besides, {failed.message}")  # never hide the body's error
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __exit__ = AtTheEnd(_leave)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Use the lock as a decorator: every call of ``function`` holds it.
+
+        Raises:
+            ConfigurationError: ``function`` cannot be called, or its body would run after the release.
+        """
+        decorated.check_called(function, "an AsyncMultiLock")
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return locked

@@ -1,0 +1,256 @@
+"""The masters of one deployment, as every lock sees them: their addresses, and the options of `Masters`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+
+from redlock import _clock, _connect, _installed, options
+from redlock._core.fencing import FenceClock
+from redlock._core.fleet import Fleet
+from redlock._core.settings import MastersSettings
+from redlock._core.voters import Voters
+from redlock._io import process
+from redlock._io.connections import CLOSED
+from redlock._io.deployment import Deployment, Limits
+from redlock._io.report import report
+from redlock._io.runtime import RuntimeBase
+from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
+from redlock.options import masters as named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Self, Unpack
+
+    from redlock._core.events import Event
+    from redlock._core.quorum import Tally
+    from redlock._health.checkup import Checkup
+    from redlock._health.records import Probe
+    from redlock._lock.observer import Observer
+    from redlock._lock.typed import MastersOptions
+
+AnyRuntime = TypeVar("AnyRuntime", bound=RuntimeBase)
+
+TOKEN_BYTES = 20  # the length of each attempt's token (R8)
+_PROBE_TTL = 5.0  # seconds; the lock of a killed check stays so long
+
+
+class MastersBase(Generic[AnyRuntime]):
+    """The options of `Masters` and `AsyncMasters`."""
+
+    _runtime_class: type[AnyRuntime]
+    _own_class: Callable[[], Any]  # what each caller holds
+
+    def __init__(
+        self,
+        masters: Iterable[object] | Mapping[str, object],
+        *,
+        node_timeout: float = 0.25,
+        connect_timeout: float = 2.0,
+        drift_factor: float = 0.01,
+        max_ttl: float = 60.0,
+        restart_guard: bool = True,
+        prefix: str = "redlock:",
+        fence_ttl: float = 3600.0,
+        owner: str | None = None,
+        agreement: Literal["refuse", "warn", "ignore"] | None = None,
+        observer: Callable[[Event], object] | None = None,
+    ) -> None:
+        """Check the options; nothing is sent before the first operation.
+
+        Args:
+            masters: URLs (``redis://``, ``rediss://``, ``valkey://``, ``valkeys://``, ``unix://``) or clients of
+                redis-py or valkey-py; only their connection settings are read.  At least one, none twice.  In a
+                URL a question mark may be followed by ``db``, ``username``, ``password``, ``client_name`` and, for TLS,
+                ``ssl_…``.  Other options of redis-py are accepted, and not used; what it does not know is refused.
+                Or a dict of them: each by a name, which is the same in every client, whatever its address there (R34).
+            node_timeout: the time that one master gets in an attempt, in seconds; at most a third of any TTL (R7).
+            connect_timeout: seconds to connect to a master, and the longest that the first operation waits for it.
+            drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.
+            max_ttl: the longest TTL that any lock may have, in seconds, the same in every client.  A restarted master
+                does not vote during that time (R21).
+            restart_guard: False lets a master vote right after its start.  It is meant for a brand-new deployment and
+                for tests: a master that forgot its locks in a restart then gives them away twice.  With the guard on,
+                a master with ``appendfsync always`` is exempt; it must never come back with another disk.
+            prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
+            fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
+            owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
+                At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
+            agreement: what happens if other clients use masters that do not go with these (R34).  ``"refuse"``: the
+                last to come gets no lock until the others are gone.  ``"warn"``: a warning, and an event.
+                ``"ignore"``: nobody announces or looks.  None: ``"refuse"`` where the masters have names, else
+                ``"warn"``, for an address may differ by who looks.
+            observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
+                or on the loop in which it happens.  It must not block; an exception that it raises is logged.
+
+        Raises:
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
+        """
+        _installed.check()
+        endpoints = _endpoints(masters)
+        if agreement is None:
+            agreement = "refuse" if isinstance(masters, Mapping) else "warn"
+        if agreement not in ("refuse", "warn", "ignore"):
+            raise ConfigurationError(f'agreement={options.shown(agreement)}: allowed are "refuse", "warn" and "ignore"')
+        max_ttl = options.seconds("max_ttl", max_ttl)
+        node_timeout = options.seconds(
+            "node_timeout", node_timeout, at_most=options.third(max_ttl), why="a third of max_ttl at most (R7)"
+        )
+        connect_timeout = options.seconds("connect_timeout", connect_timeout)
+        fence_ttl = options.seconds("fence_ttl", fence_ttl)
+        if fence_ttl < max_ttl:
+            raise ConfigurationError(
+                f"fence_ttl={fence_ttl!r}: allowed is at least max_ttl ({max_ttl:g} s), "
+                "or a lock could outlive the fence that protects from its holder"
+            )
+        prefix = options.prefix(prefix)
+        if observer is not None and not callable(observer):
+            raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
+        tells: Observer | None = None
+        if observer is not None:
+            # Import it here, not where an event is made: that may be in any thread, or at a moment when time counts.
+            from redlock._lock.observer import Observer  # noqa: PLC0415 - few programs observe
+
+            tells = Observer(observer)
+        self.max_ttl = max_ttl
+        self._restart_guard = options.flag("restart_guard", restart_guard)
+        names = tuple(target.name for target in endpoints)
+        drift_factor = options.fraction("drift_factor", drift_factor, below=0.5)
+        fleet = None
+        if agreement != "ignore":
+            fleet = Fleet(names, max_ttl, drift_factor, node_timeout, refuses=agreement == "refuse")
+        settings = MastersSettings(
+            masters=names,
+            node_timeout=node_timeout,
+            drift_factor=drift_factor,
+            fence_ttl=fence_ttl,
+            voters=Voters(names, max_ttl, guard=self._restart_guard, fleet=fleet),
+            fences=FenceClock(_clock.wall_us),
+            token=token_source(owner),
+            random=random.random,
+            phase=random.random(),  # noqa: S311 - not a secret
+            attempted=Outages(tells),
+            observer=tells,
+        )
+        deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor), prefix)
+        self._runtime = self._runtime_class(endpoints, deployment, connect_timeout)
+        self._runtime.own = self._own_class()
+        # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).
+        self._probed = f"redlock-check:{secrets.token_hex(8)}"
+
+    @classmethod
+    def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Unpack[MastersOptions]) -> Self:
+        """Make masters from the comma-separated URLs in an environment variable, each with its name or none.
+
+        With names: ``lock-1=redis://10.0.0.1:6379,lock-2=redis://…`` (R34).
+
+        A comma inside a password is written ``%2C``.
+
+        Raises:
+            ConfigurationError: the variable is not set or empty, or an option cannot be right.
+        """
+        value = os.environ.get(variable, "")
+        urls = named([url.strip() for url in value.split(",") if url.strip()])
+        if not urls:
+            raise ConfigurationError(
+                f"the environment variable {variable} is {'empty' if variable in os.environ else 'not set'}: "
+                "give it the comma-separated URLs of the masters"
+            )
+        return cls(urls, **options)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: make one in each process, with the same URLs and options"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self._runtime.deployment.settings.masters)}>"
+
+    # -- for the check -------------------------------------------------------------------------------
+
+    def _checkup(self, timeout: float, probe: Callable[[float], Probe] | None) -> Checkup:
+        from redlock._health.checkup import Checkup  # noqa: PLC0415 - few programs ever check
+        from redlock._health.verdict import ClientOptions  # noqa: PLC0415
+
+        timeout = options.seconds("timeout", timeout)
+        runtime = self._runtime
+        if runtime.closed:
+            raise RedlockError(CLOSED)
+        client_options = ClientOptions(
+            max_ttl=self.max_ttl,
+            restart_guard=self._restart_guard,
+            node_timeout=runtime.deployment.settings.node_timeout,
+            drift_factor=runtime.deployment.settings.drift_factor,
+            prefix=runtime.deployment.prefix,
+        )
+        return Checkup(runtime.endpoints, client_options, timeout, probe, troubles=runtime.troubles())
+
+    def _throw_away(self) -> dict[str, Any]:
+        """The options of the lock that a check acquires and releases."""
+        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._runtime.deployment.settings.node_timeout))
+        return {"name": self._probed, "ttl": ttl, "auto_extend": False}
+
+
+class Outages:
+    """Gets the tally of every attempt.  Reports once when the quorum is gone, and once when it is back (C1)."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self._now = False  # the last attempt found too few masters
+
+    def __call__(self, tally: Tally) -> None:
+        if (tally.yes >= tally.need and not self._now) or tally.outage == self._now:
+            return
+        self._now = tally.outage
+        if self._now:
+            text = f"no quorum: {tally.explain()}"
+            report([(logging.WARNING, text, lambda observer: observer.quorum_lost(tally.votes()))], self._observer)
+        else:
+            report([(logging.INFO, "the quorum is back", lambda observer: observer.quorum_back())], self._observer)
+
+
+def was_free(name: str | None, tally: Tally) -> bool:
+    """Whether a wait ended well.  ``name``: one that was not seen to be free.  Raises QuorumUnreachable."""
+    if name is not None and tally.unreachable:
+        raise QuorumUnreachable(
+            f"nobody can tell whether {name!r} is free: {tally.explain()}", name=name, votes=tally.votes()
+        )
+    return name is None
+
+
+def token_source(owner: str | None) -> Callable[[], str]:
+    """A source of fresh tokens (R8) with this owner (R27); None: this process."""
+    if owner is None:
+        return _fresh_token
+    owner = options.owner(owner)
+    signature = owner and f":{owner}"
+    return lambda: os.urandom(TOKEN_BYTES).hex() + signature
+
+
+def _fresh_token() -> str:
+    # What `secrets.token_hex` does, less three calls.  A forked child signs with its own name.
+    return os.urandom(TOKEN_BYTES).hex() + process.signature
+
+
+def _endpoints(masters: Iterable[object] | Mapping[str, object]) -> tuple[_connect.Endpoint, ...]:
+    if isinstance(masters, (str, bytes)) or not hasattr(masters, "__iter__"):
+        raise ConfigurationError(
+            f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects, "
+            "or a dict of them"
+        )
+    endpoints = _connect.endpoints(masters)
+    if not endpoints:
+        raise ConfigurationError("masters is empty: at least one is needed, five are usual")
+    known: dict[object, int] = {}
+    for index, target in enumerate(endpoints):
+        first = known.setdefault(target.identity, index)
+        if first != index:
+            raise ConfigurationError(
+                f"masters[{first}] and masters[{index}] are the same server, {target.address}: one server has "
+                "one vote, whatever the database or the user"
+            )
+    return endpoints

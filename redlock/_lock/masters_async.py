@@ -1,0 +1,211 @@
+"""The masters of one deployment, for asyncio."""
+
+from __future__ import annotations
+
+import functools
+import weakref  # asyncio only
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+
+from redlock._core.inspect import known
+from redlock._io.runtime_async import Runtime
+
+# > from redlock._lock.holds_threads import Own
+from redlock._lock.masters import MastersBase, was_free
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from redlock._core.inspect import LockStatus
+    from redlock._core.listing import Listing
+    from redlock._health.records import Health
+    from redlock._lock.election_async import AsyncElection
+    from redlock._lock.lock_async import AsyncMultiLock, AsyncMultiLockOptions
+    from redlock._lock.naming import Naming
+    from redlock._lock.slots_async import AsyncSlots, AsyncSlotsOptions
+    from redlock._lock.typed import ElectionOptions
+
+B = TypeVar("B")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncMasters(MastersBase[Runtime]):
+    # asyncio only
+    """N independent Redis masters, one connection to each, shared by all locks and tasks of an event loop.
+
+    Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Several
+    event loops may use one object, one after the other or at once in several threads.  Each loop has connections of
+    its own.  `close` closes them; those of a closed loop are closed when another loop comes.  After a fork the child
+    makes connections of its own, and neither holds nor releases what its parent holds.
+    """
+
+    # threads instead
+    # > """N independent Redis masters, one connection to each, shared by all locks and threads.
+    # >
+    # > Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
+    # > threads may use one object, and a forked child as well: the child makes connections of its own, and neither
+    # > holds nor releases what its parent holds.
+    # > """
+    # both again
+
+    _runtime_class = Runtime
+    _own_class = weakref.WeakKeyDictionary  # > _own_class = Own
+
+    def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
+        """Make a lock: the same as ``AsyncMultiLock(name, masters, **options)``."""
+        from redlock._lock.lock_async import AsyncMultiLock  # noqa: PLC0415 - the two modules need each other
+
+        return AsyncMultiLock(name, self, **options)
+
+    @overload
+    def synchronized(
+        self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[AsyncMultiLockOptions]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def synchronized(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: None = None, **options: Unpack[AsyncMultiLockOptions]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
+
+    @overload
+    def synchronized(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: B, **options: Unpack[AsyncMultiLockOptions]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | B]]]: ...
+
+    def synchronized(
+        self,
+        name: Naming,
+        *,
+        on_busy: Literal["raise", "skip", "wait"] = "raise",
+        busy: Any = None,
+        **options: Unpack[AsyncMultiLockOptions],
+    ) -> Callable[..., Any]:
+        """Decorate functions: each call holds a lock that is named by its arguments (R30).
+
+        A template is filled in with the arguments of the call, defaults included: ``"invoice:{invoice.id}"``.  A
+        function in place of it is called with the same arguments, and returns a name or several.  Each call makes a
+        lock of its own.  `lock` as a decorator takes its name as it is.
+
+        Args:
+            name: the template, or the function.  No value may be empty or None, or have control characters or braces.
+            on_busy: what a call does if somebody else has the lock.  ``"raise"`` raises `NotAcquired`.  ``"skip"``
+                returns ``busy``, and the function is not called.  ``"wait"`` waits for ever.
+            busy: see ``on_busy``.
+            options: those of `AsyncMultiLock`, without ``token`` and ``fence``.  ``timeout``: after that many
+                seconds it is busy, 0 unless given; not with ``"wait"``.
+
+        Raises:
+            ConfigurationError: an option cannot be right.  Where a function is decorated: the template names no
+                argument, or one that the function does not have, or the function cannot be decorated
+                (`AsyncMultiLock.__call__`).  Where it is called: a value that makes no name.
+        """
+        from redlock._lock.synchronized_async import decorator  # noqa: PLC0415 - few programs use it
+
+        return decorator(self, name, on_busy, busy, options)
+
+    def slots(self, name: str, *, limit: int, **options: Unpack[AsyncSlotsOptions]) -> AsyncSlots:
+        """Make slots (R32), at most ``limit`` holders at once: ``AsyncSlots(name, masters, limit=limit, …)``."""
+        from redlock._lock.slots_async import AsyncSlots  # noqa: PLC0415 - few programs have slots
+
+        return AsyncSlots(name, self, limit=limit, **options)
+
+    def leader(self, name: str, **options: Unpack[ElectionOptions]) -> AsyncElection:
+        """One candidate of the election ``name`` (R31); see `AsyncElection` for the options.  Nothing is sent."""
+        from redlock._lock.election_async import AsyncElection  # noqa: PLC0415 - few programs elect
+
+        return AsyncElection(name, self, **options)
+
+    async def status(self, name: str) -> LockStatus:
+        """Who holds ``name`` now, for how many seconds yet, and its fence.
+
+        It takes at most `node_timeout`.  The first operation of a process or of an event loop, and in threads the
+        first one after a Ctrl-C in another operation, also waits for connections, at most `connect_timeout` (R2).
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know; its votes are what they said.
+        """
+        return known(*await self._runtime.run(self._runtime.deployment.inspection(name)))
+
+    def held(self, match: str = "*") -> AsyncIterator[LockStatus]:
+        """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
+
+        The pattern knows ``*``, ``?``, ``[a-z]`` and a backslash before what is meant literally.
+
+        It is a look, and no snapshot: each name is looked at by itself, a moment after it was found.  What is taken or
+        given back meanwhile may be there or not; what is held all the time is there, once.  They come in no order.  A
+        name that only a minority has is there as well, without a token; see its votes.
+
+        Each master walks through all keys of its database, in small steps that hold nobody up: with a million keys that
+        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names of locks that end with ``}:fence`` are
+        left out: they look like fence keys.
+
+        Raises:
+            ConfigurationError: ``match`` is no pattern.
+            QuorumUnreachable: while it goes on: too few masters answer, or allow it.
+        """
+        return self._listed(self._runtime.deployment.listing(match))
+
+    async def _listed(self, listing: Listing) -> AsyncIterator[LockStatus]:
+        while (found := await self._runtime.run(listing.more())) is not None:
+            for status in found:
+                yield status
+
+    async def wait_until_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:  # noqa: ASYNC109 - C19
+        """Wait until ``name`` is free, and take nothing.
+
+        True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
+        no lease lasted for all of that time.  It says no more: somebody else may have taken the lock by now.  False:
+        it was not seen to be free before the timeout.
+
+        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Several names
+        all have to be free when it looks.  A holder of the name does not see it free.
+
+        Args:
+            name: one name, or a sequence of names.
+            timeout: seconds; negative waits for ever, 0 looks once.  The last look comes at the end of that time, and
+                takes at most `node_timeout` for each name.  The very first operation also waits for connections, as
+                that of a `status`.
+
+        Raises:
+            QuorumUnreachable: too few masters answered the last look.  Or no majority is left without those that
+                refuse for a reason that waiting cannot cure (a wrong password).
+            ConfigurationError: a name or the timeout cannot be right.
+            RedlockError: the masters were closed.
+        """
+        return was_free(*await self._runtime.run(self._runtime.deployment.waiting_free(name, timeout)))
+
+    async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
+        """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
+
+        It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
+        name.  It also tells if the connections for locks do not work meanwhile.  What is wrong with the masters is not
+        raised: it is in the result.
+
+        Args:
+            timeout: the most seconds that it takes, however many masters hang.
+            probe: False: no lock is taken, and nothing at all is written.
+        """
+        from redlock._lock.check_async import check  # noqa: PLC0415 - few programs ever check
+
+        lock = functools.partial(self.lock, **self._throw_away()) if probe else None
+        return await check(functools.partial(self._checkup, timeout), lock, timeout)
+
+    async def close(self) -> None:
+        """Close all connections, and leave no thread and no socket.
+
+        First the operations under way end, and owed releases are sent for at most `node_timeout`.  A task that is
+        acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        expire with their TTL.  Connections of other event loops are closed as soon as these run.  If an observer calls
+        this, the thread in which it was called may go on until it returns.
+        """
+        await self._runtime.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

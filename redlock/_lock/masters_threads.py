@@ -1,0 +1,198 @@
+# Made from redlock/_lock/masters_async.py by tools/unasync.py: change that file, then run `make faces`.
+"""The masters of one deployment, for threads."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+
+from redlock._core.inspect import known
+from redlock._io.runtime_threads import Runtime
+from redlock._lock.holds_threads import Own
+from redlock._lock.masters import MastersBase, was_free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from redlock._core.inspect import LockStatus
+    from redlock._core.listing import Listing
+    from redlock._health.records import Health
+    from redlock._lock.election_threads import Election
+    from redlock._lock.lock_threads import MultiLock, MultiLockOptions
+    from redlock._lock.naming import Naming
+    from redlock._lock.slots_threads import Slots, SlotsOptions
+    from redlock._lock.typed import ElectionOptions
+
+B = TypeVar("B")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Masters(MastersBase[Runtime]):
+    """N independent Redis masters, one connection to each, shared by all locks and threads.
+
+    Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
+    threads may use one object, and a forked child as well: the child makes connections of its own, and neither
+    holds nor releases what its parent holds.
+    """
+
+    _runtime_class = Runtime
+    _own_class = Own
+
+    def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
+        """Make a lock: the same as ``MultiLock(name, masters, **options)``."""
+        from redlock._lock.lock_threads import MultiLock  # noqa: PLC0415 - the two modules need each other
+
+        return MultiLock(name, self, **options)
+
+    @overload
+    def synchronized(
+        self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    @overload
+    def synchronized(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: None = None, **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
+
+    @overload
+    def synchronized(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: B, **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R | B]]: ...
+
+    def synchronized(
+        self,
+        name: Naming,
+        *,
+        on_busy: Literal["raise", "skip", "wait"] = "raise",
+        busy: Any = None,
+        **options: Unpack[MultiLockOptions],
+    ) -> Callable[..., Any]:
+        """Decorate functions: each call holds a lock that is named by its arguments (R30).
+
+        A template is filled in with the arguments of the call, defaults included: ``"invoice:{invoice.id}"``.  A
+        function in place of it is called with the same arguments, and returns a name or several.  Each call makes a
+        lock of its own.  `lock` as a decorator takes its name as it is.
+
+        Args:
+            name: the template, or the function.  No value may be empty or None, or have control characters or braces.
+            on_busy: what a call does if somebody else has the lock.  ``"raise"`` raises `NotAcquired`.  ``"skip"``
+                returns ``busy``, and the function is not called.  ``"wait"`` waits for ever.
+            busy: see ``on_busy``.
+            options: those of `MultiLock`, without ``token`` and ``fence``.  ``timeout``: after that many
+                seconds it is busy, 0 unless given; not with ``"wait"``.
+
+        Raises:
+            ConfigurationError: an option cannot be right.  Where a function is decorated: the template names no
+                argument, or one that the function does not have, or the function cannot be decorated
+                (`MultiLock.__call__`).  Where it is called: a value that makes no name.
+        """
+        from redlock._lock.synchronized_threads import decorator  # noqa: PLC0415 - few programs use it
+
+        return decorator(self, name, on_busy, busy, options)
+
+    def slots(self, name: str, *, limit: int, **options: Unpack[SlotsOptions]) -> Slots:
+        """Make slots (R32), at most ``limit`` holders at once: ``Slots(name, masters, limit=limit, …)``."""
+        from redlock._lock.slots_threads import Slots  # noqa: PLC0415 - few programs have slots
+
+        return Slots(name, self, limit=limit, **options)
+
+    def leader(self, name: str, **options: Unpack[ElectionOptions]) -> Election:
+        """One candidate of the election ``name`` (R31); see `Election` for the options.  Nothing is sent."""
+        from redlock._lock.election_threads import Election  # noqa: PLC0415 - few programs elect
+
+        return Election(name, self, **options)
+
+    def status(self, name: str) -> LockStatus:
+        """Who holds ``name`` now, for how many seconds yet, and its fence.
+
+        It takes at most `node_timeout`.  The first operation of a process or of an event loop, and in threads the
+        first one after a Ctrl-C in another operation, also waits for connections, at most `connect_timeout` (R2).
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know; its votes are what they said.
+        """
+        return known(*self._runtime.run(self._runtime.deployment.inspection(name)))
+
+    def held(self, match: str = "*") -> Iterator[LockStatus]:
+        """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
+
+        The pattern knows ``*``, ``?``, ``[a-z]`` and a backslash before what is meant literally.
+
+        It is a look, and no snapshot: each name is looked at by itself, a moment after it was found.  What is taken or
+        given back meanwhile may be there or not; what is held all the time is there, once.  They come in no order.  A
+        name that only a minority has is there as well, without a token; see its votes.
+
+        Each master walks through all keys of its database, in small steps that hold nobody up: with a million keys that
+        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names of locks that end with ``}:fence`` are
+        left out: they look like fence keys.
+
+        Raises:
+            ConfigurationError: ``match`` is no pattern.
+            QuorumUnreachable: while it goes on: too few masters answer, or allow it.
+        """
+        return self._listed(self._runtime.deployment.listing(match))
+
+    def _listed(self, listing: Listing) -> Iterator[LockStatus]:
+        while (found := self._runtime.run(listing.more())) is not None:
+            yield from found
+
+    def wait_until_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:
+        """Wait until ``name`` is free, and take nothing.
+
+        True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
+        no lease lasted for all of that time.  It says no more: somebody else may have taken the lock by now.  False:
+        it was not seen to be free before the timeout.
+
+        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Several names
+        all have to be free when it looks.  A holder of the name does not see it free.
+
+        Args:
+            name: one name, or a sequence of names.
+            timeout: seconds; negative waits for ever, 0 looks once.  The last look comes at the end of that time, and
+                takes at most `node_timeout` for each name.  The very first operation also waits for connections, as
+                that of a `status`.
+
+        Raises:
+            QuorumUnreachable: too few masters answered the last look.  Or no majority is left without those that
+                refuse for a reason that waiting cannot cure (a wrong password).
+            ConfigurationError: a name or the timeout cannot be right.
+            RedlockError: the masters were closed.
+        """
+        return was_free(*self._runtime.run(self._runtime.deployment.waiting_free(name, timeout)))
+
+    def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
+        """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
+
+        It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
+        name.  It also tells if the connections for locks do not work meanwhile.  What is wrong with the masters is not
+        raised: it is in the result.
+
+        Args:
+            timeout: the most seconds that it takes, however many masters hang.
+            probe: False: no lock is taken, and nothing at all is written.
+        """
+        from redlock._lock.check_threads import check  # noqa: PLC0415 - few programs ever check
+
+        lock = functools.partial(self.lock, **self._throw_away()) if probe else None
+        return check(functools.partial(self._checkup, timeout), lock, timeout)
+
+    def close(self) -> None:
+        """Close all connections, and leave no thread and no socket.
+
+        First the operations under way end, and owed releases are sent for at most `node_timeout`.  A thread that is
+        acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        expire with their TTL.  Connections of other event loops are closed as soon as these run.  If an observer calls
+        this, the thread in which it was called may go on until it returns.
+        """
+        self._runtime.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

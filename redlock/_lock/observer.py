@@ -1,0 +1,84 @@
+"""Tells the observer of some `Masters`.  Imported only if there is one: most programs have none."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Literal
+
+from redlock._core import events
+from redlock._io.report import report_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from redlock._core.acquire import Grant, Refusal
+    from redlock._core.lease import LeaseState
+    from redlock.errors import Vote
+
+
+class Observer:
+    """Makes the events, and hands them to ``told``, a function of the user.
+
+    It refers to nothing else.  Connections and renewers refer to it, and must not keep a `Masters` alive.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self, told: Callable[[events.Event], object]) -> None:
+        self._told = told
+
+    def _tell(self, event: events.Event) -> None:
+        try:
+            self._told(event)
+        # The user's function must not break what it observes.  It never waits, so a CancelledError here is not a
+        # cancellation of ours: it is the outcome of a future or task that the function asked for its result.  All
+        # else that is no `Exception` is to end the program, and goes on.
+        except (Exception, CancelledError):  # noqa: BLE001
+            report_failure("the observer failed")
+
+    def acquired(self, name: str, grant: Grant, began: float, seconds: float) -> None:
+        failed = _failed(grant.place.attempts, began) if grant.place is not None else ()
+        self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, grant.votes(), failed))
+
+    def refused(self, name: str, refusal: Refusal, began: float, seconds: float) -> None:
+        failed = _failed(refusal.before, began)
+        votes = refusal.tally.votes()
+        self._tell(events.LockRefused(name, _kind(refusal), refusal.attempts, seconds, votes, failed))
+
+    def extended(self, lease: LeaseState, *, renewed: bool = False) -> None:
+        """``renewed``: by the renewer, not by the holder."""
+        left = lease.remaining()
+        self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, left, lease.votes, renewed))
+
+    def released(self, name: str, lease: LeaseState) -> None:
+        self._tell(events.LockReleased(name, lease.token, lease.fence, lease.held_for, lease.said()))
+
+    def lost(self, lease: LeaseState) -> None:
+        self._tell(events.LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease.held_for))
+
+    def master_down(self, master: str, reason: str) -> None:
+        self._tell(events.MasterDown(master, reason))
+
+    def master_up(self, master: str, quarantined: float) -> None:
+        self._tell(events.MasterUp(master, quarantined))
+
+    def quorum_lost(self, votes: tuple[Vote, ...]) -> None:
+        self._tell(events.QuorumLost(votes))
+
+    def quorum_back(self) -> None:
+        self._tell(events.QuorumBack())
+
+    def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:
+        # Sorted, for people: the same lists look the same in every log.
+        self._tell(events.MastersDisagree(masters, tuple(tuple(sorted(names)) for names in others), refused))
+
+    def masters_agree(self) -> None:
+        self._tell(events.MastersAgree())
+
+
+def _kind(refusal: Refusal) -> Literal["held", "unreachable", "slow", "unusable"]:
+    return "unusable" if refusal.kind == "unreachable" and not refusal.tally.outage else refusal.kind
+
+
+def _failed(refusals: Iterable[Refusal], began: float) -> tuple[events.FailedAttempt, ...]:
+    return tuple(events.FailedAttempt(_kind(one), one.at - began, one.tally.votes()) for one in refusals)

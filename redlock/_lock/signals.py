@@ -1,0 +1,128 @@
+"""Takes signals over while an election runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+from redlock import options
+from redlock._io import process
+from redlock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+
+_NEVER_CAUGHT = {signal.SIGKILL, signal.SIGSTOP}
+
+
+class Signals:
+    """Under ``with``: the first of these signals calls ``stop``.  A second one does what it did before.
+
+    Python runs signal handlers in its main thread, and lets no other one install them.  In other threads this does
+    nothing.  Nor does it touch a handler that was not installed from Python: nobody could put it back.
+
+    A handler of another signal may raise at any line.  What has been taken over by then is put back.  Only what
+    strikes the end of the ``with`` itself is left, so call `leave` behind it again.
+    """
+
+    def __init__(self, numbers: Iterable[int], stop: Callable[[], object]) -> None:
+        self._numbers = _checked(numbers)
+        self.stop = stop
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        try:
+            for number in self._numbers:
+                _take_over(number, self)
+        except BaseException:  # what a handler has raised
+            self.leave()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Put back what was there.  A second time does no harm."""
+        for number in self._numbers:
+            taken = _TAKEN.get(number)
+            if taken is not None:
+                taken.leave(self)
+
+
+def _take_over(number: int, user: Signals) -> None:
+    """From one step on a signal stops ``user``.  One that comes before that does what it did before; none is lost."""
+    while True:
+        taken = _TAKEN.get(number)
+        if taken is not None and taken.here() and taken.installed:
+            taken.users.append(user)
+            if taken.installed:
+                return
+            continue  # a signal came just now, and its handler has gone
+        before = taken.before if taken is not None and taken.installed else signal.getsignal(number)
+        if before is None:
+            return
+        taken = _TAKEN[number] = _Taken(number, before, user)  # first of all: it has to be known when it is there
+        signal.signal(number, taken.handle)
+        return
+
+
+class _Taken:
+    """One signal that we handle, and the elections that asked for it; the last one to end restores the old handler."""
+
+    def __init__(self, number: int, before: Any, user: Signals) -> None:
+        self._number = number
+        self.before = before
+        self.here = process.noted()  # a forked child inherits the handler, and is not the one that leads
+        self.users = [user]
+
+    @property
+    def installed(self) -> bool:
+        return bool(signal.getsignal(self._number) == self.handle)
+
+    def leave(self, user: Signals) -> None:
+        with contextlib.suppress(ValueError):  # a signal has come
+            self.users.remove(user)
+        if not self.users and threading.current_thread() is threading.main_thread():
+            self._put_back()
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler.  It first stops its elections: an exception in here loses no signal."""
+        users = self.users.copy() if self.here() else []
+        for user in users:
+            user.stop()
+        was_there = self._put_back()
+        if users:
+            self.users.clear()
+        elif was_there:  # nobody here wants it: it does what it did before
+            os.kill(os.getpid(), number)
+        elif callable(self.before):  # a handler that has replaced this one has called it
+            self.before(number, frame)
+
+    def _put_back(self) -> bool:
+        """Put back what was there before.  False: somebody has installed another one meanwhile, which stays."""
+        installed = self.installed
+        if installed:
+            signal.signal(self._number, self.before)
+        if _TAKEN.get(self._number) is self:
+            del _TAKEN[self._number]
+        return installed
+
+
+_TAKEN: dict[int, _Taken] = {}
+
+
+def _checked(numbers: Iterable[int]) -> list[signal.Signals]:
+    try:
+        checked = [signal.Signals(number) for number in numbers]
+    except (TypeError, ValueError):
+        checked = [signal.SIGKILL]
+    if not _NEVER_CAUGHT.isdisjoint(checked):
+        raise ConfigurationError(
+            f"signals={options.shown(numbers)}: allowed are signals that a process can catch, as signal.SIGTERM"
+        )
+    return checked

@@ -1,0 +1,54 @@
+# Made from redlock/_lock/slots_async.py by tools/unasync.py: change that file, then run `make faces`.
+"""Slots, for threads: at most ``limit`` holders at once (R32)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock._lock.lease_threads import Lease
+from redlock._lock.lock_threads import MultiLock
+from redlock._lock.masters_threads import Masters
+from redlock._lock.slots import SlotsBase
+from redlock._lock.typed import SlotOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.inspect import SlotsStatus
+
+
+class SlotsOptions(SlotOptions, total=False):
+    """The options of `Slots`, for type checkers."""
+
+    on_lost: Callable[[Lease], object] | None
+
+
+class Slots(SlotsBase[Masters, Lease], MultiLock):
+    """At most ``limit`` holders of one name at once, each with a slot of its own.
+
+    Slot i is the lock ``name#i``, with all promises of a lock.  `Lease.slot` says which one it is, and its fence
+    orders the holders of *that slot*.  A waiter gets the slot that is free first.
+
+    Many threads may use one object; each of them holds a slot for itself.  A thread that has a slot and acquires
+    again gets the same one, counted (R26).  With ``bound=False`` it gets another one, and a release gives back the
+    latest one.
+    """
+
+    def status(self) -> SlotsStatus:
+        """Which slots are free, and who holds the others; each is looked at by itself.
+
+        It takes at most `node_timeout` for each slot.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know.
+        """
+        return self._runtime.run(self._inspection())
+
+    def locked(self) -> bool:
+        """Whether no slot is free, as far as a majority of masters says.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know.
+        """
+        status = self.status()
+        return status.free == 0
