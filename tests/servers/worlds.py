@@ -21,6 +21,7 @@ import queue
 import threading
 import weakref
 from dataclasses import dataclass
+from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
 import redlock
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 
 NAMES = ("threads", "asyncio", "uvloop")
 _PATIENCE = 5.0  # with what should have ended by now, in seconds
-_ON_LOOP = (redlock.AsyncMasters, redlock.AsyncMultiLock, redlock.AsyncSlots, redlock.AsyncLease)
+_ON_LOOP = (
+    redlock.AsyncMasters, redlock.AsyncMultiLock, redlock.AsyncSlots, redlock.AsyncLease, redlock.AsyncElection,
+    redlock.AsyncTerm, AsyncGeneratorType,
+)  # fmt: skip
 _WITH_BODIES = (redlock.AsyncMasters.lock, redlock.AsyncMasters.slots)
 
 
@@ -145,9 +149,21 @@ class OnLoop:
         if work is redlock.AsyncMultiLock or getattr(work, "__func__", None) in _WITH_BODIES:
             # A body here runs in a thread, which cannot be cancelled; the deputy must not be, instead of it.
             options.setdefault("cancel_on_loss", False)
+        if getattr(work, "__func__", None) is redlock.AsyncElection.run:
+            # Its body is cancelled all the same, at what it asks the task for next: see `_Deputy`.
+            arguments, options = self._awaited(arguments, options)
         arguments = tuple(self.real(argument) for argument in arguments)
         options = {name: self.real(option) for name, option in options.items()}
         return self._front_of(self.deputy.do(functools.partial(work, *arguments, **options)))
+
+    def _awaited(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Those of ``run``: what is called there, other than ``on_new_leader``, is a coroutine function here."""
+        names = {"lead", "on_stopped"}
+        options = {
+            name: self.coroutine_function(value) if name in names and callable(value) else value
+            for name, value in options.items()
+        }
+        return tuple(self.coroutine_function(value) if callable(value) else value for value in arguments), options
 
     @staticmethod
     def real(value: Any) -> Any:
@@ -173,7 +189,8 @@ class OnLoop:
         async def on_loop(*arguments: Any, **options: Any) -> Any:
             myself = asyncio.current_task()
             (deputy,) = (one for one in self._deputies if getattr(one, "task", None) is myself)
-            return await deputy.have_called(functools.partial(body, *arguments, **options))
+            fronts = [self._front_of(argument) for argument in arguments]
+            return await deputy.have_called(functools.partial(body, *fronts, **options))
 
         return on_loop
 
@@ -228,7 +245,11 @@ class _Outcome:
 
 
 class _Deputy:
-    """The task that stands for one thread of the test, from its first call until the end of the world."""
+    """The task that stands for one thread of the test, from its first call until the end of the world.
+
+    Where the library cancels it while the thread is at work, what the thread asks for next raises that instead: a real
+    task is always at an await then.
+    """
 
     task: asyncio.Task[None]
 
@@ -238,6 +259,7 @@ class _Deputy:
         self._answers: queue.SimpleQueue[_Outcome | functools.partial[Any]] = queue.SimpleQueue()
         self._busy = False
         self._dismissed = False
+        self._cancelled: asyncio.CancelledError | None = None
         self._loop.call_soon_threadsafe(self._begin, threading.current_thread().name)
 
     # -- in the thread -------------------------------------------------------------------------------
@@ -280,15 +302,19 @@ class _Deputy:
 
         One frame for each call: nothing of it is kept alive while waiting for the next.
         """
-        call = await self._calls.get()
+        call = await self._next_call()
         if call is None:
             raise asyncio.CancelledError
+        cancelled, self._cancelled = self._cancelled, None
         if isinstance(call, _Outcome):
-            return call
+            return _Outcome(error=cancelled) if cancelled and call.error is None else call
+        if cancelled:
+            self._answers.put(_Outcome(error=cancelled))
+            return None
         try:
             self._busy = True
             value = call()
-            self._answers.put(_Outcome(await value if inspect.iscoroutine(value) else value))
+            self._answers.put(_Outcome(await value if inspect.isawaitable(value) else value))
         except BaseException as error:
             self._answers.put(_Outcome(error=error))
             if self._dismissed or isinstance(error, GeneratorExit):
@@ -296,6 +322,15 @@ class _Deputy:
         finally:
             self._busy = False
         return None
+
+    async def _next_call(self) -> functools.partial[Any] | _Outcome | None:
+        while True:
+            try:
+                return await self._calls.get()
+            except asyncio.CancelledError as error:
+                if self._dismissed:
+                    raise
+                self._cancelled = error
 
     async def have_called(self, body: functools.partial[Any]) -> Any:
         """Have the thread call ``body``, and do what that asks for until it has returned."""
@@ -350,13 +385,27 @@ class _Front:
         shown: str = self._world.do(repr, self._real)
         return shown
 
+    def __iter__(self) -> Iterator[Any]:
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                yield self._world.do(self._real.__anext__)
+
     def __enter__(self) -> Any:
         return self._world.do(self._real.__aenter__)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Any:
-        return self._world.do(self._real.__aexit__, kind, error, trace)
+        late: BaseException | None = None
+        try:
+            self._world.do(asyncio.sleep, 0)
+        except asyncio.CancelledError as cancelled:  # at the last await of the body, so to speak
+            if error is None:
+                kind, error, late = type(cancelled), cancelled, cancelled
+        swallowed = self._world.do(self._real.__aexit__, kind, error, trace)
+        if late is not None and not swallowed:
+            raise late
+        return swallowed
 
     def __call__(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """As a decorator."""
