@@ -139,7 +139,8 @@ def test_a_term_that_is_copied_or_pickled_says_what_to_do(masters):
 
 
 def test_a_stop_hands_over_at_once_when_the_body_has_ended(masters, others):
-    led, ended, seen = threading.Event(), [], []
+    led, ended = threading.Event(), []
+    seen: list[str] = []
 
     def lead(term):
         led.set()
