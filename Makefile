@@ -127,13 +127,13 @@ coverage: $(BIN)/.ready
 bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks
 
-## make bench-full        the same at length: writes benchmarks/results.json and docs/performance.md
+## make bench-full        the same at length: writes benchmarks/results.json and the two pages on performance
 bench-full: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks --effort full
 	@cp .bench/results.json benchmarks/results.json
 	@$(BIN)/python -m benchmarks.page
 
-## make bench-page        docs/performance.md again, from benchmarks/results.json alone
+## make bench-page        these pages again, from benchmarks/results.json alone
 bench-page: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.page
 

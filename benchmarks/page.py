@@ -1,4 +1,4 @@
-"""The documentation's page "Performance", with its pictures, from results that were measured.
+"""The documentation's two pages on performance, with their pictures, from results that were measured.
 
 python -m benchmarks.page [--results FILE] [--docs FOLDER]
 """
@@ -16,14 +16,22 @@ from benchmarks import plots
 from benchmarks.lab import EFFORTS
 from benchmarks.peers import ROOT
 from benchmarks.records import Record, Results, number
-from benchmarks.scenarios import contention, delays, faults, held, latency, throughput
-from benchmarks.subjects import OURS, PEERS, SOCKETS
+from benchmarks.scenarios import contention, delays, faults, held, latency, masters, throughput
+from benchmarks.subjects import OURS, PEERS, SINGLE, SOCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 RESULTS: Final = ROOT / "benchmarks" / "results.json"
 PICTURES: Final = Path("_static") / "performance"
+# Each page, and what it is made from.
+PAGES: Final = {"performance.md": "page.md", "performance-limits.md": "limits.md"}
+
+_NOT_MEASURED: Final = "not measured"
+# Of a large deployment, for whoever has to find room for it.
+_LEASES: Final = 100_000
+# Bare loops and what one could write by hand are for developers.
+_FOR_USERS: Final = {subject.title for subject in (*OURS, SOCKETS, SINGLE, *PEERS)}
 
 # What each picture shows, for those who do not see it.
 _SHOWN = {
@@ -53,47 +61,54 @@ def digest(file: Path) -> str:
 
 def write(results: Results, docs: Path, run: str = "") -> None:
     drawn = plots.draw(results, docs / PICTURES, run)
-    (docs / "performance.md").write_text(page(results, drawn), encoding="utf-8")
+    found = parts(results, drawn)
+    for name, source in PAGES.items():
+        template = Template((ROOT / "benchmarks" / source).read_text(encoding="utf-8"))
+        (docs / name).write_text(template.substitute(found), encoding="utf-8")
 
 
-def page(results: Results, drawn: Sequence[str]) -> str:
+def parts(results: Results, drawn: Sequence[str]) -> dict[str, str]:
+    """What stands in the pages, by its name there."""
+
     def picture(name: str) -> str:
         return f"![{_SHOWN[name]}]({(PICTURES / name).as_posix()}.svg)" if name in drawn else ""
 
     alone = results.of("latency", case=latency.FIVE)
-    template = Template((ROOT / "benchmarks" / "page.md").read_text(encoding="utf-8"))
-    return template.substitute(
-        about=_about(results),
-        bars=_bars(results),
-        latency_picture=picture("latency"),
-        latency_table=_alone(alone),
-        apart_table=_alone(results.of("apart")),
-        sizes_picture=picture("sizes"),
-        faults_table=_wide(results.of("faults"), (THREADS_TITLE, ASYNCIO_TITLE)),
-        patience=f"{EFFORTS[results.effort].patience:g} s",
-        peers_faults_picture=picture("faults"),
-        peers_faults_table=_outcomes(results.of("peers and faults")),
-        delays_table=_wide_cases(
+    return {
+        "about": _about(results),
+        "day_table": _day(results),
+        "many": f"{EFFORTS[results.effort].many:,}",
+        "bars": _bars(results),
+        "latency_picture": picture("latency"),
+        "latency_table": _alone(alone),
+        "peers_table": _alone([one for one in alone if one.subject in _FOR_USERS]),
+        "apart_table": _alone(results.of("apart")),
+        "sizes_picture": picture("sizes"),
+        "faults_table": _wide(results.of("faults"), (THREADS_TITLE, ASYNCIO_TITLE)),
+        "patience": f"{EFFORTS[results.effort].patience:g} s",
+        "peers_faults_picture": picture("faults"),
+        "peers_faults_table": _outcomes(results.of("peers and faults")),
+        "delays_table": _wide_cases(
             results.of("delays"),
             {
                 (delays.ONE, delays.AFTERWARDS): "one behind 50 ms, to all near",
                 (delays.ALL, delays.EXTRA): "all behind 5 ms: an acquire, beyond one round trip",
             },
         ),
-        contention_picture=picture("contention"),
-        contention_table=_contention(results),
-        throughput_picture=picture("throughput"),
-        throughput_table=_wide_cases(
+        "contention_picture": picture("contention"),
+        "contention_table": _contention(results),
+        "throughput_picture": picture("throughput"),
+        "throughput_table": _wide_cases(
             results.of("throughput"),
             {(f"{size} at once", throughput.RATE): f"{size} at once" for size in throughput.SIZES},
         ),
-        held_table=_by_subject(results.of("held")),
-        masters_table=_by_subject(results.of("masters")),
-        weights_table=_plain([*results.of("memory"), *results.of("imports")]),
-        missed=_missed(results),
-        beaten=_beaten(results),
-        remarks=_REMARKS,
-    )
+        "held_table": _by_subject(results.of("held")),
+        "masters_table": _by_subject(results.of("masters")),
+        "weights_table": _plain([*results.of("memory"), *results.of("imports")]),
+        "missed": _missed(results),
+        "beaten": _beaten(results),
+        "remarks": _REMARKS,
+    }
 
 
 THREADS_TITLE, ASYNCIO_TITLE = (subject.title for subject in OURS)
@@ -105,6 +120,46 @@ def _about(results: Results) -> str:
     text = f"Measured on {results.when}, effort *{results.effort}*, in {results.seconds:.0f} s. {machine}. {versions}."
     left_out = "".join(f"\n- {subject} is left out: {why}." for subject, why in results.left_out.items())
     return text + ("\n" + left_out if left_out else "")
+
+
+def _day(results: Results) -> str:
+    """What a user asks first."""
+
+    def shown(scenario: str, case: str, measure: str, subject: str, baseline: str | None = None) -> Record | None:
+        found = results.of(scenario, case=case, measure=measure)
+        mine = [one for one in found if one.subject == subject and baseline in (None, one.baseline)]
+        return mine[0] if mine and mine[0].value is not None else None
+
+    def time(subject: str) -> str:
+        found = shown("latency", latency.FIVE, latency.TIME, subject, SOCKETS.title)
+        return f"{number(found.typical or 0)} {found.typical_unit}, {found.shown}" if found else _NOT_MEASURED
+
+    def plain(*what: str) -> str:
+        found = shown(*what)
+        return found.shown if found else _NOT_MEASURED
+
+    def in_total(found: Record | None) -> str:
+        return f"{number((found.value or 0) * _LEASES / 1024)} MB" if found else _NOT_MEASURED
+
+    ours = (THREADS_TITLE, ASYNCIO_TITLE)
+    many = f"of {EFFORTS[results.effort].many:,}, each"
+    pairs = plain("masters", "one at a time", masters.PAIRS, masters.SUBJECT)
+    on_masters = in_total(shown("masters", masters.WEIGHT, many, masters.SUBJECT))
+    rows = [
+        ["acquire and release a free name; to bare sockets", *map(time, ours)],
+        ["the same by redis-py's `Lock`, with one master", time(SINGLE.title), ""],
+        ["hand-overs among ten in one process that each hold for 1 ms",
+         *(plain("contention", "10 in one process", contention.RATE, one) for one in ours)],
+        ["one master is frozen: acquire and release, to before",
+         *(plain("faults", "one frozen", "acquire + release", one) for one in ours)],
+        ["three of five are frozen: an acquire says so after",
+         *(plain("faults", "three frozen", "fails after", one) for one in ours)],
+        ["locks in a second that one master can take", pairs, pairs],
+        [f"memory of {_LEASES:,} held leases in the program",
+         *(in_total(shown("memory", "a lease and its lock", many, one)) for one in ours)],
+        ["and on each master", on_masters, on_masters],
+    ]  # fmt: skip
+    return _table(["", "threads", "asyncio"], rows)
 
 
 def _bars(results: Results) -> str:
@@ -288,7 +343,7 @@ def _better(record: Record, *, less: bool) -> float:
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     found = [list(row) for row in rows]
     if not found:
-        return "*Not measured in this run.*"
+        return f"*{_NOT_MEASURED.capitalize()} in this run.*"
     line: Callable[[Sequence[str]], str] = lambda cells: f"| {' | '.join(cells)} |"  # noqa: E731
     return "\n".join([line(heads), line(["---"] * len(heads)), *map(line, found)])
 
@@ -305,7 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FileNotFoundError:
         print(f"{options.results} is not there: `make bench-full` writes it", file=sys.stderr)
         return 1
-    print(f"{options.docs / 'performance.md'} is written")
+    print("written:", ", ".join(str(options.docs / name) for name in PAGES))
     return 0
 
 

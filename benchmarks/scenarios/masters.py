@@ -1,7 +1,10 @@
-"""What a master takes to run the scripts of one acquire and one release, by its own count.
+"""What a master takes for one acquire and one release, by its own count.
 
-Beside what other libraries send: `SET` with `NX` and `PX`, and a script that compares and deletes.  A hundred are sent
-at once, so all caches are hot: what is compared is the work, not what a processor has to fetch.
+The scripts are beside what other libraries send: `SET` with `NX` and `PX`, and a script that compares and deletes.  A
+hundred are sent at once, so all caches are hot: what is compared is the work, not what a processor has to fetch.
+
+What a master can take is reckoned from all of its processor time, with each request in a packet of its own; and what a
+held lease weighs there from its memory, before and after many of them.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import redis
 
 from benchmarks.lab import TTL
-from benchmarks.records import Record, ratio
+from benchmarks.records import Record, middle, ratio
 from redlock import scripts
 from redlock._core import wire
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 TITLE = "On a master"
 OTHERS = "SET NX PX, compare and delete"
 BOTH = "acquire + release"
+SUBJECT: Final = "this library"
+PAIRS: Final = "acquire + release, of all its processor time"
+WEIGHT: Final = "a lease and its fence"
 _TOGETHER: Final = 100
 _FENCE_TTL: Final = 3600.0
 _DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
@@ -45,21 +51,58 @@ def run(lab: Lab) -> Iterator[Record]:
                 yield _record(case, measure, taken)
             taken = [(sum(mine), sum(other)) for mine, other in zip(ours, others, strict=True)]
             yield _record(case, BOTH, taken)
+        later = range(lab.effort.rounds + 1, 2 * lab.effort.rounds + 1)  # fences only rise
+        rates = [_pairs_per_second(client, number) for number in later]
+        yield middle("masters", "one at a time", SUBJECT, PAIRS, "/s", rates)
+        lab.progress(f"memory of {lab.effort.many:,} leases")
+        yield middle("masters", WEIGHT, SUBJECT, f"of {lab.effort.many:,}, each", "KB", [_weight(client, lab)])
     lab.progress("")
 
 
 def _record(case: str, measure: str, taken: list[tuple[float, float]]) -> Record:
-    return ratio("masters", case, "this library", measure, taken, baseline=OTHERS, scale=1)
+    return ratio("masters", case, SUBJECT, measure, taken, baseline=OTHERS, scale=1)
 
 
 def _ours(client: Any, number: int, *, fencing: bool) -> tuple[float, float]:
     """Microseconds of a master for each acquire, and for each release."""
-    keys = [wire.keys_for("bench:", [f"ours-{index}"], fencing=fencing) for index in range(_TOGETHER)]
+    acquires, releases = _calls(_TOGETHER, number, fencing=fencing)
+    return _taken(client, acquires), _taken(client, releases)
+
+
+def _calls(names: int, number: int, *, fencing: bool = True) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """What acquires each of so many names, and what releases them."""
+    keys = [wire.keys_for("bench:", [f"ours-{index}"], fencing=fencing) for index in range(names)]
     tokens = [secrets.token_hex(20) + ":a-host-of-ours/12345" for _ in keys]
     fence = 1_790_000_000_000_000 + number
-    acquires = [wire.acquire(*one, TTL, fence, _FENCE_TTL) for one in zip(keys, tokens, strict=True)]
-    releases = [wire.release(*one) for one in zip(keys, tokens, strict=True)]
-    return _taken(client, map(_evalsha, acquires)), _taken(client, map(_evalsha, releases))
+    acquires = [_evalsha(wire.acquire(*one, TTL, fence, _FENCE_TTL)) for one in zip(keys, tokens, strict=True)]
+    return acquires, [_evalsha(wire.release(*one)) for one in zip(keys, tokens, strict=True)]
+
+
+def _pairs_per_second(client: Any, number: int) -> float:
+    """As often as one processor can do it, that of a master that does nothing else."""
+    acquires, releases = _calls(_TOGETHER, number)
+    before = _processor_time(client)
+    for command in (*acquires, *releases):
+        _check([client.execute_command(*command)])
+    return _TOGETHER / (_processor_time(client) - before)
+
+
+def _processor_time(client: Any) -> float:
+    used = client.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+
+def _weight(client: Any, lab: Lab) -> float:
+    """KB of a master for each lease."""
+    client.flushall()
+    before = client.info("memory")["used_memory"]
+    pipeline = client.pipeline(transaction=False)
+    for command in _calls(lab.effort.many, 0)[0]:
+        pipeline.execute_command(*command)
+    _check(pipeline.execute())
+    used = client.info("memory")["used_memory"] - before
+    client.flushall()
+    return float(used) / 1024 / lab.effort.many
 
 
 def _of_others(client: Any) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The page "Performance" says what was measured: it is what its results give, and its pictures are of the same run."""
+"""The pages on performance say what was measured: they are what its results give, and their pictures are of the same run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def written(results, tmp_path_factory):
     return folder
 
 
-def test_the_page_is_what_the_results_give(written):
-    assert (DOCS / "performance.md").read_text(encoding="utf-8") == (written / "performance.md").read_text(
-        encoding="utf-8"
-    ), "docs/performance.md is not what benchmarks/results.json and benchmarks/page.md give: run `make bench-page`"
+@pytest.mark.parametrize("name", page.PAGES)
+def test_a_page_is_what_the_results_give(written, name):
+    assert (DOCS / name).read_text(encoding="utf-8") == (written / name).read_text(encoding="utf-8"), (
+        f"docs/{name} is not what benchmarks/results.json and benchmarks/{page.PAGES[name]} give: run `make bench-page`"
+    )
 
 
 def words(picture):
@@ -105,8 +106,8 @@ def test_nothing_that_was_promised_is_left_out_or_made_easier(results):
 
 
 def test_what_was_missed_is_on_the_page(results):
-    text = (DOCS / "performance.md").read_text(encoding="utf-8")
-    section = text[text.index("## What is not good") :]
+    text = (DOCS / "performance-limits.md").read_text(encoding="utf-8")
+    section = text[text.index("## What was missed") : text.index("## Alone")]
     for record in results.missed:
         assert f"{record.subject}: " in section
         assert record.shown in section

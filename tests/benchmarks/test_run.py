@@ -91,7 +91,7 @@ def it_prints_them(printed, results):
 
 def a_page_can_be_made_of_it(results, folder):
     page.write(results, folder)
-    text = (folder / "performance.md").read_text(encoding="utf-8")
+    text = "".join((folder / name).read_text(encoding="utf-8") for name in page.PAGES)
     assert "$" not in text
     for name in ("latency", "sizes", "faults", "contention", "throughput"):
         assert f"](_static/performance/{name}.svg)" in text
@@ -101,7 +101,7 @@ def a_page_can_be_made_of_it(results, folder):
 def test_of_one_scenario_a_page_can_be_made_too(tmp_path):
     _, results = run(tmp_path, "--no-peers", "imports")
     page.write(results, tmp_path)
-    assert "*Not measured in this run.*" in (tmp_path / "performance.md").read_text(encoding="utf-8")
+    assert "*Not measured in this run.*" in (tmp_path / "performance-limits.md").read_text(encoding="utf-8")
 
 
 def test_transactions_of_a_real_database(tmp_path):
