@@ -541,7 +541,7 @@ class Run:
             self._losing(
                 lease,
                 "the command gets SIGKILL",
-                f"lost {self._name!r}: what would end the command in time, redlock-guard, has been killed or hangs",
+                "what would end the command in time, redlock-guard, has been killed or hangs",
             )
         elif TERMINATED in news:
             self._losing(lease, self._says_when())
@@ -565,15 +565,15 @@ class Run:
         if not first:
             _say(what)
             return
-        _say(f"{why or self._why(lease)}; {what}")
-
-    def _why(self, lease: Lease) -> str:
         held = clock.now() - self._since
-        if held >= self._max_hold and lease.valid:
-            return f"{self._name!r} was held for {held:.1f} s, and --max-hold is {self._max_hold:g} s"
-        if lease.lost:
-            return f"lost {self._name!r}: {lease.loss().message}"
-        return f"lost {self._name!r}: no renewal has worked, and its time ends in {lease.remaining():.1f} s"
+        if not why and held >= self._max_hold and lease.valid:
+            _say(f"{self._name!r} was held for {held:.1f} s, and --max-hold is {self._max_hold:g} s; {what}")
+            return
+        if not why and lease.lost:
+            why = lease.loss().message
+        why = why or f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
+        who = f" by {lease.owner}" if lease.owner else ""
+        _say(f"lost {self._name!r}: {why}; held for {held:.1f} s{who}, fencing token {lease.fence}; {what}")
 
     def _told(self, event: Any) -> None:
         """The observer of the masters. Any thread may call it. An event may lengthen or shorten the lease."""
@@ -598,13 +598,14 @@ class Run:
 
     def _release(self, lock: MultiLock) -> bool:
         """Release the lock, if we hold it. False: it was not ours any more."""
-        if lock.lease is None:
+        lease = lock.lease
+        if lease is None:
             return True
         try:
             lock.release()
-        except LockLost as error:
+        except LockLost:
             if not self._lost:
-                _say(str(error))
+                self._losing(lease, "the command had ended")
             return False
         except RedlockError as error:
             _say(str(error))

@@ -59,6 +59,7 @@ class LeaseState:
     hold_at_least = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
     released = False
+    given_back = False  # its holder released it in time, and only that showed that it was lost
     # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
     on_change: Callable[[bool], None] | None = None
     tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
@@ -312,7 +313,7 @@ class LeaseState:
 
     def found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""
-        self.released, self._resumed, self._lost = False, False, reason
+        self.released, self._resumed, self._lost, self.given_back = False, False, reason, True
         self.changed()
 
     def changed(self) -> None:

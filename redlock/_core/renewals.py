@@ -136,12 +136,18 @@ class Renewal:
         return self._left or self.refused or self.lease.mode.shared
 
     def tell(self) -> None:
-        """The lease is lost: tell the observer and the holder, once (C9)."""
+        """The lease is lost: report it, and tell the holder, once (C9)."""
         if not self._told:
             self._told = True
-            if self.settings.observer is not None:
-                self.settings.observer.lost(self.lease)
+            self.settings.lost(self)
             self.held_by.tell_lost(self.spec.on_lost)
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the body still ran when the lease was lost."""
+        if self.lease.given_back:
+            return False
+        return not self.lease.holds or self.held_by.presence() in ("here", "perhaps")
 
     def look(self, now: float) -> Literal["nothing", "renew", "give up", "give back"]:
         """What to do now that the lease is due; see `tasks`."""

@@ -33,6 +33,7 @@ class MastersSettings(NamedTuple):
     random: Callable[[], float]  # a random number from 0 to 1 at every call
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
     attempted: Callable[[Tally], object] = id  # called with the votes of every attempt; `id` does nothing with them
+    lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its holder is told
     observer: Observing | None = None
 
 

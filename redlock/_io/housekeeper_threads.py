@@ -122,6 +122,7 @@ class Housekeeper(HousekeeperBase[Connections]):
                     report_failure("looking after the masters failed")
                     time.sleep(TICK)  # so that a failure that repeats does not spin
         finally:
+            self.renewer.tell_losses()  # those that were found before the end
             self._connections.close()
             self.abort_connectors()
             for operation in list(self.renewer.operations):  # here, not by the collector in any thread

@@ -92,11 +92,14 @@ class Renewer(RenewerBase):
             operation.on_alarm()
         self._work(now, *(self._left_behind.popleft() for _ in range(len(self._left_behind))))
         self.connections.flush()  # what the operations sent, in one packet for each master
-        while self._lost:
-            self._tell(self._lost.popleft(), BaseException)  # even sys.exit()
+        self.tell_losses()
         if not self._set_wake_time(now) or self._ready or self._lost or self._left_behind:
             return now
         return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
+
+    def tell_losses(self) -> None:
+        while self._lost:
+            self._tell(self._lost.popleft(), BaseException)  # even sys.exit()
 
     def _start(self, task: Task, renewals: list[Renewal]) -> None:
         RenewalOperation(task, self, renewals).start()

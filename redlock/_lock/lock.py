@@ -437,7 +437,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""
         state = hold.state
         if hold.leave():
-            return "released" if (yield from release(self._settings, self._spec_of(state), state)) else "lost"
+            if (yield from release(self._settings, self._spec_of(state), state)):
+                return "released"
+            self._keep_resumed()  # so that its loss is told
+            return "lost"
         self._left(state)
         return "lost" if state.lost else "left"
 
@@ -450,13 +453,17 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 "lock before that"
             )
         extension = yield from extend(self._settings, self._spec_of(state), state, ttl, _clock.now())
-        if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
-            state.mode = self._spec.mode
-            with contextlib.suppress(IndexError):  # of several threads one finds it here
-                resumed = self._resumed.pop()
-                resumed.driver = self._runtime.known_driver()
-                self._runtime.keep(Renewal(self._settings, self._spec, state, resumed, _clock.now()))
+        if extension.kind != "unanswered":  # now it is confirmed, and is renewed from now on; or its loss is told
+            self._keep_resumed()
         return extension
+
+    def _keep_resumed(self) -> None:
+        with contextlib.suppress(IndexError):  # of several threads one finds it here
+            if self._resumed:
+                resumed = self._resumed.pop()
+                resumed.state.mode = self._spec.mode
+                resumed.driver = self._runtime.known_driver()
+                self._runtime.keep(Renewal(self._settings, self._spec, resumed.state, resumed, _clock.now()))
 
     def _downgrading(self, state: LeaseState) -> Op[Extension | None]:
         """Share the lease with readers (R33).  None: it is shared already."""

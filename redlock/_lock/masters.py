@@ -7,12 +7,14 @@ import os
 import random
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, _connect, _installed, options
 from redlock._core.fencing import FenceClock
 from redlock._core.fleet import Fleet
 from redlock._core.settings import MastersSettings
+from redlock._core.tokens import owner_of
 from redlock._core.voters import Voters
 from redlock._io import process
 from redlock._io.connections import CLOSED
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from redlock._core.events import Event
     from redlock._core.quorum import Tally
+    from redlock._core.renewals import Renewal
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
     from redlock._lock.observer import Observer
@@ -134,6 +137,7 @@ class MastersBase(Generic[AnyRuntime]):
             random=random.random,
             phase=random.random(),  # noqa: S311 - not a secret
             attempted=Outages(tells),
+            lost=partial(_report_loss, tells),
             observer=tells,
         )
         deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor), prefix)
@@ -211,6 +215,18 @@ class Outages:
             report([(logging.WARNING, text, lambda observer: observer.quorum_lost(tally.votes()))], self._observer)
         else:
             report([(logging.INFO, "the quorum is back", lambda observer: observer.quorum_back())], self._observer)
+
+
+def _report_loss(observer: Observer | None, renewal: Renewal) -> None:
+    """A lease was lost.  Its token is not told: who has it can release."""
+    lease = renewal.lease
+    owner = owner_of(lease.token)
+    text = (
+        f"{lease.loss().message}; held for {lease.held_for:.1f} s{owner and f' by {owner}'}"
+        f"{'' if lease.fence is None else f', fencing token {lease.fence}'}"
+        f"; its body {'still ran' if renewal.outlived else 'had ended'}"
+    )
+    report([(logging.WARNING, text, lambda observer: observer.lost(lease))], observer)
 
 
 def was_free(name: str | None, tally: Tally) -> bool:

@@ -443,6 +443,10 @@ def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
 # -- the end in time ---------------------------------------------------------------------------------
 
 
+# What is said of a loss: the name, why, for how long it was held and by whom; what became of the command follows.
+HELD = r"lost 'job': .*{}; held for [0-9.]+ s by \S+/\d+, fencing token \d+; "
+
+
 def just_renewed(servers, ttl):
     """Wait for a renewal; when the keys of a majority will have expired, on the monotonic clock."""
 
@@ -473,8 +477,21 @@ def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
         assert process.wait(30) == 70
         assert process.stderr is not None
         said = process.stderr.read()
-        assert "lost 'job': no renewal has worked" in said
+        assert re.search(HELD.format("no renewal has worked, and its time ends in .* s"), said), said
         assert "SIGKILL" in said
+
+
+def test_a_loss_that_only_the_release_finds_is_said_like_any_other_one(servers, tmp_path):
+    goes_on = tmp_path / "goes on"
+    command = f"echo ready; while ! [ -e '{goes_on}' ]; do sleep 0.05; done"
+    with started(["job", NEW, "--", "sh", "-c", command], servers.urls) as process:
+        assert line(process) == "ready"
+        each(servers, "set", "redlock:job", "somebody", px=60_000)
+        goes_on.touch()
+        assert process.wait(30) == 70
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert re.search(HELD.format("somebody else holds it") + "the command had ended", said), said
 
 
 def test_a_command_may_take_longer_than_the_ttl(servers):
@@ -499,7 +516,8 @@ def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
         assert process.wait(30) == 70
         assert not alive(child)
         assert process.stderr is not None
-        assert "somebody else holds it" in process.stderr.read()
+        said = process.stderr.read()
+        assert re.search(HELD.format("somebody else holds it") + "the command gets SIGTERM", said), said
     assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
 
 
