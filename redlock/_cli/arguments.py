@@ -85,7 +85,7 @@ def add_deployment(parser: Parser) -> None:
     group.add_argument(
         "--config", metavar="FILE", help="TOML file with the masters, credentials, TLS files and these options"
     )
-    group.add_argument("--prefix", type=_text, metavar="TEXT", help="of every key (default: redlock:)")
+    group.add_argument("--prefix", type=_text, metavar="TEXT", help="prefix of every key (default: redlock:)")
     group.add_argument(
         "--max-ttl", type=seconds, metavar="SECONDS", help="the longest TTL of any client, the same in all of them"
     )
@@ -95,7 +95,7 @@ def add_deployment(parser: Parser) -> None:
     group.add_argument(
         "--no-restart-guard",
         action="store_true",
-        help="let masters vote right after their start: for brand-new deployments, and for clients that do so",
+        help="let masters vote right after their start: for brand-new deployments, and where the clients do so",
     )
 
 

@@ -57,18 +57,18 @@ def parser() -> arguments.Parser:
         "urls",
         nargs="*",
         metavar="URL",
-        help="of a master: redis://, rediss:// (valkey://, valkeys://) or unix://; without any, those of --config, "
-        "else of REDLOCK_MASTERS",
+        help="address of a master: redis://, rediss:// (valkey://, valkeys://) or unix://; without any, those of "
+        "--config, or else of REDLOCK_MASTERS",
     )
     this.add_argument(
         "--timeout",
         type=arguments.seconds,
         default=3.0,
         metavar="SECONDS",
-        help="that a check takes at most, however many masters hang (default: 3)",
+        help="upper limit for one check, however many masters hang (default: 3)",
     )
     this.add_argument("--no-probe", action="store_true", help="take no lock, write nothing at all")
-    this.add_argument("--strict", action="store_true", help="end with 2 also where it would be 1")
+    this.add_argument("--strict", action="store_true", help="end with 2 where it would be 1")
     this.add_argument(
         "--watch",
         nargs="?",
@@ -80,20 +80,27 @@ def parser() -> arguments.Parser:
         "--held",
         nargs="?",
         metavar="PATTERN",
-        help="check nothing, but list the locks that are held whose names match (all), as a table or with --json",
+        help="check nothing; list the locks that are held, or those whose names match PATTERN; also with --json",
     )
     this.add_argument(
-        "--limit", type=_number, metavar="NUMBER", help=f"list so many locks at most, by name (default: {_LIMIT})"
+        "--limit",
+        type=_number,
+        metavar="NUMBER",
+        help=f"list at most this many locks, sorted by name (default: {_LIMIT})",
     )
     this.add_argument(
         "--plan",
         metavar="NEW_LIST",
-        help="take no lock, but print the steps from the masters in use to these, with commas as in REDLOCK_MASTERS",
+        help="take no lock; print the steps from the masters in use to this list (commas as in REDLOCK_MASTERS)",
     )
     how = this.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="for programs: see docs/redlock-check.md for the schema")
     how.add_argument("--prometheus", action="store_true", help="metrics in the text exposition format")
-    how.add_argument("--acl", action="store_true", help="print the smallest ACL rule that the library needs, and end")
+    how.add_argument(
+        "--acl",
+        action="store_true",
+        help="print the smallest ACL rule that the library needs, without contacting any master",
+    )
     arguments.add_deployment(this)
     return this
 

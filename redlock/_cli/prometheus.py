@@ -29,7 +29,7 @@ def _metrics(health: Health) -> Iterator[tuple[str, str, Iterable[tuple[dict[str
     yield "majority", "Masters that have to grant a lock.", [({}, quorum.majority)]
     yield "voting", "Masters whose vote would count now.", [({}, quorum.voting)]
     yield "can_lose", "Masters that may fail before no lock can be taken.", [({}, quorum.can_lose)]
-    yield "max_ttl_seconds", "So long a restarted master does not vote.", [({}, quorum.max_ttl)]
+    yield "max_ttl_seconds", "Seconds for which a restarted master may not vote.", [({}, quorum.max_ttl)]
     probe = quorum.probe
     if probe is not None:
         yield "probe_ok", "Whether a real lock was acquired, extended and released.", [({}, probe.ok)]

@@ -76,7 +76,7 @@ def parser() -> arguments.Parser:
         description="Runs a command while it holds the lock NAME on a majority of Redis or Valkey masters.",
         epilog=_EXAMPLES,
     )
-    this.add_argument("name", metavar="NAME", help="of the lock")
+    this.add_argument("name", metavar="NAME", help="name of the lock")
     this.add_argument(
         "--masters",
         metavar="URL,URL,...",
@@ -90,56 +90,57 @@ def parser() -> arguments.Parser:
         "--wait",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
-        help="for the lock, then end with 75 (default: as long as it takes)",
+        help="how long to wait for the lock, and then end with 75 (default: as long as it takes)",
     )
     waiting.add_argument("--no-wait", action="store_true", help="end with 75 at once if somebody else holds it")
     this.add_argument(
         "--ttl",
         type=arguments.seconds,
         metavar="SECONDS",
-        help="so long the lock stays if this machine dies; it is renewed meanwhile (default: 30, with --service 15)",
+        help="how long the lock stays held if this machine dies; while it lives, the lock is renewed "
+        "(default: 30, with --service 15)",
     )
     this.add_argument(
         "--max-hold",
         type=arguments.seconds,
         metavar="SECONDS",
-        help="send SIGTERM to the command after so long, and end with 70; with --service that ends the term",
+        help="send SIGTERM to the command after this time, and end with 70; with --service that ends the term",
     )
     this.add_argument(
         "--hold-at-least",
         type=arguments.seconds,
         metavar="SECONDS",
-        help="let nobody else have the lock for so long, also if the command ends before: once in a period, on many "
+        help="keep everyone else out for this time, even if the command ends sooner: once in a period, on many "
         "machines (the TTL is at least as long)",
     )
     this.add_argument(
         "--shared",
         action="store_true",
-        help="share the lock with other readers; nobody who takes it without --shared has it meanwhile",
+        help="share the lock with other readers; nobody gets it without --shared meanwhile",
     )
     this.add_argument(
         "--grace",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
-        help="between SIGTERM and SIGKILL, which come in time before the lock is lost, and after --max-hold "
+        help="time between SIGTERM and SIGKILL; both come before the lock is lost, or after --max-hold "
         "(default: 5, at most a third of the TTL)",
     )
     this.add_argument(
         "--slots",
         type=int,
         metavar="K",
-        help="at most K commands at once: hold one of K slots in place of the lock; the command gets the number of its "
-        "slot, from 0 on, in REDLOCK_SLOT",
+        help="run at most K commands at once: hold one of K slots instead of the lock; the command gets the number of "
+        "its slot, from 0 on, in REDLOCK_SLOT",
     )
     this.add_argument(
         "--owner",
         metavar="TEXT",
-        help="what others read who look or wait; at most 64 bytes (default: this host/the process id)",
+        help="text for those who look or wait, at most 64 bytes (default: this host/the process id)",
     )
     saying = this.add_mutually_exclusive_group()
     saying.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
     saying.add_argument(
-        "-q", "--quiet", action="store_true", help="do not say who holds the lock when it was not acquired: for cron"
+        "-q", "--quiet", action="store_true", help="if the lock was not acquired, do not say who holds it: for cron"
     )
     group = this.add_argument_group("a service")
     group.add_argument(
@@ -152,7 +153,7 @@ def parser() -> arguments.Parser:
         choices=service.RESTART,
         metavar="WHEN",
         help="stand for election again if the command ends by itself: always (the default), on-failure (with another "
-        "exit code than 0) or never; after a random pause, which grows to 30 s. A lost lock is no such end",
+        "exit code than 0) or never; after a random pause, which grows to 30 s. A lost lock does not count",
     )
     arguments.add_deployment(this)
     return this

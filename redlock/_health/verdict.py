@@ -241,9 +241,11 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
         return "unreachable", "it does not answer", how
     how = "start the server there, or correct host and port"
     if "protected mode" in facts.text:
-        how = "set a password there, which the address has as well, or protected-mode no where nobody else can reach it"
+        how = (
+            "give the server a password, and the address as well; or set protected-mode no, if nobody else can reach it"
+        )
     elif any(word in facts.text for word in ("closed", "reset", "EOF occurred", "Broken pipe")):
-        how = "see its log for why it hangs up; "
+        how = "check the log of the server to see why it closed the connection; "
         if facts.url.startswith("rediss://"):
             how += "it may want a certificate (ssl_certfile and ssl_keyfile in the address)"
         else:
@@ -251,7 +253,7 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
                 "a port that wants TLS needs rediss:// in the address, and protected mode lets in nobody from elsewhere"
             )
     elif "Too many open files" in facts.text:
-        how = "give this program more open files, with ulimit -n: it is at its limit, whatever the master does"
+        how = "let this program open more files (ulimit -n): it has reached its limit, whatever the master does"
     elif "unknown command" in facts.text or "the command AUTH" in facts.text:
         how = "see what answers there: a server has the command AUTH, unless somebody renamed it"
     elif any(word in facts.text for word in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
@@ -332,7 +334,7 @@ def _lacks(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findin
 
 
 _THE_SERVER_ITSELF = (
-    "let its commands have their names (rename-command in its configuration), "
+    "keep the names of its commands (no rename-command in its configuration), "
     "and give the address of the server itself, not of a proxy"
 )
 
@@ -359,7 +361,7 @@ def _read_only(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Fi
             yield Finding("critical", "low-memory", message, "raise maxmemory, or find out what fills it")
         case "MISCONF":
             message = f"it cannot write to its disk, so it refuses every change: {refusal.text}"
-            yield Finding("critical", "read-only", message, "make room on its disk, see its log")
+            yield Finding("critical", "read-only", message, "make room on its disk, and see its log")
         case "NOREPLICAS":
             message = "min-replicas-to-write is not met, so it refuses every change"
             yield Finding(
@@ -379,12 +381,12 @@ def _evicting(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Fin
         evicted = facts.number("evicted_keys") or 0
         message = f"maxmemory-policy is {policy}: it may drop a lock that is held ({evicted} keys dropped so far)"
         yield Finding(
-            "critical", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration"
+            "critical", "evicting", message, "run CONFIG SET maxmemory-policy noeviction, and change redis.conf too"
         )
     else:
         message = f"maxmemory-policy is {policy}: with a maxmemory, it would drop locks that are held"
         yield Finding(
-            "warning", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration"
+            "warning", "evicting", message, "run CONFIG SET maxmemory-policy noeviction, and change redis.conf too"
         )
 
 
@@ -519,7 +521,7 @@ def _set_right(facts: MasterFacts, *, behind: bool, max_ttl: float) -> str:
     # One that may have forgotten does not vote for as long by itself (R21).
     pause = f", wait {max_ttl:g} s (max_ttl), for it votes at once" if behind and facts.durable else ""
     return (
-        f"if the others may do without it: stop this server, set the clock of its machine{pause}, and start it; "
+        f"while the others can do without it, stop this server, set the clock of its machine{pause}, and start it; "
         "from then on let a time daemon slew the clock (chrony, ntpd)"
     )
 
@@ -543,12 +545,12 @@ def _of_the_quorum(quorum: QuorumHealth, client_options: ClientOptions) -> Itera
             "critical",
             "too-few",
             f"{voting} of {size} masters vote, {need} {_are(need)} needed: no lock can be taken",
-            f"bring back {need - voting} of those that do not vote, or wait for them: see there",
+            f"bring back {need - voting} of the masters that do not vote, or wait for them",
         )
     elif quorum.can_lose == 0:
         why = f"{voting} of {size} masters vote, and {need} are needed" if size > 1 else "there is one master only"
-        advice = "use 3 masters, or better 5" if size < 3 else "bring back those that do not vote, see there"  # noqa: PLR2004
-        yield Finding("warning", "too-few", f"no failure is survived: {why}", advice)
+        advice = "use 3 masters, or better 5" if size < 3 else "bring back the masters that do not vote"  # noqa: PLR2004
+        yield Finding("warning", "too-few", f"no master may fail: {why}", advice)
     if size % 2 == 0:
         survived = (size - 1) // 2
         yield Finding(

@@ -64,7 +64,7 @@ def test_five_healthy_ones():
     pytest.param(dead(4, "tls", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired"), "tls",
         False, "renew the one of ssl_certfile", id="tls-our-own-expired"),
     pytest.param(dead(4, text="[Errno 24] Too many open files"), "unreachable", False, "ulimit -n", id="our-own-limit"),
-    pytest.param(dead(4, text="DENIED Redis is running in protected mode"), "unreachable", False, "a password there",
+    pytest.param(dead(4, text="DENIED Redis is running in protected mode"), "unreachable", False, "give the server a password",
         id="protected"),
     pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
     pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
