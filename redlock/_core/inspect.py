@@ -142,7 +142,7 @@ class LookAtMany(Round):
                 seen[master] = answer
                 outcome, reason = _vote(answer)
                 tally.count(master, outcome, entry[1], reason)
-        return _status(self.names[index], seen, tally), tally
+        return status_of(self.names[index], seen, tally), tally
 
 
 def _vote(answer: wire.Seen) -> tuple[Outcome, str]:
@@ -155,7 +155,7 @@ def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStat
     """Ask all masters, and wait for all of them up to `node_timeout`: a view with holes helps nobody."""
     look = Look(settings, wire.status(key))
     yield from look.ask()
-    return _status(name, look.seen, look.tally), look.tally
+    return status_of(name, look.seen, look.tally), look.tally
 
 
 def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -> Op[list[tuple[LockStatus, Tally]]]:
@@ -165,7 +165,7 @@ def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -
     return [look.status(index) for index in range(len(names))]
 
 
-def _status(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:
+def status_of(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:
     counted = [answer for master, answer in seen.items() if tally.has_voted(master)]
     need = majority(tally.size)
     token, remaining = None, 0.0

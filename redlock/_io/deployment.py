@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from redlock._core.quorum import Tally
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.slots import Group
+    from redlock._core.watch import Watch
 
 
 class Limits(NamedTuple):
@@ -79,6 +80,12 @@ class Deployment:
         from redlock._core.listing import Listing  # noqa: PLC0415 - few programs ever list
 
         return Listing(self.settings, self.prefix, options.pattern(match))
+
+    def watch(self, name: str) -> Watch:
+        from redlock._core.watch import Watch  # noqa: PLC0415 - few programs watch
+
+        (checked,) = options.names([name])
+        return Watch(self.settings, checked, self.prefix + checked)
 
     def waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
         from redlock._core.wait_until_free import wait_until_free  # noqa: PLC0415 - few programs ever wait without taking

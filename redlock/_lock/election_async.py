@@ -352,6 +352,13 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         """
         return await self._masters.status(self._name)
 
+    def observe(self) -> AsyncIterator[LockStatus]:
+        """Who leads, now and whenever that changes (`LockStatus.owner`): `AsyncMasters.watch` of this election's name.
+
+        Whoever asks need not stand for election.
+        """
+        return self._masters.watch(self._name)
+
     def _check_lead(self, lead: object) -> None:
         decorated.check_awaited(lead)  # > decorated.check_called(lead, "an AsyncElection")
 

@@ -266,6 +266,13 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         """
         return self._masters.status(self._name)
 
+    def observe(self) -> Iterator[LockStatus]:
+        """Who leads, now and whenever that changes (`LockStatus.owner`): `Masters.watch` of this election's name.
+
+        Whoever asks need not stand for election.
+        """
+        return self._masters.watch(self._name)
+
     def _check_lead(self, lead: object) -> None:
         decorated.check_called(lead, "an AsyncElection")
 

@@ -11,6 +11,7 @@ from redlock._io.runtime_async import Runtime
 
 # > from redlock._lock.holds_threads import Own
 from redlock._lock.masters import MastersBase, was_free
+from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
+    from redlock._core.watch import Watch
     from redlock._health.records import Health
     from redlock._lock.election_async import AsyncElection
     from redlock._lock.lock_async import AsyncMultiLock, AsyncMultiLockOptions
@@ -151,6 +153,37 @@ class AsyncMasters(MastersBase[Runtime]):
         while (found := await self._runtime.run(listing.more())) is not None:
             for status in found:
                 yield status
+
+    def watch(self, name: str) -> AsyncIterator[LockStatus]:
+        """Who holds ``name``, now and whenever that changes, as `status` shows it (R41).
+
+        An iterator without an end.  The first state comes at once; each further one when it is another than the last:
+        another holder, other readers, released, or free.  It is the newest state, not every one: what came and went
+        while nobody asked for the next one is not shown.  It never goes back to an earlier holder, by the order of the
+        fences.  Outages are waited for.
+
+        A release is seen at once, and the end of a TTL when it comes.  Nobody announces that a free name was taken, and
+        messages may be lost: that is seen within five seconds.
+
+        It is a look and no proof: to do something for as long as you lead or hold a lock, hold it.
+
+        Raises:
+            ConfigurationError: ``name`` cannot be right.
+            QuorumUnreachable: no majority is left without masters that refuse for a reason that waiting cannot cure
+                (a wrong password).
+            RedlockError: the masters were closed before it began.  If they are closed later, it ends.
+        """
+        return self._watched(self._runtime.deployment.watch(name))
+
+    async def _watched(self, watch: Watch) -> AsyncIterator[LockStatus]:
+        while True:
+            try:
+                status = await self._runtime.run(watch.more())
+            except RedlockError:
+                if self._runtime.closed and watch.begun:
+                    return
+                raise
+            yield status
 
     async def wait_until_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:  # noqa: ASYNC109 - C19
         """Wait until ``name`` is free, and take nothing.

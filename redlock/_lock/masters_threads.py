@@ -10,6 +10,7 @@ from redlock._core.inspect import known
 from redlock._io.runtime_threads import Runtime
 from redlock._lock.holds_threads import Own
 from redlock._lock.masters import MastersBase, was_free
+from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
+    from redlock._core.watch import Watch
     from redlock._health.records import Health
     from redlock._lock.election_threads import Election
     from redlock._lock.lock_threads import MultiLock, MultiLockOptions
@@ -138,6 +140,37 @@ class Masters(MastersBase[Runtime]):
     def _listed(self, listing: Listing) -> Iterator[LockStatus]:
         while (found := self._runtime.run(listing.more())) is not None:
             yield from found
+
+    def watch(self, name: str) -> Iterator[LockStatus]:
+        """Who holds ``name``, now and whenever that changes, as `status` shows it (R41).
+
+        An iterator without an end.  The first state comes at once; each further one when it is another than the last:
+        another holder, other readers, released, or free.  It is the newest state, not every one: what came and went
+        while nobody asked for the next one is not shown.  It never goes back to an earlier holder, by the order of the
+        fences.  Outages are waited for.
+
+        A release is seen at once, and the end of a TTL when it comes.  Nobody announces that a free name was taken, and
+        messages may be lost: that is seen within five seconds.
+
+        It is a look and no proof: to do something for as long as you lead or hold a lock, hold it.
+
+        Raises:
+            ConfigurationError: ``name`` cannot be right.
+            QuorumUnreachable: no majority is left without masters that refuse for a reason that waiting cannot cure
+                (a wrong password).
+            RedlockError: the masters were closed before it began.  If they are closed later, it ends.
+        """
+        return self._watched(self._runtime.deployment.watch(name))
+
+    def _watched(self, watch: Watch) -> Iterator[LockStatus]:
+        while True:
+            try:
+                status = self._runtime.run(watch.more())
+            except RedlockError:
+                if self._runtime.closed and watch.begun:
+                    return
+                raise
+            yield status
 
     def wait_until_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:
         """Wait until ``name`` is free, and take nothing.

@@ -75,7 +75,7 @@ def test_three_masters_of_five_that_load_are_an_outage(absent: Any) -> None:
 def test_a_status_does_not_count_them(absent: Any) -> None:
     tally = tally_of("held", absent, absent)
     seen = {0: Seen("t", 5.0, 7, ()), 1: Seen("t", 5.0, 7, ()), 2: Seen("t", 5.0, 7, ())}
-    status = inspect._status("job", seen, tally)
+    status = inspect.status_of("job", seen, tally)
     assert (status.token, status.remaining) == (None, 0.0)
     with pytest.raises(QuorumUnreachable, match="2 of 3 masters took no part"):
         is_locked(status, tally)

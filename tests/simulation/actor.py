@@ -13,6 +13,7 @@ from redlock._core.listing import Listing
 from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.settings import LockSpec
 from redlock._core.wait_until_free import wait_until_free
+from redlock._core.watch import Watch
 from redlock.errors import QuorumUnreachable
 from tests.simulation.client import Cancelled
 from tests.simulation.invariants import ACQUIRES, PREFIX
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Send
+    from redlock._core.inspect import LockStatus
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Hold
 
@@ -87,6 +89,9 @@ class Actor:
         timeout = chance.choice((0.0, 0.5, 2.0))
         if parameters.patient and chance.random() < parameters.patient:
             timeout = 10.0
+        if parameters.watches and chance.random() < parameters.watches:
+            self._watch(names[0], chance.randint(1, 6))
+            return
         if parameters.looks and chance.random() < parameters.looks:
             self._look(names, timeout * parameters.ttl)
             return
@@ -110,6 +115,35 @@ class Actor:
             self.think()
 
         self._acquiring = client.run(op, done, on_send=lambda _, task: self.judge.waits.attempts(task))
+
+    def _watch(self, name: str, changes: int) -> None:
+        """Watch for so many changes, one step after the other, as the iterators of the shells do it."""
+        client = self.client
+        pauses = spec_for(client, [name], client.parameters.ttl).retry
+        watch = Watch(client.settings, name, PREFIX + name, pauses)
+        told: list[LockStatus] = []
+        before: set[Hold] = set()
+
+        def looks(_: Send, task: Task) -> None:
+            self.judge.waits.attempts(task)
+            before.clear()
+            before.update(self.judge.held())
+
+        def done(_: Task, status: LockStatus | None, interrupted: BaseException | None) -> None:
+            if status is None or interrupted is not None:
+                self.think()
+                return
+            self.judge.watched(name, told, status, before)
+            told.append(status)
+            if client.closing or len(told) == changes:
+                self.think()
+            else:
+                self.world.after(0.0, client.gate, step)
+
+        def step() -> None:
+            self._acquiring = client.run(watch.more(), done, on_send=looks)
+
+        step()
 
     def _list(self, listing: Listing, before: set[Hold], found: list[str]) -> None:
         """One piece after the other, as the iterators of the shells do it."""

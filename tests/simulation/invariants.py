@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from redlock._core.acquire import Grant
     from redlock._core.effects import Send
+    from redlock._core.inspect import LockStatus
     from redlock._core.quorum import Tally
     from redlock._core.wire import Call
     from redlock.errors import Vote
@@ -64,6 +65,7 @@ AGREEMENT = "R34 one works on"
 R28_END = "R28 no longer"
 R33 = "R33 writers get in"
 R29 = "R29 listed"
+R41 = "R41 watched"
 FREE = "it was free"
 C7 = "C7 not held for longer"
 LIVE = "live"
@@ -86,6 +88,7 @@ ALL = (
     R32,
     R33,
     FREE,
+    R41,
     C7,
     WOKEN,
     ANYWAY,
@@ -199,6 +202,7 @@ class Judge:
         self.calls = 0
         self.grants = 0
         self.lists = 0
+        self.watches = 0
         self.writes = 0
         self.last_fence: int | None = None
         self.masters: list[Master] = []
@@ -687,6 +691,22 @@ class Judge:
         held = {name for hold in before if hold.valid() for name in hold.attempt.names}
         if self.parameters.clocks_hold and not held <= set(found):
             self.fail(R29, f"{sorted(held.difference(found))} were held all the time, and only {found} were listed")
+
+    def watched(self, name: str, told: Sequence[LockStatus], status: LockStatus, before: set[Hold]) -> None:
+        """A watcher was told of a change: it is one, never back in fences, and free only if somebody did not hold it (R41)."""
+        self.watches += 1
+        if told and (told[-1].token, set(told[-1].shared)) == (status.token, set(status.shared)):
+            self.fail(R41, f"{name}: {status.token} was told twice")
+        holds = [hold for one in (*told, status) if (hold := self._hold_of(one)) is not None]
+        fences = [hold.fence or 0 for hold in holds]
+        if self.parameters.fences_hold and fences != sorted(fences):
+            self.fail(R41, f"{name}: the holders that a watcher was told have the fences {fences}")
+        if status.token is None and not status.shared:
+            self.was_free([name], before)
+
+    def _hold_of(self, status: LockStatus) -> Hold | None:
+        attempt = self._by_token.get(status.token or "")
+        return None if attempt is None else attempt.hold
 
     def _ordered(self, hold: Hold, names: Iterable[str]) -> None:
         assert hold.fence is not None

@@ -73,6 +73,7 @@ class Parameters:
     patient: float = 0.0  # share of acquires that wait for ten TTLs
     contended: bool = False  # drawn by `crowd`
     together: bool = False  # drawn by `household`
+    watches: float = 0.0  # share of what is done that watches who holds a name, for a few changes
     looks: float = 0.0  # share of what is done that takes nothing: waits until a name is free, lists all locks
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
     elected: bool = False  # drawn by `elections`

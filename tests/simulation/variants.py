@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -19,12 +19,14 @@ from redlock._core import (
     downgrade as downgrading,
     election as electing,
     extend as extending,
+    inspect,
     listing,
     quorum,
     release as releasing,
     renewals,
     slots as slotting,
     subscriptions,
+    watch,
     wire,
     writer_mark,
 )
@@ -44,6 +46,7 @@ from redlock._core.stop import Stop
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
 from redlock._core.wait_until_free import FreeLook
+from redlock._core.watch import Watch
 from redlock._io import renewer as base_renewer
 from redlock.fenced import _order as fencing
 from redlock.fenced._order import Step
@@ -74,6 +77,7 @@ from tests.simulation.invariants import (
     R29,
     R32,
     R33,
+    R41,
 )
 from tests.simulation.parameters import (
     Parameters,
@@ -98,6 +102,7 @@ if TYPE_CHECKING:
 
     from redlock._core.collisions import Collisions
     from redlock._core.effects import Op
+    from redlock._core.inspect import LockStatus, Look
     from redlock._core.outcomes import Failure
     from redlock._core.quorum import Tally
     from tests.simulation.client import Task
@@ -552,6 +557,27 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A name is free as soon as one master has no holder for it."""
     return [mock.patch.object(FreeLook, "free", property(lambda look: look._free() > 0))]
+
+
+@variant("watched-free-where-one-says-so", FREE, watches=0.8, **_PERIODS)
+def _() -> list[Any]:
+    """A watcher takes a name for free as soon as one master has no holder for it (R41)."""
+
+    def status_of(name: str, seen: dict[int, wire.Seen], tally: quorum.Tally) -> LockStatus:
+        status = inspect.status_of(name, seen, tally)
+        return replace(status, token=None) if any(not one.holder for one in seen.values()) else status
+
+    def is_news(self: Watch, status: LockStatus, look: Look) -> bool:
+        self._told, before = (status.token,), self._told
+        return before != self._told
+
+    return [mock.patch.object(watch, "status_of", status_of), mock.patch.object(Watch, "_is_news", is_news)]
+
+
+@variant("watched-forgetfully", R41, watches=0.8, **_PERIODS)
+def _() -> list[Any]:
+    """A watcher is told what it was told before (R41)."""
+    return [mock.patch.object(Watch, "_is_news", return_value=True)]
 
 
 @variant("listed-from-the-first-master", R29, looks=0.8, **_PERIODS)

@@ -1,0 +1,84 @@
+"""What a watcher of a name is told (R41): what is new, nothing twice, and no earlier holder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tenacity.wait import wait_fixed
+
+from redlock._core.watch import Watch
+from redlock.errors import QuorumUnreachable
+from tests.core.world import OTHER, START, Master, World, down, refuses, turns
+
+if TYPE_CHECKING:
+    from redlock._core.inspect import LockStatus
+
+FREE: list[Any] = [b"", -2, b"7"]
+PAUSE = 0.5
+US = "1" * 40
+
+
+def held(by: str, fence: int, ms: int = 60_000) -> list[Any]:
+    return [by.encode(), ms, str(fence).encode()]
+
+
+def told(world: World, times: int) -> list[tuple[str | None, float]]:
+    """The holder, and when it was told."""
+    watch = Watch(world.settings, "invoice:42", "redlock:invoice:42", wait_fixed(PAUSE))
+    found = []
+    for _ in range(times):
+        status: LockStatus = world.run(watch.more())
+        found.append((status.token, round(world.now - START, 3)))
+    return found
+
+
+def all_say(*answers: Any) -> list[Master]:
+    return [Master(0.0, {"status": turns(*answers)}) for _ in range(3)]
+
+
+def test_the_first_state_comes_at_once_and_then_what_is_new() -> None:
+    a = held(OTHER, 7)
+    world = World(*all_say(a, a, a, FREE, FREE, held(US, 8)))
+    assert told(world, 3) == [(OTHER, 0.0), (None, 2 * PAUSE), (US, 3 * PAUSE)]
+
+
+def test_a_release_wakes_it() -> None:
+    world = World(*all_say(held(OTHER, 7), held(OTHER, 7), FREE))
+    for master in range(3):
+        world.announce(0.1, master, OTHER)
+    assert told(world, 2) == [(OTHER, 0.0), (None, 0.1)]
+
+
+def test_and_the_end_of_the_ttl() -> None:
+    world = World(*all_say(held(OTHER, 7), held(OTHER, 7, 200), FREE))
+    assert told(world, 2) == [(OTHER, 0.0), (None, 0.202)]
+
+
+def test_it_never_goes_back_to_an_earlier_holder() -> None:
+    """Masters that have forgotten: a lease with a smaller fence is not the newest, whoever says so."""
+    world = World(*all_say(held(US, 8), held(OTHER, 7), held(OTHER, 7), held(US, 8), FREE))
+    assert told(world, 2) == [(US, 0.0), (None, 3 * PAUSE)]
+
+
+def test_the_fence_of_an_attempt_that_failed_hides_nobody() -> None:
+    """One master has it, and it is greater than that of the next holder."""
+    first = Master(0.0, {"status": turns(held(OTHER, 99), held(OTHER, 99), down().says["status"])})
+    others = all_say(held(OTHER, 7), held(OTHER, 7), held(US, 8))[1:]
+    assert told(World(first, *others), 2) == [(OTHER, 0.0), (US, PAUSE)]
+
+
+def test_while_several_ask_for_it_nothing_is_told() -> None:
+    split = [Master(0.0, {"status": turns(held(who, 9), FREE)}) for who in (OTHER, US, "2" * 40)]
+    assert told(World(*split), 1) == [(None, PAUSE)]
+
+
+def test_an_outage_is_waited_for() -> None:
+    gone = down().says["status"]
+    world = World(*[Master(0.0, {"status": turns(gone, gone, gone, FREE)}) for _ in range(3)])
+    assert told(world, 1) == [(None, 3 * PAUSE)]
+
+
+def test_c1_a_wrong_password_is_not() -> None:
+    with pytest.raises(QuorumUnreachable, match="wrong user or password"):
+        told(World(*[refuses("wrong user or password")] * 3), 1)

@@ -1,0 +1,101 @@
+"""Watching who holds a name, on real servers, in both worlds (R41)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from redlock import ConfigurationError, RedlockError
+from tests.servers.look import eventually, kill, restart, take
+
+
+class Watching:
+    """A thread that watches, and notes the owner and the fence of each state."""
+
+    def __init__(self, statuses):
+        self.told: list[str] = []
+        self.fences: list[int] = []
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=(statuses,))
+        self._thread.start()
+
+    def _work(self, statuses):
+        try:
+            for status in statuses:
+                self.told.append(status.owner if status.token else "")
+                self.fences.append(status.fence or 0)
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            self.error = error
+
+    def ends(self):
+        self._thread.join(20)
+        return not self._thread.is_alive()
+
+
+@pytest.fixture
+def watching(world, redlock_servers):
+    """Begins to watch; the masters that it watches through are closed at the end, which ends it."""
+    begun = []
+    with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=60) as through:
+
+        def watch(name):
+            begun.append(Watching(through.watch(name)))
+            return begun[-1]
+
+        yield watch
+    for one in begun:
+        assert one.ends()
+        assert one.error is None
+
+
+def test_holders_come_and_go(watching, others, redlock_masters):
+    seen = watching("job")
+    eventually(lambda: seen.told == [""])
+    for number, masters in enumerate((others, redlock_masters)):
+        lock = masters.lock("job", ttl=30, owner=f"holder-{number}")
+        take(lock)
+        eventually(lambda: seen.told[-1] == f"holder-{number}")  # noqa: B023
+        lock.release()
+        eventually(lambda: seen.told[-1] == "")
+    assert seen.told == ["", "holder-0", "", "holder-1", ""]
+    assert seen.fences == sorted(seen.fences)
+
+
+def test_a_holder_that_died_is_seen_when_its_ttl_ends(watching, others):
+    lock = others.lock("job", ttl=2, owner="dies", auto_extend=False)
+    take(lock)
+    seen = watching("job")
+    eventually(lambda: seen.told == ["dies", ""])
+
+
+def test_an_outage_is_waited_for(watching, others, redlock_servers):
+    lock = others.lock("job", ttl=50, owner="lasts")
+    take(lock)
+    seen = watching("job")
+    eventually(lambda: seen.told == ["lasts"])
+    kill(redlock_servers)
+    restart(redlock_servers)
+    assert seen.error is None
+    eventually(lambda: seen.told[-1] == "")  # they kept nothing
+
+
+def test_who_leads(world, others, redlock_servers):
+    with world.Masters(redlock_servers.urls, restart_guard=False) as through:
+        seen = Watching(through.leader("beat").observe())
+        for term in others.leader("beat", ttl=30, owner="first").terms():
+            with term:
+                eventually(lambda: seen.told[-1:] == ["first"])
+            break
+        eventually(lambda: seen.told[-1] == "")
+        through.close()
+        assert seen.ends()
+        assert seen.error is None
+
+
+def test_what_cannot_be_right(masters):
+    with pytest.raises(ConfigurationError):
+        masters.watch("")
+    masters.close()
+    with pytest.raises(RedlockError, match="closed"):
+        next(iter(masters.watch("job")))
