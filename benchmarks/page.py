@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RESULTS: Final = ROOT / "benchmarks" / "results.json"
 PICTURES: Final = Path("_static") / "performance"
 # Each page, and what it is made from.
-PAGES: Final = {"performance.md": "page.md.in", "performance-limits.md.in": "limits.md"}
+PAGES: Final = {"performance.md": "page.md.in", "performance-limits.md": "limits.md.in"}
 
 _NOT_MEASURED: Final = "not measured"
 # Of a large deployment, for whoever has to find room for it.

@@ -87,13 +87,19 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "lines": (
         "written lines of core, I/O and locks",
         Budget(
-            14_830, "13,924, and 1,700 for the defects of real users, less what is made; from now on only ever lowered"
+            15_200,
+            "13,924, and 1,700 for the defects of real users, less what is made; 370 for what is new: waits that end in an "
+            "outage, a max_ttl that heals, losses in the log, watching. What stays is to be made smaller",
         ),
     ),
     "made lines": ("lines made of them by tools.unasync", None),
     "test lines": (
         "lines of tests",
-        Budget(56_400, "49,671, and those defects as tests, and databases; each rule has one owner, not two"),
+        Budget(
+            58_000,
+            "49,671, and those defects as tests, and databases; 1,600 for what is new, as above. Each rule has one owner, "
+            "not two",
+        ),
     ),
     "reaches": (
         "reaches into private attributes of others",
