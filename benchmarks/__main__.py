@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import peers, shape
 from benchmarks.lab import EFFORTS, Lab
 from benchmarks.records import Results, markdown
-from redlock.testing import LocalMasters
-from redlock.testing.servers import find_server
+from redlock.testing import LocalMasters, find_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import redlock
 from redlock._installed import others_beside
+from redlock._local import LOCAL, joined
 from redlock.testing import ServerNotFound, find_server
 
 if TYPE_CHECKING:
@@ -27,12 +28,20 @@ _ANSWERS_WITHIN = 10.0  # seconds
 
 def main(argv: list[str] | None = None) -> int:
     """Print it, one fact a line. The exit code is always 0: nothing is judged here, `redlock-check` does that."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m redlock",
         description="Shows versions, paths and servers of this machine, for a report of a bug. "
-        "It connects to nothing, and shows no addresses and no passwords.",
+        "It connects to no masters, and shows no addresses and no passwords.",
         allow_abbrev=False,
-    ).parse_args(argv)
+    )
+    parser.add_argument(
+        "--stop-local",
+        action="store_true",
+        help="end the masters of REDLOCK_MASTERS=local, whoever uses them, and nothing else; they remember their locks",
+    )
+    if parser.parse_args(argv).stop_local:
+        sys.stdout.write("stopped\n" if joined.stop() else "none run\n")
+        return 0
     for name, what in facts():
         sys.stdout.write(f"{name + ':':<18} {what}\n")
     return 0
@@ -53,8 +62,9 @@ def facts() -> Iterator[tuple[str, str]]:
     for command in _commands():
         yield command, shutil.which(command, path=path) or "not on PATH"
     yield from _servers()
-    masters = [one for one in os.environ.get("REDLOCK_MASTERS", "").split(",") if one.strip()]
-    yield "REDLOCK_MASTERS", f"{len(masters)} addresses" if masters else "not set"
+    masters = [one.strip() for one in os.environ.get("REDLOCK_MASTERS", "").split(",") if one.strip()]
+    yield "REDLOCK_MASTERS", LOCAL if masters == [LOCAL] else f"{len(masters)} addresses" if masters else "not set"
+    yield "local masters", joined.found()
 
 
 def _gil() -> str:

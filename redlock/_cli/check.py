@@ -32,6 +32,7 @@ _EXAMPLES = """\
 examples:
   redlock-check redis://10.0.0.1:6379 redis://10.0.0.2:6379 redis://10.0.0.3:6379
   REDLOCK_MASTERS=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 redlock-check
+  REDLOCK_MASTERS=local redlock-check    three masters on this machine, for development
   redlock-check --config /etc/redlock.toml --watch
   redlock-check --json | jq -r '.masters[] | select(.votes | not) | .url'
   redlock-check --held 'invoice:*'    lists the locks that are held, and who has them
@@ -58,7 +59,7 @@ def parser() -> arguments.Parser:
         nargs="*",
         metavar="URL",
         help="address of a master: redis://, rediss:// (valkey://, valkeys://) or unix://; without any, those of "
-        "--config, or else of REDLOCK_MASTERS",
+        "--config, or else of REDLOCK_MASTERS; local: those of this machine, for development, started if none run",
     )
     this.add_argument(
         "--timeout",

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from redlock import ConfigurationError
 from redlock._cli.arguments import SECONDS, can_be_set, masked
 from redlock._health import naming
+from redlock._local import LOCAL
 
 if TYPE_CHECKING:
     import argparse
@@ -80,11 +81,12 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         from_file = _read(arguments.config)
     masters = from_file.pop("masters", [])
     defaults = {key: from_file.pop(key) for key in _ACCESS if key in from_file}
-    if urls:
+    if not urls and not masters:
+        urls = split(os.environ.get(MASTERS, ""))
+    local = [*urls] == [LOCAL]
+    if urls and not local:
         masters = _named(urls)
-    elif not masters:
-        masters = _named(split(os.environ.get(MASTERS, "")))
-    if not masters and masters_needed:
+    if not masters and not local and masters_needed:
         if arguments.config is not None:
             raise _nameless(arguments.config)
         raise ConfigurationError(
@@ -98,11 +100,20 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         "restart_guard": False if arguments.no_restart_guard else None,
     }
     given = {key: value for key, value in options.items() if value is not None}
+    if local:
+        return WantedMasters(_local_urls() if masters_needed else (), {**from_file, **given})
     addresses = (
         _address(_with(defaults, master), f"{arguments.config}, master {number}")
         for number, master in enumerate(masters, 1)
     )
     return WantedMasters(tuple(addresses), {**from_file, **given}, _names(masters, arguments.config))
+
+
+def _local_urls() -> tuple[str, ...]:
+    """Those of this machine. They have no password, and refuse one."""
+    from redlock._local import joined  # noqa: PLC0415 - for laptops
+
+    return tuple(joined.urls())
 
 
 def _named(addresses: Sequence[str]) -> list[dict[str, str]]:

@@ -46,6 +46,8 @@ examples:
   */5 * * * *  redlock-run --config /etc/redlock.toml sweep --no-wait --quiet -- sweep || [ $? = 75 ]
 
 The masters are those of --masters, of --config, or of the environment variable REDLOCK_MASTERS.
+REDLOCK_MASTERS=local: three masters on this machine, for development. All programs of a user find the same ones, and
+the first program starts them. python -m redlock --stop-local ends them.
 The command gets REDLOCK_NAME, REDLOCK_TOKEN, REDLOCK_OWNER and REDLOCK_FENCE in its environment.
 
 With --service NAME is an election: start the same line in many places, and the command runs in one of them. If that
@@ -82,7 +84,7 @@ def parser() -> arguments.Parser:
         metavar="URL,URL,...",
         action="append",
         default=[],
-        help="redis://, rediss:// (valkey://, valkeys://) or unix://; "
+        help="redis://, rediss:// (valkey://, valkeys://) or unix://; or local; "
         "passwords are better kept in the environment or a file",
     )
     waiting = this.add_mutually_exclusive_group()

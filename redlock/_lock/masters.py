@@ -21,6 +21,7 @@ from redlock._io.connections import CLOSED
 from redlock._io.deployment import Deployment, Limits
 from redlock._io.report import report
 from redlock._io.runtime import RuntimeBase
+from redlock._local import LOCAL
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 from redlock.options import masters as named
 
@@ -154,10 +155,20 @@ class MastersBase(Generic[AnyRuntime]):
 
         A comma inside a password is written ``%2C``.
 
+        ``local`` in place of the URLs: three masters on this machine, for development. All programs of a user that say
+        so have the same ones. The first starts them, which takes some tenths of a second, and a line in the log (on
+        standard error where no log is configured) says that they are none for production.
+
         Raises:
-            ConfigurationError: the variable is not set or empty, or an option cannot be right.
+            ConfigurationError: the variable is not set or empty, or an option cannot be right; or no server program
+                is installed for ``local``.
+            RedlockError: the masters of this machine could not be started. The text says why.
         """
         value = os.environ.get(variable, "")
+        if value.strip() == LOCAL:
+            from redlock._local import joined  # noqa: PLC0415 - for laptops
+
+            return cls(joined.urls(), **options)
         urls = named([url.strip() for url in value.split(",") if url.strip()])
         if not urls:
             raise ConfigurationError(

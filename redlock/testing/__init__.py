@@ -6,10 +6,11 @@
 `FixedMasters` need no server, and are no locks: they give one answer to everybody (``redlock_refused``, ...).
 """
 
+from redlock._local.programs import ServerNotFound, find_server
 from redlock.testing._clock import ClockUnavailable
 from redlock.testing.fixed import FixedMasters
 from redlock.testing.local import LocalMasters
-from redlock.testing.servers import ServerFailed, ServerNotFound, clock_available, find_server
+from redlock.testing.servers import ServerFailed, clock_available
 
 __all__ = [
     "ClockUnavailable",

@@ -6,8 +6,9 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import quote
 
+from redlock._local.programs import find_server
 from redlock.testing._nest import LOOPBACK, Nest
-from redlock.testing.servers import Server, find_server, wait_until_ready
+from redlock.testing.servers import Server, wait_until_ready
 
 if TYPE_CHECKING:
     import os

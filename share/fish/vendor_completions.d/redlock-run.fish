@@ -57,7 +57,7 @@ complete -c redlock-run -e
 complete -c redlock-run -f
 
 complete -c redlock-run -n _shtab_redlock_run_using -s h -l help -d 'show this help message and exit'
-complete -c redlock-run -n _shtab_redlock_run_using -l masters -x -d 'redis://, rediss:// (valkey://, valkeys://) or unix://; passwords are better kept in the environment or a file'
+complete -c redlock-run -n _shtab_redlock_run_using -l masters -x -d 'redis://, rediss:// (valkey://, valkeys://) or unix://; or local; passwords are better kept in the environment or a file'
 complete -c redlock-run -n _shtab_redlock_run_using -l wait -x -d 'how long to wait for the lock, and then end with 75 (default: as long as it takes)'
 complete -c redlock-run -n _shtab_redlock_run_using -l no-wait -d 'end with 75 at once if somebody else holds it'
 complete -c redlock-run -n _shtab_redlock_run_using -l ttl -x -d 'how long the lock stays held if this machine dies; while it lives, the lock is renewed (default: 30, with --service 15)'
