@@ -12,8 +12,10 @@ goes on as long as a majority has its list.
 
 What was shown counts until it is too old, also if the master that showed it has forgotten it.
 
-Two lists may have been recorded while the masters that they share were out of reach.  Then the one that more of these
-record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.
+Two lists may have come into use while the masters that they share were out of reach.  Then the one that more of these
+record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.  A
+list with no settled clients counts for that where none of these masters has ours: a client of it may work and not have
+said so yet, and nothing keeps it from work.  Where some have ours, it is shown that, and gives way if it is a newcomer.
 
 It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.
 
@@ -40,7 +42,7 @@ Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
 LIFE = 2.0  # of max_ttl: so long a list counts that is not announced again
 _REFRESH = 0.5  # of max_ttl: a list is announced again
-_SOON = 0.05  # ... until it works, and while another one is new
+_SOON = 0.05  # ... until it works, while another one is new, and after each connection was made
 _NEW, _SETTLED = "1", "2"  # marks of fleet.lua that count
 
 
@@ -93,6 +95,8 @@ class Fleet:
         self.refuses = refuses
         self.life = LIFE * max_ttl
         self._max_ttl = max_ttl
+        # Seconds from the announcement with which a connection was made to the next one: we may work by then.
+        self.first_pause = _SOON * max_ttl
         # The clocks of the masters may run faster than ours, ...
         self._counts = self.life * (1 - drift_factor)
         self._slower = 1 + drift_factor  # ... and slower.
@@ -104,7 +108,6 @@ class Fleet:
         self._begins = math.inf  # we work after that; infinity: not yet
         self._anew = False  # it is not the first time that we begin
         self._works = False
-        self._settled = False  # the masters were told that we work
         self._new_ones = False  # a list in use has no settled clients yet
         self.rejected = False
         self.refusal = ""
@@ -135,11 +138,6 @@ class Fleet:
         """Seconds until the next announcement."""
         soon = self.refuses and (self._new_ones or not self._works)
         return self._max_ttl * (_SOON if soon else _REFRESH)
-
-    @property
-    def first_pause(self) -> float:
-        """Seconds from the first announcement, with which a connection was made, to the next one."""
-        return self._max_ttl * (_REFRESH if self._settled else _SOON)
 
     @property
     def counts_from(self) -> float:
@@ -174,7 +172,6 @@ class Fleet:
         """What to announce now, to all masters.  A client that was not rejected until now belongs to the fleet."""
         self._judge(at)
         says = self.says
-        self._settled = says == "settled"
         if says == "back":
             self._told = [one if one is None or one.state != 1 else one._replace(state=0) for one in self._told]
         return says
@@ -228,19 +225,21 @@ class Fleet:
         return not answered and self._down_at[master] < recently
 
     def _outnumbered(self, at: float) -> bool:
-        """Whether clients work with an incompatible list, and it is theirs that stays."""
+        """Whether clients work with an incompatible list, or are about to, and it is theirs that stays."""
         fingerprint = wire.fingerprint(self.names)
         for names in self._in_use:
             ours = theirs = 0
+            settled = False
             for name, one in zip(self.names, self._told, strict=True):
                 if name not in names or one is None:
                     continue
                 other = one.others.get(names)
                 if one.recorded(1, at):
                     ours += 1
-                elif other is not None and other.mark == _SETTLED and other.until > at:
+                elif other is not None and other.counts(at):
                     theirs += 1
-            if theirs and (-theirs, wire.fingerprint(names)) < (-ours, fingerprint):
+                    settled = settled or other.mark == _SETTLED
+            if (settled or not ours) and theirs and (-theirs, wire.fingerprint(names)) < (-ours, fingerprint):
                 return True
         return False
 

@@ -72,17 +72,18 @@ class Announcer:
 
     def connected(self, now: float) -> None:
         """The list went with a handshake."""
-        self._due = min(self._due, now if self._fleet.in_the_way else now + self._fleet.first_pause)
+        self._due = min(self._due, now + self._fleet.first_pause)
         self._answers_until = now
+        self._hurry(now)
 
     def heard(self, master: int, lists: wire.Lists | None, sent_at: float, at: float) -> None:
         self._voters.told(master, lists, sent_at, at)
-        if self._fleet.in_the_way:
-            self._due = at
-        elif self._fleet.rejected:
-            self._due = min(self._due, at + self._pause())
+        self._hurry(at)
         if self._fleet.disagreement != self._reported:  # a lease that is to end must not wait for the next look
             self._wake()
+
+    def _hurry(self, at: float) -> None:
+        self._due = min(self._due, at if self._fleet.in_the_way else at + self._pause())
 
     def due(self, now: float) -> Announcement | None:
         """The announcement that is due at ``now``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +17,13 @@ from redlock import (
     Masters,
     MastersAgree,
     MastersDisagree,
+    MasterUp,
     MultiLock,
     QuorumUnreachable,
 )
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
-from tests.servers.look import eventually
+from tests.servers.look import eventually, take
 from tests.servers.proxy import Proxy
 
 MAX_TTL = 1.5
@@ -163,6 +165,39 @@ def test_of_two_that_came_into_use_while_what_they_share_was_silent_one_works_on
         with pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
             late.lock("other", ttl=1.2).acquire(timeout=0)
         lease.ensure()
+
+
+def test_of_two_that_came_while_what_they_share_hung_one_works_on_when_both_are_answered(world, urls):
+    """They work meanwhile, and what they are answered then was asked before."""
+    servers, prefix = urls
+    options = OPTIONS | {"prefix": prefix, "max_ttl": 60.0, "connect_timeout": 30.0}
+    with LocalMasters(1) as shared, contextlib.ExitStack() as stack:
+        shared.pause(0)
+        clients: dict[int, list[Any]] = {1: [], 3: []}
+        told: dict[int, list[list[Any]]] = {1: [[], []], 3: [[], []]}
+        locks, leases = {}, {}
+        for number, events in told.items():
+            listed_here = {"lock-0": shared.urls[0], **listed(servers, number, number + 1)}
+            for seen in events:
+                masters = world.Masters(listed_here, observer=seen.append, **options)
+                clients[number].append(stack.enter_context(masters))
+                masters.status("job")  # it works
+            locks[number] = clients[number][-1].lock("job", ttl=59.0, bound=False)
+            leases[number] = take(locks[number])
+            with redis.Redis.from_url(servers[f"lock-{number}"]) as admin:  # and has said so: the next time is far
+                eventually(lambda admin=admin: admin.hvals(f"redlock-fleet:{prefix}")[0].split()[3] == b"2")
+        assert all(lease.valid for lease in leases.values()), "nobody can know"
+        shared.resume(0)
+        for seen in [*told[1], *told[3]]:
+            eventually(lambda seen=seen: [one for one in seen if isinstance(one, MasterUp) and one.master == "lock-0"])
+        eventually(lambda: not (leases[1].valid and leases[3].valid), 10)
+        stays, gone = (1, 3) if leases[1].valid else (3, 1)
+        for masters in clients[gone]:
+            with pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+                masters.status("job")
+        for masters in clients[stays]:
+            assert masters.status("job").token == leases[stays].token
+        leases[stays].ensure()
 
 
 def test_without_names_it_is_a_warning(world, urls, caplog):

@@ -7,7 +7,9 @@ stand still before it reads the answers, and a master may miss it: so many a lea
 
 Three kinds of runs.  In the usual ones every list reaches every master, for only so the check promises P1; `blind` shows
 what it does not find.  With `forgets` masters lose the lists (and no locks: R21 is about those).  With `hangs` masters
-answer nothing for a while, so two lists may be in use: then P1 is not promised, but that it ends (`AGREEMENT`).
+answer nothing for a while, some from before the clients come.  They keep what they are sent, and do it all when they go
+on, one connection after the other in any order, also what came on one that its client has given up.  So two lists may be
+in use: then P1 is not promised, but that it ends when the masters that both have were heard by both (`AGREEMENT`).
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import operator
 import random
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from tenacity.wait import wait_none
 
@@ -31,6 +35,8 @@ from redlock._core.fleet import Fleet, compatible
 from redlock._core.lease import LeaseState
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.voters import Facts, Voters
+from redlock._io import announcer
+from redlock._io.announcer import Announcer
 from tests.simulation.invariants import AGREEMENT, P1, P2, Violation
 from tests.simulation.master import ENGINE, EPOCH, Keyspace
 
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.extend import Extension
-    from redlock._core.wire import Call, Says
+    from redlock._core.wire import Call
 
 PREFIX = "redlock:"
 KEYS = wire.keys_for(PREFIX, ["lock"])
@@ -46,7 +52,9 @@ MAX_TTL = 4.0
 NODE_TIMEOUT = 0.5
 FAR = 0.9 * NODE_TIMEOUT  # seconds that a round trip takes at most
 LIFE = 2 * MAX_TTL
-SETTLES = MAX_TTL  # seconds after which two that both work have found that out, if they reach what they share
+CONNECT_TIMEOUT = 1.0
+# Seconds after which two that share several masters have found out that both work: two pauses, and two round trips.
+SETTLES = 0.1 * MAX_TTL + 2 * FAR
 MISSES = 0.25  # the share of requests that do not get to a master, or whose answers are lost
 STANDS = 0.02  # the share of rounds before the end of which a client stands still
 
@@ -67,6 +75,7 @@ class Settings:
     stops: bool = False  # errands come while another one, with a list that is far apart, stands still for long
     forgets: bool = False  # masters lose the lists
     hangs: bool = False  # masters answer nothing for a while
+    early: bool = False  # ... those that lists share when the clients come, and hardly any later
     duration: float = 60.0
     drift_factor: float = 0.01
 
@@ -80,8 +89,11 @@ def settings(seed: int, **fixed: Any) -> Settings:
     }  # fmt: skip
     if values["refuses"]:
         values |= chance.choice(
-            ({}, {}, {"forgets": True}, {"hangs": True, "duration": 80.0}, {"stops": True, "apart": True})
-        )
+            (
+                {}, {}, {"forgets": True}, {"hangs": True, "duration": 80.0}, {"stops": True, "apart": True},
+                {"hangs": True, "apart": True, "early": True, "duration": 30.0},
+            )
+        )  # fmt: skip
     return Settings(seed, **(values | fixed))
 
 
@@ -93,6 +105,24 @@ class Server(Keyspace):
         self._fleet = fleet
         self._rate = rate
         self.hangs_until = 0.0
+        self.unserved: dict[Link, list[Callable[[], None]]] = {}
+
+    def hang(self, seconds: float) -> None:
+        self.hangs_until = self._fleet.now + seconds
+        self._fleet.later(seconds, self._serve)
+
+    def when_served(self, link: Link, serve: Callable[[], None]) -> None:
+        if self.hangs_until > self._fleet.now or self.unserved:
+            self.unserved.setdefault(link, []).append(serve)
+        else:
+            serve()
+
+    def _serve(self) -> None:
+        if self.hangs_until <= self._fleet.now:
+            unserved, self.unserved = list(self.unserved.values()), {}
+            self._fleet.chance.shuffle(unserved)
+            for serve in itertools.chain(*unserved):
+                serve()
 
     def run(self, call: Call) -> Any:
         self.look_at_clock()
@@ -108,6 +138,16 @@ class Server(Keyspace):
         entries = [wire.read_fleet_entry(value.encode()) for value in (key.value if key is not None else {}).values()]
         now = self.now_ms / 1000
         return {one.names: one.mark for one in entries if one is not None and now <= one.seen + one.life}
+
+
+@dataclass(eq=False)
+class Link:
+    """A connection to the master of that name."""
+
+    name: str
+    trip: float  # seconds there and back
+    under_way: int = 0  # requests
+    given_up: bool = False  # nobody reads what is answered on it
 
 
 class Client:
@@ -131,7 +171,8 @@ class Client:
         if run.settings.apart and run.chance.random() < (0.9 if run.settings.stops else 0.5):
             far = sorted(run.shared)
         self.trip = {name: run.chance.uniform(0.0, FAR) if name in far else 0.0 for name in masters}
-        self.under_way = dict.fromkeys(masters, 0)
+        self.links: dict[str, Link] = {}
+        self.heard: dict[str, float] = {}  # when each master gave the latest answer about the lists that was read here
         self.masters = masters
         self.name = f"c{self.number}.{self.life}"
         rate = 1 + run.chance.choice((-1, 1)) * 0.49 * run.settings.drift_factor
@@ -145,9 +186,10 @@ class Client:
             random=run.chance.random,
         )  # fmt: skip
         run.log(self.name, "starts with", masters)
-        self.refresh_at = math.inf
-        self._announce("new", first=True)
-        self._refresh_in(self.fleet.first_pause)
+        self.announcer = Announcer(self.voters, self.fleet, PREFIX, partial(self._keep_house_in, 0.0))
+        self.house_at = math.inf
+        for master in run.chance.sample(range(len(masters)), len(masters)):
+            self._connect(master)
         self._plan(run.chance.choice((0.0, run.chance.random())), self._acquire)
         self._plan(run.chance.uniform(0.2, 3.0) if self.errand else run.chance.uniform(2.0, 30.0), self._end)
         self._plan(run.chance.uniform(0.0, 30.0), self._stand_still)
@@ -175,67 +217,99 @@ class Client:
 
     # -- what goes to the masters, and comes back in that order --------------------------------------
 
-    def _ask(self, name: str, call: Call, then: Callable[[Any], None]) -> None:
-        server, trip = self.run.server(name), self.trip[name]
-        if not trip and not self.under_way[name] and server.hangs_until <= self.run.now:
-            then(server.run(call))
-            return
-        self.under_way[name] += 1
-        self.run.later(trip / 2, self._arrives, self.life, name, call, then)
+    def _ask(self, link: Link, call: Call, then: Callable[[Any], None]) -> None:
+        server, trip = self.run.server(link.name), link.trip
+        link.under_way += 1
+        if trip or link.under_way > 1:
+            self.run.later(trip / 2, server.when_served, link, partial(self._served, self.life, link, call, then))
+        else:
+            server.when_served(link, partial(self._served, self.life, link, call, then))
 
-    def _arrives(self, life: int, name: str, call: Call, then: Callable[[Any], None]) -> None:
-        server = self.run.server(name)
-        if server.hangs_until > self.run.now:
-            self.run.later(server.hangs_until - self.run.now, self._arrives, life, name, call, then)
-            return
-        value = server.run(call)  # also if the client is gone
-        if life == self.life:
-            self.run.later(self.trip[name] / 2, self._reads, life, name, value, then)
+    def _served(self, life: int, link: Link, call: Call, then: Callable[[Any], None]) -> None:
+        value = self.run.server(link.name).run(call)  # also if the client is gone, or has given up
+        answer = partial(self._reads, life, link, self.run.now, value, then)
+        if link.trip:
+            self.run.later(link.trip / 2, answer)
+        else:
+            answer()
 
-    def _reads(self, life: int, name: str, value: Any, then: Callable[[Any], None]) -> None:
-        if life != self.life:
+    def _reads(self, life: int, link: Link, served_at: float, value: Any, then: Callable[[Any], None]) -> None:
+        if life != self.life or link.given_up:
             return
         if self.run.now < self.stands_until:
-            self.run.later(self.stands_until - self.run.now, self._reads, life, name, value, then)
+            self.run.later(self.stands_until - self.run.now, self._reads, life, link, served_at, value, then)
             return
-        self.under_way[name] -= 1
+        link.under_way -= 1
+        self.served_at = served_at
         then(value)
+
+    def _connect(self, master: int) -> None:
+        link = Link(self.masters[master], self.trip[self.masters[master]])
+        self._ask(link, self.announcer.call(), partial(self._connected, master, link, self.clock()))
+        if link.under_way:
+            self._plan(CONNECT_TIMEOUT, partial(self._gives_up, master, link))
+
+    def _connected(self, master: int, link: Link, asked_at: float, value: Any) -> None:
+        self.links[link.name] = link
+        facts = Facts(f"run of {link.name}", 10**6, lists=wire.read_fleet(value), asked_at=asked_at)
+        self.voters.admit(master, facts, self.clock())
+        self.announcer.connected(self.clock())
+        self._told(link.name)
+        if self.run.settings.hangs:
+            self._beside(link)
+
+    def _beside(self, link: Link) -> None:
+        """What a second connection carries while the first one is silent: there is no use for it when both are answered."""
+        if link.under_way and self.run.server(link.name).hangs_until > self.run.now:
+            self._ask(Link(link.name, link.trip), self.announcer.call(), _ignore)
+        self._plan(self.run.chance.uniform(1.5, 3.0), partial(self._beside, link))
+
+    def _gives_up(self, master: int, link: Link) -> None:
+        if self.links.get(link.name) is not link:
+            link.given_up = True
+            self.voters.down(master, self.clock())
+            again = 0.0 if self.voters.awaits(master, self.clock()) else self.run.chance.uniform(0.05, 0.5)
+            self._plan(again, partial(self._connect, master))
 
     # -- the list ------------------------------------------------------------------------------------
 
-    def _announce(self, says: Says, *, first: bool = False) -> None:
-        call = wire.fleet(PREFIX, self.fleet.names, self.name, says, self.fleet.life)
+    def _announce(self, announcement: Send) -> None:
+        announcement.sent_at = self.clock()
         order = list(enumerate(self.masters))
         self.run.chance.shuffle(order)
         for master, name in order:
-            self._ask(name, call, partial(self._told, master, self.clock(), first) if says != "left" else _ignore)
+            if name in self.links:
+                self._ask(self.links[name], announcement.call, partial(self._answered, announcement, master))
 
-    def _told(self, master: int, sent_at: float, first: bool, value: Any) -> None:
-        lists, at = wire.read_fleet(value), self.clock()
-        if first:
-            facts = Facts(f"run of {self.masters[master]}", 10**6, lists=lists, asked_at=sent_at)
-            self.voters.admit(master, facts, at)
-        else:
-            self.voters.told(master, lists, sent_at, at)
+    def _answered(self, announcement: Send, master: int, value: Any) -> None:
+        announcement.answered(master, value, self.clock())
+        self._told(self.masters[master])
+
+    def _told(self, name: str) -> None:
+        self.heard[name] = self.served_at
         if self.voters.refused and self.held is not None:
             self.run.over(self)
             self.held.lose("unreachable")  # as its renewal does
-        if self.fleet.rejected:
-            self._refresh_in(0.0 if self.fleet.in_the_way else self.fleet.pause * self.run.chance.uniform(0.5, 1.0))
+        self._keep_house_in(self.announcer.next(self.clock(), math.inf))
+        if self.run.settings.hangs:
+            self.run.look()
 
-    def _refresh_in(self, after: float) -> None:
-        if self.run.now + after < self.refresh_at:
-            self.refresh_at = self.run.now + after
-            self._plan(after, self._refresh)
+    def _keep_house_in(self, after: float) -> None:
+        if self.run.now + after < self.house_at:
+            self.house_at = self.run.now + max(0.0, after)
+            self._plan(max(0.0, after), self._keep_house)
 
-    def _refresh(self) -> None:
-        if self.run.now < self.refresh_at:  # that was brought forward, and done
+    def _keep_house(self) -> None:
+        if self.run.now < self.house_at:  # that was brought forward, and done
             return
-        self.refresh_at = math.inf
-        self._announce(self.fleet.announcing(self.clock()))
-        if self.fleet.rejected:
-            self.run.refused += 1
-        self._refresh_in(self.fleet.pause * self.run.chance.uniform(0.5, 1.0))
+        self.house_at = math.inf
+        announcement = self.announcer.due(self.clock())
+        if announcement is not None:
+            self._announce(announcement)
+            if self.fleet.rejected:
+                self.run.refused += 1
+        self.announcer.news()
+        self._keep_house_in(self.announcer.next(self.clock(), math.inf))
 
     # -- the lock ------------------------------------------------------------------------------------
 
@@ -320,7 +394,8 @@ class Client:
             if lost and chance.random() < 0.5:  # half of the requests, and half of the answers
                 continue
             then = _ignore if lost else partial(self._keep, request, master)
-            self._ask(self.masters[master], request.call, then)
+            if (link := self.links.get(self.masters[master])) is not None:
+                self._ask(link, request.call, then)
 
     def _keep(self, request: Send, master: int, value: Any) -> None:
         self.unread.append((request, master, value))
@@ -347,7 +422,7 @@ class Client:
         crashes = run.chance.random() < 0.5
         run.log(self.name, "crashes" if crashes else "closes")
         if not crashes:
-            self._announce("left")
+            self._announce(Send(self.announcer.call("left")))
         self.life, self.ended_at = self.life + 1, run.now
         run.later(run.chance.choice((0.1, 3.0)), self.run.begin, self)
 
@@ -370,6 +445,8 @@ class FleetRun:
         self.lists = [tuple(f"m{number}" for number in range(given.size))]
         self._growing = True
         self._wide = wide = 2 * (given.size - 1)  # so many steps leave one master that both lists have
+        if given.hangs and given.size > 4:  # or two
+            self._wide = wide = wide - self.chance.choice((0, 2))
         self._late = self.chance.choice(((0, 0, 1, 1, 2, 2, 3, 4), (0, 2), (0, 0, 3), (0, 4)))
         if given.apart:
             self._late = (0, wide)
@@ -377,23 +454,24 @@ class FleetRun:
             self.lists.append(self._next())
         self.lines: list[str] = []
         self.grants = self.extensions = self.steps = self.refused = self.forgotten = self.found_later = 0
-        self._both: dict[tuple[str, str], float] = {}
+        self._both: dict[tuple[Client, Client], float] = {}
         self._latest: tuple[Client, float, int] | None = None
         self._tokens = itertools.count()
         self.clients = [Client(self, number) for number in range(given.clients)]
 
     def play(self) -> FleetRun:
         for client in self.clients:
-            self.later(self.chance.uniform(0.0, 1.0), self.begin, client)
+            self.later(self.chance.uniform(0.0, 0.2 if self.settings.early else 1.0), self.begin, client)
         self.later(1.0, self._operate)
         if self.settings.forgets:
             self.later(1.0, self._forget)
         if self.settings.hangs:
-            self.later(1.0, self._hang)
+            self._hang()
             self.later(1.0, self._look)
-        while self._events and self.now < self.settings.duration:
-            self.now, _, action, args = heapq.heappop(self._events)
-            action(*args)
+        with mock.patch.object(announcer, "random", self.chance):
+            while self._events and self.now < self.settings.duration:
+                self.now, _, action, args = heapq.heappop(self._events)
+                action(*args)
         if self.settings.hangs:
             self._look_at_the_end()
         return self
@@ -504,31 +582,43 @@ class FleetRun:
         if self.is_quiet:
             return
         shared = self.shared if self.settings.apart else set(self.lists[-1]).intersection(self._before(2))
-        until = self.now + self.chance.uniform(0.5, 6.0)
-        for name in self.chance.sample(sorted(shared), self.chance.choice((1, len(shared))) if shared else 0):
-            self.server(name).hangs_until = until
-            self.log(name, "hangs until", f"{until:.3f}")
+        early = self.settings.early and not self.now
+        some = len(shared) if early else self.chance.choice((1, len(shared)))
+        for name in self.chance.sample(sorted(shared), min(some, len(shared))):
+            self.server(name).hang(self.chance.uniform(0.5, 2.0 if early else 6.0))
+            self.log(name, "hangs until", f"{self.server(name).hangs_until:.3f}")
 
     # -- the judge -----------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Whether any two work for long whose masters do not go together, although they could know that."""
-        self.later(SETTLES / 16, self._look)
-        hang = any(server.hangs_until > self.now for server in self._servers.values())
+        self.later(SETTLES / 4, self._look)
+        self.look()
+
+    def look(self) -> None:
+        """Whether any two work whose masters do not go together, although both have heard what they share.
+
+        Where they share one master, that is enough.  Of several, some may know the one and some the other one; and not all
+        that they know is true by then of both, whose next announcements come soon.
+        """
         both = {
-            (one.name, other.name)
-            for one, other in itertools.combinations([client for client in self.clients if client.life], 2)
-            if not hang
-            and one.works
-            and other.works
-            and not compatible(set(one.masters), set(other.masters))
-            and not set(one.masters).isdisjoint(other.masters)
+            pair
+            for pair in itertools.combinations([client for client in self.clients if client.life], 2)
+            if all(client.works for client in pair) and self._could_know(*pair)
         }
         self.found_later += len(both - self._both.keys())
         self._both = {pair: self._both.get(pair, self.now) for pair in both}
-        for pair, since in self._both.items():
-            if self.now - since > SETTLES:
-                self.fail(AGREEMENT, f"{' and '.join(pair)} work since {since:.3f}, and see masters in common")
+        for (one, other), since in self._both.items():
+            if self.now - since >= (SETTLES if len(set(one.masters).intersection(other.masters)) > 1 else 0.0):
+                self.fail(AGREEMENT, f"{one.name} and {other.name} work since {since:.3f}, and heard what they share")
+
+    def _could_know(self, one: Client, other: Client) -> bool:
+        """Whether what both have in common has answered both since the latest of them came, and since it hung."""
+        mine, its = set(one.masters), set(other.masters)
+        common = mine & its
+        began = max(one.started_at, other.started_at)
+        since = [max(began, self.server(name).hangs_until) for name in common]
+        heard = [min(one.heard.get(name, -1.0), other.heard.get(name, -1.0)) for name in common]
+        return bool(common) and not compatible(mine, its) and all(map(operator.ge, heard, since))
 
     def _look_at_the_end(self) -> None:
         alive = [client for client in self.clients if client.life and client.ended_at == math.inf]

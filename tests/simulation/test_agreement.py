@@ -71,9 +71,9 @@ class Client:
                 self._connect(name)
         self.keep_house()
 
-    def _connect(self, name: str) -> None:
+    def _connect(self, name: str, call: wire.Call | None = None) -> None:
         now = self.world.now
-        lists = wire.read_fleet(self.world.run(name, self.announcer.call()))
+        lists = wire.read_fleet(self.world.run(name, call or self.announcer.call()))
         facts = Facts(f"run of {name}", 10**6, lists=lists, asked_at=now)
         self.voters.admit(self.masters.index(name), facts, now)
         self.announcer.connected(now)
@@ -81,10 +81,10 @@ class Client:
     def _wake(self) -> None:
         self.woken += 1
 
-    def hears(self, name: str) -> None:
-        """A connection to this master is made."""
+    def hears(self, name: str, call: wire.Call | None = None) -> None:
+        """A connection to this master is made.  ``call``: what was announced there, while the master hung."""
         self.silent.discard(name)
-        self._connect(name)
+        self._connect(name, call)
         self.keep_house()
 
     def fails(self, name: str) -> None:
@@ -406,6 +406,62 @@ def test_of_two_that_as_many_common_masters_have_the_smaller_fingerprint_stays(w
         clients[masters].hears(silence)
     live(world, 1.0, *clients.values())
     assert [clients[smaller].works, clients[greater].works] == [True, False]
+
+
+def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_both_are_answered(world):
+    """They say that they are new, for they did not work yet when they said it."""
+    one, other = clients = [Client(world, masters, silent="m") for masters in (ONE, OTHER)]
+    asked = [client.announcer.call() for client in clients]
+    live(world, 1.0, *clients)
+    assert (one.works, other.works) == (True, True), "nobody can know"
+    for client, call in zip(clients, asked, strict=True):
+        client.hears("m", call)
+    assert (one.works, other.works) == (True, False)
+    live(world, 2 * LIFE, *clients)
+    assert (one.works, other.works) == (True, False)
+
+
+def test_an_attempt_to_connect_that_was_given_up_decides_as_well(world):
+    """The master did not hear the end of it, and carries out what it was sent."""
+    one, other = clients = [Client(world, masters, silent="m") for masters in (ONE, OTHER)]
+    given_up = one.announcer.call()
+    live(world, 1.0, *clients)
+    world.run("m", given_up)
+    other.hears("m")
+    assert (one.works, other.works) == (True, False)
+    one.hears("m")
+    assert (one.works, other.works) == (True, False)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_two_that_came_while_all_common_masters_hung_one_works_on_soon(world, swapped):
+    """One master was asked by the one first, and one by the other one."""
+    lists = sorted([("x", "y", "a", "b", "c"), ("x", "y", "d", "e", "f")], key=wire.fingerprint)
+    clients = [Client(world, masters, silent="xy") for masters in lists]
+    asked = [client.announcer.call() for client in clients]
+    live(world, 1.0, *clients)
+    first, second = reversed(clients) if swapped else clients
+    calls = dict(zip(clients, asked, strict=True))
+    for client, name in ((first, "x"), (second, "y"), (first, "y"), (second, "x")):
+        client.hears(name, calls[client])
+    live(world, 0.1 * MAX_TTL, *clients)
+    assert [client.works for client in clients] == [True, False]
+
+
+def test_who_works_and_was_taken_back_by_another_one_with_its_list_soon_finds_out(world):
+    """That one gives way to a third list, and neither has said yet that it works."""
+    five = ("m", "x", "c", "d", "e")
+    goes, stays = clients = [Client(world, five, silent="mx") for _ in range(2)]
+    asked = [client.announcer.call() for client in clients]
+    live(world, 1.0, *clients)
+    third = Client(world, ("x", "p", "q"))
+    for client, call in zip(clients, asked, strict=True):
+        client.hears("m", call)
+    goes.hears("x")
+    assert (goes.works, stays.works, third.works) == (False, True, True)
+    late = Client(world, ONE)
+    live(world, 0.05 * MAX_TTL, stays, late)
+    assert [stays.works, late.works].count(True) < 2
 
 
 def test_what_an_answer_shows_wakes_who_has_to_end_leases(world):

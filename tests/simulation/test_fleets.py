@@ -19,6 +19,7 @@ from tests.simulation.invariants import AGREEMENT, P1, Violation
 from tests.simulation.master import ENGINE, REPLACED, Keyspace
 
 SEEDS = 60  # python -m tests.simulation --fleets plays more
+EARLY = {"refuses": True, "apart": True, "hangs": True, "early": True, "duration": 30.0, "errands": 0}
 
 
 def test_promises_hold_over_whole_sequences_of_changes():
@@ -27,6 +28,15 @@ def test_promises_hold_over_whole_sequences_of_changes():
     assert sum(run.steps for run in runs) > SEEDS
     assert sum(run.refused for run in runs) > SEEDS, "nobody ever had to give way"
     assert sum(run.grants for run in runs) > 10 * SEEDS
+
+
+# Two lists came into use, and both went on when the masters that they share had answered both.
+FOUND = (5, 7, 16, 27, 43, 104)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_of_two_that_came_while_what_they_share_hung_one_works_on(seed):
+    FleetRun(settings(seed, **EARLY)).play()
 
 
 def compatible_is(text):
@@ -58,6 +68,22 @@ def forgets_with_the_master():
     return mock.patch.object(Fleet, "told", broken)
 
 
+def new_ones_do_not_count():
+    outnumbered = Fleet._outnumbered
+
+    def broken(self, at):
+        told = self._told
+        self._told = [
+            one and one._replace(others={n: o for n, o in one.others.items() if o.mark == "2"}) for one in told
+        ]
+        try:
+            return outnumbered(self, at)
+        finally:
+            self._told = told
+
+    return mock.patch.object(Fleet, "_outnumbered", broken)
+
+
 VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "two addresses at once": (mock.patch.dict(REPLACED), {"refuses": False, "at_once": 2}),
     "a step that does not wait for the old list to be gone": (
@@ -74,8 +100,9 @@ VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
  {"refuses": True, "size": 3, "apart": True, "clients": 2, "errands": 1, "stops": True}),
     "what its master has forgotten is not in use": (forgets_with_the_master(), {"refuses": True, "size": 3, "apart": True, "forgets": True, "clients": 2, "errands": 0}),
     "two that work both stay": (
-        mock.patch.object(Fleet, "_outnumbered", return_value=False), {"refuses": True, "size": 3, "apart": True, "hangs": True, "duration": 80.0}
+        mock.patch.object(Fleet, "_outnumbered", return_value=False), EARLY | {"size": 3}
     ),
+    "a client whose master has recorded others that may not work yet goes on": (new_ones_do_not_count(), EARLY | {"size": 3}),
     "a client that stood still trusts what it knew": (
         mock.patch.object(Voters, "known_until", property(lambda _: math.inf, lambda _, __: None), create=True),
         {"refuses": True, "size": 3, "clients": 2, "errands": 1, "apart": True, "stops": True},
