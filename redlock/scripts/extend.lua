@@ -5,7 +5,7 @@
 -- ARGV  n, token, ttl in ms, life of a fence key in ms
 --
 -- returns {1}            extended, and the fence keys live on (R20)
---         {0, holder}    not all ours: the token of somebody else who holds one, "" if nobody does
+--         {0, holder}    not all ours: the token of somebody else who holds one, "" if nobody does ("''": somebody does, with an empty one)
 --                        (of what is longer than any token of ours, the first 128 bytes),
 --                        "shared:" if readers do (R33); a writer that waits for readers has left a mark, and holds none
 --         {-1}           the caller is one of its readers (R33)
@@ -27,7 +27,7 @@ for i = 1, n do
       found = tonumber(redis.call('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')[2]) > 0 and 'shared:'
     end
     ours = false
-    other = found or other
+    other = found == '' and "''" or found or other
   end
 end
 if not ours then

@@ -8,7 +8,7 @@
 -- ARGV  n, token, ttl in ms, life of a fence key in ms, and where the caller has to be a reader already: anything
 --
 -- returns {1}            extended, and the fence keys live on (R20)
---         {0, holder}    not all ours: the token that has one for itself, "" if none has
+--         {0, holder}    not all ours: the token that has one for itself, "" if none has ("''": somebody does, with an empty one)
 --                        (of what is longer than any token of ours, the first 128 bytes)
 --         {-2}           it has to be a reader, and has one for itself; nothing was changed
 
@@ -25,7 +25,7 @@ for i = 1, n do
   end
   if found ~= token and (found or not redis.call('ZSCORE', KEYS[i], token)) then
     ours = false
-    other = found or other
+    other = found == '' and "''" or found or other
   end
 end
 if not ours then

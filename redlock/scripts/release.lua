@@ -6,7 +6,7 @@
 -- ARGV  token, and for `hold_at_least` the ms for which nobody may have the names
 --
 -- returns {1, listeners}    every name was the caller's; how many connections heard of it
---         {0, holder}       not all were: the token of somebody else who holds one, "" if nobody does
+--         {0, holder}       not all were: the token of somebody else who holds one, "" if nobody does ("''": somebody does, with an empty one)
 --                           (of what is longer than any token of ours, the first 128 bytes);
 --                           "released:" and a token if nobody may have it yet; "shared:" if readers have it (R33)
 --         {-1}              the caller is one of its readers (R33), and is left alone
@@ -44,7 +44,7 @@ for i = 1, #KEYS do
         failure = found
       end
     end
-    other = found or other
+    other = found == '' and "''" or found or other
   end
 end
 if failure then

@@ -6,7 +6,7 @@
 -- ARGV  token
 --
 -- returns {1, listeners}    every name was the caller's; how many connections heard of it
---         {0, holder}       not all were: the token that has one for itself, "" if none has
+--         {0, holder}       not all were: the token that has one for itself, "" if none has ("''": somebody does, with an empty one)
 --                           (of what is longer than any token of ours, the first 128 bytes)
 -- A key of another type is an error (WRONGTYPE), but the others are released.
 
@@ -23,7 +23,7 @@ for i = 1, #KEYS do
   else
     ours = false
     failure = wrong or failure
-    other = found or other
+    other = found == '' and "''" or found or other
   end
   if free then
     -- pcall: where PUBLISH is not permitted the key is gone all the same, and waiters poll (R24)

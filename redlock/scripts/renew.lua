@@ -7,7 +7,7 @@
 --
 -- returns of each lease, in the same order
 --         1         extended, and its fence keys live on
---         holder    not all ours: the token of somebody else who holds one, "" if nobody does
+--         holder    not all ours: the token of somebody else who holds one, "" if nobody does ("''": somebody does, with an empty one)
 --                   (of what is longer than any token of ours, the first 128 bytes)
 --         an error  a key has another type: readers have it, for one.  The mark of a writer that waits for readers
 --                   holds none (R33)
@@ -31,7 +31,7 @@ for arg = 2, #ARGV, 4 do
         end
         found = false
       end
-      other = found or other
+      other = found == '' and "''" or found or other
     end
   end
 

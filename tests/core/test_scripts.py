@@ -587,6 +587,19 @@ def test_an_empty_value_is_a_holder_for_status_as_it_is_for_acquire(master: Scri
     assert seen == wire.Seen("''", 2.5, 0)
 
 
+@pytest.mark.parametrize("call", [
+    CALLS["extend"], CALLS["release"], wire.extend_shared(ONE, "tok", 10.0, 60.0), wire.release_shared(ONE, "tok"),
+    CALLS["renew"],
+])  # fmt: skip
+def test_an_empty_value_is_a_holder_for_who_has_lost_the_name_to_it(master: ScriptedMaster, call: wire.Call) -> None:
+    """Else its loss would be "expired" where it is taken (R13)."""
+    master.set(A, "", 2500)
+    answer = master.run(call)
+    said = wire.read_renew(answer, 1)[0] if call.script is scripts.RENEW else wire.read_owned(answer)
+    assert said == wire.NotOwned("''")
+    assert (master.get(A), master.pttl(A)) == ("", 2500)
+
+
 def test_announce_raises_and_never_lowers(master: ScriptedMaster) -> None:
     """R21: without expiry, for it has to outlive every lease."""
     key = "redlock-max-ttl:redlock:"
