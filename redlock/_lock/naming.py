@@ -164,8 +164,21 @@ def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
             f"{field} is {options.shown(text)[1:-1]}: that has an address in memory, which is another one in each "
             "process: name an attribute of it"
         )
+    if conversion not in ("r", "a") and not _has_text(value, spec):
+        raise ConfigurationError(
+            f"{field} is {options.shown(value)}: a {type(value).__name__}, which has no text of its own: name an "
+            "attribute or an item of it"
+        )
     _check(field, text, text if value is not None else value)
     return text
+
+
+def _has_text(value: object, spec: str) -> bool:
+    """Whether it writes more than what `repr` shows to people.  JSON has a text of the first ones."""
+    if value is None or isinstance(value, (str, int, float)):
+        return True
+    own, of_object = (type(value).__format__, object.__format__) if spec else (type(value).__str__, object.__str__)
+    return own is not of_object
 
 
 def _delivered(field: str, value: Any, conversion: str | None, spec: str) -> Any:

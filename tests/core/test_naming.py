@@ -6,9 +6,12 @@ import enum
 import functools
 import inspect
 import json
+from collections import deque
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +39,16 @@ class Account:
 
 class NoText:
     pass
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Titled:
+    def __str__(self):
+        return "a title"
 
 
 class Word(enum.StrEnum):
@@ -181,6 +194,21 @@ def test_a_value_that_its_format_does_not_write_is_named(template, value):
 def test_an_address_in_memory_excludes_nobody(value):
     with pytest.raises(ConfigurationError, match=r"\{invoice.id\} is <.* at 0x\w+>: .* address in memory"):
         names_for("{invoice.id}", pay)((Invoice(value),), {})
+
+
+@pytest.mark.parametrize(("value", "kind"), [
+    (range(3), "range"), (deque([1]), "deque"), (Invoice, "type"), (..., "ellipsis"), (1j, "complex"), (Point(1), "Point"),
+])  # fmt: skip
+def test_a_value_that_has_no_text_of_its_own_is_refused(value, kind):
+    """A queue that speaks JSON delivers none of them, and what `repr` writes of them is for people."""
+    with pytest.raises(ConfigurationError, match=rf"\{{invoice.id\}} is .*: a {kind}, which has no text of its own"):
+        names_for("{invoice.id}", pay)((Invoice(value),), {})
+    assert names_for("{invoice.id!r}", pay)((Invoice(value),), {}) == (repr(value),)  # that says how it is written
+
+
+@pytest.mark.parametrize("value", [UUID(int=7), Decimal("1.50"), Path("/srv"), Titled(), timedelta(1), Fraction(1, 3)])
+def test_a_value_that_has_a_text_of_its_own_makes_a_name(value):
+    assert names_for("{invoice.id}", pay)((Invoice(value),), {}) == (str(value),)
 
 
 def test_a_name_that_is_too_long_is_refused_by_the_lock():
