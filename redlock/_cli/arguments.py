@@ -24,6 +24,7 @@ FAILED = 71  # EX_OSERR of sysexits.h. Its code for errors of a program, 70, mea
 # Open files. Each master takes two connections, and one more file per connection while TLS or the resolver is busy.
 # Python opens a few more, also at its end: without room for those it aborts.
 _FILES_EACH, _FILES_ELSE = 4, 8
+_LONGEST_SHOWN, _END_SHOWN = 200, 100  # characters of what was given that an error shows
 # The only text before an @ that may be shown.
 _HARMLESS = re.compile(r"'?(--[\w-]+=)?([a-z]+://)?")
 
@@ -67,7 +68,12 @@ def in_options(text: str) -> str:
 
 def _masked(message: str) -> str:
     what, colon, given = message.partition(": ")  # before the colon are only words of argparse
-    return what + colon + masked(given)
+    return what + colon + shortened(masked(given))
+
+
+def shortened(given: str) -> str:
+    """``given`` without its middle, if it is too long for a line. What is allowed stands at the end."""
+    return given if len(given) <= _LONGEST_SHOWN else f"{given[:_LONGEST_SHOWN]}…{given[-_END_SHOWN:]}"
 
 
 def masked(given: str) -> str:

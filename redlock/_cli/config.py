@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from redlock import ConfigurationError
-from redlock._cli.arguments import SECONDS, can_be_set, masked
+from redlock._cli.arguments import SECONDS, can_be_set, masked, shortened
 from redlock._health import naming
 from redlock._local import LOCAL
 
@@ -142,7 +142,7 @@ def _read(file: str) -> dict[str, Any]:
     try:
         content = tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))  # some editors write a byte order mark
     except OSError as error:
-        shown = masked(file) if ":" in file else file  # it may be an address, given in the wrong place
+        shown = shortened(masked(file) if ":" in file else file)  # it may be an address, given in the wrong place
         raise ConfigurationError(f"{shown}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not TOML: it is not UTF-8") from None

@@ -123,6 +123,21 @@ def test_redlock_run(arguments, says, capsys):
 BOTH = ["--prefix", "--max-ttl", "--no-restart-guard", "--config"]
 
 
+@pytest.mark.parametrize(("main", "arguments"), [
+    (check.main, ["--config"]), (check.main, ["--limit"]), (check.main, ["--timeout"]), (check.main, ["--no-such-option"]),
+    (check.main, ["--plan"]), (check.main, []),
+    (run.main, ["job", "--slots"]), (run.main, ["job", "--config"]), (run.main, ["job", "--grace"]),
+    (run.main, ["job", "--owner"]), (run.main, ["job", "--restart"]), (run.main, ["job", "--masters"]),
+])  # fmt: skip
+@pytest.mark.parametrize("value", ["x" * 6000, "9" * 6000])
+def test_a_value_that_is_too_long_is_not_shown_whole(main, arguments, value, capsys, monkeypatch):
+    """As in the errors of the library."""
+    monkeypatch.setenv("REDLOCK_MASTERS", "redis://h")
+    behind = ["--", "true"] if main is run.main else []
+    assert ended(main, [*arguments, value, *behind]) == (3 if main is check.main else 64)
+    assert len(capsys.readouterr().err) < 1000
+
+
 @pytest.mark.parametrize(("main", "options"), [
     (check.main, [*BOTH, "--json", "--watch", "--prometheus", "--no-probe", "--timeout", "--strict", "--acl",
                   "REDLOCK_MASTERS"]),
