@@ -111,7 +111,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def lost(self) -> bool:
-        """Whether the term ended although its body had not."""
+        """Whether the term ended although its body had not.  In a forked child it is neither lost nor valid."""
         return self._lease.lost
 
     @property

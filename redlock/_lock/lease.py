@@ -88,7 +88,7 @@ class LeaseBase(Generic[AnyState_co]):
 
     @property
     def lost(self) -> bool:
-        """Whether it ended without being released.  After a normal release this stays False (C8)."""
+        """Whether it ended without being released.  False after a release, and in a forked child (C8)."""
         return self._state.lost
 
     def ensure(self, at_least: float = 0.0) -> None:

@@ -138,7 +138,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             owner: who has the lock, for people (R27); None: that of the masters, "": none.
             token: resume the lease with this `Lease.token`, handed over from another process.  `extend` has to come
                 first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.  The
-                token of a reader needs ``shared``, and `extend` refuses that for any other one.
+                token of a reader needs ``shared``, and `extend` refuses that for any other one.  What is left of a
+                ``hold_at_least`` is not in it: give that again, or a release gives the lock away at once.
             fence: the fencing token of the lease that is resumed.
             on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
                 this lock re-entered a lease that its thread or task held already.  It must not block.  It is not

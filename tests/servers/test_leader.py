@@ -487,7 +487,10 @@ def test_a_forked_child_has_nothing_of_it(masters):
     pid = os.getpid()
 
     def lead(term):
-        for ends in (lambda: term.should_stop and not term.lost, lambda: signal.raise_signal(signal.SIGTERM)):
+        for ends in (
+            lambda: (term.should_stop, term.valid, term.lost) == (True, False, False),
+            lambda: signal.raise_signal(signal.SIGTERM),
+        ):
             child = os.fork()
             if not child:
                 if not ends():
