@@ -53,6 +53,8 @@ if typing.TYPE_CHECKING:
         MasterUp,
         QuorumBack,
         QuorumLost,
+        WaitBegan,
+        WaitEnded,
     )
     from redlock._health.records import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
     from redlock._lock.election_async import AsyncElection, AsyncTerm
@@ -106,6 +108,8 @@ __all__ = [
     "SlotsStatus",
     "Term",
     "Vote",
+    "WaitBegan",
+    "WaitEnded",
     "WouldDeadlock",
 ]
 
@@ -135,6 +139,8 @@ _LATER = {
             "MastersDisagree",
             "QuorumBack",
             "QuorumLost",
+            "WaitBegan",
+            "WaitEnded",
         ),
         "redlock._core.events",
     ),

@@ -6,6 +6,7 @@ the fencing token.  If a master had a greater fence, a second, short round follo
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Vote
+
+
+_WAITS = itertools.count(1)  # numbers for an observer
 
 
 class Grant(NamedTuple):
@@ -75,7 +79,9 @@ def acquire(
     marks: list[Send] = []  # takes our marks back, if there are any (R33)
     try:
         outcome = yield from attempt(settings, target, won, enter=True)
-        if not isinstance(outcome, Grant):
+        if outcome is None or (isinstance(outcome, Refusal) and outcome.at < deadline):
+            outcome = yield from _waiting(settings, target, deadline, won, marks, outcome)
+        elif isinstance(outcome, Refusal):
             outcome = yield from _contend(settings, target, deadline, won, marks, outcome)
         place.holds = target.stays and isinstance(outcome, Grant)
         if marks or not place.holds:
@@ -90,6 +96,26 @@ def acquire(
         yield from despite_interrupts(*marks, Leave(place))
         raise
     return outcome if target.stays or isinstance(outcome, Refusal) else outcome._replace(place=None)
+
+
+def _waiting(
+    settings: MastersSettings,
+    target: Target,
+    deadline: float,
+    won: list[Grant] | None,
+    marks: list[Send],
+    outcome: Refusal | None,
+) -> Op[Grant | Refusal]:
+    """See `_contend`.  An observer hears when that begins and ends, so that nobody waits unseen (R40)."""
+    observer, name = settings.observer, target.spec.name
+    if observer is None:
+        return (yield from _contend(settings, target, deadline, won, marks, outcome))
+    waiter = next(_WAITS)
+    try:
+        observer.waits(name, waiter)
+        return (yield from _contend(settings, target, deadline, won, marks, outcome))
+    finally:
+        observer.waited(name, waiter)
 
 
 def _contend(

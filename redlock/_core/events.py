@@ -40,7 +40,8 @@ class FailedAttempt:
 class LockAcquired(_OfALease):
     """A majority granted the lock.  ``seconds`` includes the time in line and the time to connect.
 
-    ``failed`` are the attempts before the one that was granted, the latest 16 of them.
+    ``failed`` are the attempts before the one that was granted, the latest 16 of them.  The lease is valid for
+    ``remaining`` seconds, unless it is extended.
     """
 
     name: str
@@ -50,6 +51,7 @@ class LockAcquired(_OfALease):
     seconds: float
     votes: tuple[Vote, ...]
     failed: tuple[FailedAttempt, ...] = ()
+    remaining: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,26 @@ class LockRefused:
     seconds: float
     votes: tuple[Vote, ...]
     failed: tuple[FailedAttempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitBegan:
+    """An acquire was not granted at once, and waits: for its turn in this process, or for another one (R40).
+
+    ``waiter`` is the number of this wait, which `WaitEnded` has as well.  An acquire that does not wait has neither,
+    unless it asks behind another one of its process.
+    """
+
+    name: str
+    waiter: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEnded:
+    """That wait is over, however it ended: granted, refused, cancelled or interrupted."""
+
+    name: str
+    waiter: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +178,8 @@ class MastersAgree:
 Event: TypeAlias = (
     LockAcquired
     | LockRefused
+    | WaitBegan
+    | WaitEnded
     | LeaseExtended
     | LockReleased
     | LeaseLost

@@ -38,12 +38,19 @@ class Observer:
 
     def acquired(self, name: str, grant: Grant, began: float, seconds: float) -> None:
         failed = _failed(grant.place.attempts, began) if grant.place is not None else ()
-        self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, grant.votes(), failed))
+        votes, left = grant.votes(), grant.valid_until - began - seconds
+        self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, votes, failed, left))
 
     def refused(self, name: str, refusal: Refusal, began: float, seconds: float) -> None:
         failed = _failed(refusal.before, began)
         votes = refusal.tally.votes()
         self._tell(events.LockRefused(name, _kind(refusal), refusal.attempts, seconds, votes, failed))
+
+    def waits(self, name: str, waiter: int) -> None:
+        self._tell(events.WaitBegan(name, waiter))
+
+    def waited(self, name: str, waiter: int) -> None:
+        self._tell(events.WaitEnded(name, waiter))
 
     def extended(self, lease: LeaseState, *, renewed: bool = False) -> None:
         """``renewed``: by the renewer, not by the holder."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ from redlock import (
     MasterUp,
     QuorumBack,
     QuorumLost,
+    WaitBegan,
+    WaitEnded,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from redlock import Event, Vote
 
+_SWEEP = 10.0  # seconds
 OTHER = "other"  # the label of all names that have no label of their own
 _log = logging.getLogger("redlock")
 
@@ -118,6 +122,19 @@ DISAGREEMENTS = Counter(
     values=("refused", "warned"),
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """What is going on in this process now. ``unit``: what is counted."""
+
+    name: str
+    unit: str
+    text: str
+
+
+WAITERS = Gauge("redlock.waiters", "waiter", "Acquires of this process that wait for a lock now")
+LEASES = Gauge("redlock.leases", "lease", "Leases that this process holds now")
+
 HISTOGRAMS = (ACQUIRE, GRANT, HOLD)
 COUNTERS = (ATTEMPTS, EXTENSIONS, LOSSES, VOTES, QUORUM_LOSSES, QUORUM_RECOVERIES, DISAGREEMENTS)
 
@@ -130,11 +147,16 @@ class Observer(ABC):
 
     def __init__(self, label: Callable[[str], str] | None, max_labels: int) -> None:
         self._lock_label = None if label is None else Labels(label, max_labels)
+        self._going_on = threading.RLock()
+        self._waits: dict[int, float] = {}  # by its number, when each began: in their order
+        self._leases: dict[str, float] = {}  # by its token, when each ends unless it is extended
+        self._swept = 0.0
 
     def __call__(self, event: Event) -> None:  # noqa: C901 - one case for each kind of event
         match event:
             case LockAcquired():
                 lock = self._lock_of(event.name)
+                self._holds(event.token, event.remaining)
                 self._record(ACQUIRE, event.seconds, lock, "acquired")
                 self._record(GRANT, max((vote.latency or 0.0 for vote in event.votes), default=0.0), lock)
                 self._count(ATTEMPTS, event.attempts, lock)
@@ -145,12 +167,23 @@ class Observer(ABC):
                 if event.attempts:  # 0: it only stood in line in this process, and asked no master
                     self._count(ATTEMPTS, event.attempts, lock)
                     self._votes(event.votes)
+            case WaitBegan():
+                with self._going_on:
+                    self._waits[event.waiter] = time.monotonic()
+                    self._changed()
+            case WaitEnded():
+                with self._going_on:
+                    self._waits.pop(event.waiter, None)
+                    self._changed()
             case LeaseExtended():
+                self._holds(event.token, event.remaining)
                 self._count(EXTENSIONS, 1, self._lock_of(event.name))
                 self._votes(event.votes)
             case LockReleased():
+                self._holds_no_more(event.token)
                 self._record(HOLD, event.held, self._lock_of(event.name))
             case LeaseLost():
+                self._holds_no_more(event.token)
                 lock = self._lock_of(event.name)
                 self._record(HOLD, event.held, lock)
                 self._count(LOSSES, 1, lock, event.reason)
@@ -167,6 +200,26 @@ class Observer(ABC):
             case MastersAgree():
                 pass
 
+    def _holds(self, token: str, remaining: float) -> None:
+        now = time.monotonic()
+        with self._going_on:
+            self._leases[token] = now + remaining
+            if now > self._swept + _SWEEP:  # nothing tells of a lease that is held while its masters are closed
+                self._swept = now
+                self._leases = {token: end for token, end in self._leases.items() if end > now}
+            self._changed()
+
+    def _holds_no_more(self, token: str) -> None:
+        with self._going_on:
+            self._leases.pop(token, None)
+            self._changed()
+
+    def _oldest(self) -> float:
+        """For how many seconds the oldest waiter has waited; 0 if nobody waits."""
+        with self._going_on:
+            began = next(iter(self._waits.values()), None)
+        return 0.0 if began is None else time.monotonic() - began
+
     def _lock_of(self, name: str) -> tuple[str, ...]:
         return () if self._lock_label is None else (self._lock_label(name),)
 
@@ -181,6 +234,10 @@ class Observer(ABC):
     @abstractmethod
     def _record(self, what: Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
         """Add ``seconds`` to a distribution. ``lock`` and ``labels`` are as in `_count`."""
+
+    @abstractmethod
+    def _changed(self) -> None:
+        """There are more or fewer waiters, or leases, than before. No other thread changes them meanwhile."""
 
     @abstractmethod
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:

@@ -33,6 +33,7 @@ class OpenTelemetryObserver(_measures.Observer):
     - Counters: ``redlock.attempts``, ``redlock.extensions``, ``redlock.losses`` (``redlock.reason``),
       ``redlock.votes`` (``redlock.outcome``), ``redlock.quorum.losses``, ``redlock.quorum.recoveries`` and
       ``redlock.fleet.disagreements`` (``redlock.outcome``).
+    - Gauges: ``redlock.waiters``, ``redlock.wait.oldest`` (seconds) and ``redlock.leases``, of this process (R40).
     - Gauges, 1 or 0: ``redlock.master.up`` and ``redlock.master.quarantined``. The latter is 1 if this process is
       connected to the master, but its vote does not count yet (R21).
 
@@ -69,6 +70,24 @@ class OpenTelemetryObserver(_measures.Observer):
             what: meter.create_histogram(what.name, "s", what.text, explicit_bucket_boundaries_advisory=what.bounds)
             for what in _measures.HISTOGRAMS
         }
+        meter.create_observable_gauge(
+            _measures.WAITERS.name,
+            [lambda _: [metrics.Observation(len(self._waits))]],
+            f"{{{_measures.WAITERS.unit}}}",
+            _measures.WAITERS.text,
+        )
+        meter.create_observable_gauge(
+            "redlock.wait.oldest",
+            [lambda _: [metrics.Observation(self._oldest())]],
+            "s",
+            "How long the oldest of them has waited; 0 if nobody waits",
+        )
+        meter.create_observable_gauge(
+            _measures.LEASES.name,
+            [lambda _: [metrics.Observation(len(self._leases))]],
+            f"{{{_measures.LEASES.unit}}}",
+            _measures.LEASES.text,
+        )
         # For each master: whether it is up, and when its vote counts, on a monotonic clock.
         self._masters: dict[str, tuple[bool, float]] = {}
         meter.create_observable_gauge(
@@ -86,6 +105,9 @@ class OpenTelemetryObserver(_measures.Observer):
 
     def _record(self, what: _measures.Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
         self._histograms[what].record(seconds, _attributes(what.labels, lock, labels))
+
+    def _changed(self) -> None:
+        """It is read when it is asked for."""
 
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:
         self._masters[master] = up, time.monotonic() + quarantined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,10 @@ class PrometheusObserver(_measures.Observer):
     - Counters: ``redlock_attempts_total``, ``redlock_extensions_total``, ``redlock_losses_total{reason}``,
       ``redlock_votes_total{master,outcome}``, ``redlock_quorum_losses_total``,
       ``redlock_quorum_recoveries_total`` and ``redlock_fleet_disagreements_total{outcome}``.
+    - Gauges of this process (R40): ``redlock_waiters``, ``redlock_leases`` and
+      ``redlock_oldest_wait_start_timestamp_seconds``. The latter is the Unix time at which the oldest wait began, or
+      +Inf if nobody waits. Somebody waits for more than a minute if
+      ``time() - redlock_oldest_wait_start_timestamp_seconds > 60``.
     - Gauges: ``redlock_master_up{master}``, 1 or 0, and ``redlock_master_quarantine_end_timestamp_seconds{master}``.
       The latter is the Unix time from which the vote of the master counts (R21). It is 0 if the vote counts, and +Inf
       if somebody has to change something first. The masters that are quarantined now are those with
@@ -104,7 +109,20 @@ class PrometheusObserver(_measures.Observer):
             registry=None,
             multiprocess_mode="livemax",
         )
-        _register(registry, [*self._counters.values(), *self._histograms.values(), self._up, self._quarantine])
+        self._waiters, self._held = (
+            prometheus_client.Gauge(_name(what), what.text, registry=None, multiprocess_mode="livesum")
+            for what in (_measures.WAITERS, _measures.LEASES)
+        )
+        # When it began, not for how long: it stays right, although no event tells that time passes.
+        self._oldest_began = prometheus_client.Gauge(
+            "redlock_oldest_wait_start_timestamp_seconds",
+            "Unix time at which the oldest wait of this process began; +Inf: nobody waits",
+            registry=None,
+            multiprocess_mode="livemin",
+        )
+        self._changed()
+        gauges = [self._up, self._quarantine, self._waiters, self._held, self._oldest_began]
+        _register(registry, [*self._counters.values(), *self._histograms.values(), *gauges])
 
     def _count(self, what: _measures.Counter, amount: int, lock: tuple[str, ...], *labels: str) -> None:
         counter, values = self._counters[what], (*lock, *labels)
@@ -114,12 +132,17 @@ class PrometheusObserver(_measures.Observer):
         histogram, values = self._histograms[what], (*lock, *labels)
         (histogram.labels(*values) if values else histogram).observe(seconds)
 
+    def _changed(self) -> None:
+        self._waiters.set(len(self._waits))
+        self._held.set(len(self._leases))
+        self._oldest_began.set(time.time() - self._oldest() if self._waits else math.inf)
+
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:
         self._up.labels(master).set(up)
         self._quarantine.labels(master).set(time.time() + quarantined if quarantined else 0.0)
 
 
-def _name(what: _measures.Counter | _measures.Histogram) -> str:
+def _name(what: _measures.Counter | _measures.Histogram | _measures.Gauge) -> str:
     return what.name.replace(".", "_")
 
 

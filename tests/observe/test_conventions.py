@@ -22,6 +22,8 @@ from redlock import (
     QuorumBack,
     QuorumLost,
     Vote,
+    WaitBegan,
+    WaitEnded,
 )
 from redlock.errors import Reason
 from redlock.observe import _measures, all_of
@@ -32,6 +34,7 @@ from tests.observe.test_measures import EVERY
 
 MORE = (
     MasterUp("a:1", 5.0), QuorumLost(()), QuorumBack(), MastersDisagree(("a",), (("b",),), False), MastersAgree(),
+    WaitBegan("job:7", 1), WaitEnded("job:7", 1),
 )  # fmt: skip
 
 
@@ -54,6 +57,9 @@ def test_the_page_of_prometheus():
         ("redlock_fleet_disagreements", "counter"),
         ("redlock_master_up", "gauge"),
         ("redlock_master_quarantine_end_timestamp_seconds", "gauge"),
+        ("redlock_waiters", "gauge"),
+        ("redlock_oldest_wait_start_timestamp_seconds", "gauge"),
+        ("redlock_leases", "gauge"),
     }
     for family in ours:
         assert family.documentation
@@ -93,6 +99,9 @@ def test_the_instruments_of_opentelemetry():
         "redlock.fleet.disagreements": "{disagreement}",
         "redlock.master.up": "{master}",
         "redlock.master.quarantined": "{master}",
+        "redlock.waiters": "{waiter}",
+        "redlock.wait.oldest": "s",
+        "redlock.leases": "{lease}",
     }
     for name, metric in found.items():
         assert metric.description

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,8 @@ from redlock import (
     QuorumBack,
     QuorumLost,
     Vote,
+    WaitBegan,
+    WaitEnded,
 )
 
 VOTES = (
@@ -106,6 +109,41 @@ def test_quarantine(observed):
     observed.tell(*(MasterUp(master, end) for master, end in ends.items()), MasterDown("d:4", "refused"))
     time.sleep(0.1)
     assert [master for master in ends if quarantined(observed, master)] == ["a:1", "c:3"]
+
+
+def waits_for(observed):
+    """As a dashboard would show it."""
+    if hasattr(observed.system, "registry"):
+        return time.time() - observed.value("redlock.oldest.wait.start.timestamp.seconds")
+    return observed.value("redlock.wait.oldest")
+
+
+def test_who_waits_and_for_how_long(observed):
+    """R40; time passes though no event says so."""
+    observer = observed.tell(WaitBegan("job", 1), WaitBegan("job", 2))
+    time.sleep(0.1)
+    assert observed.value("redlock.waiters") == 2
+    assert 0.1 <= waits_for(observed) < 30
+    observer(WaitEnded("job", 1))
+    observer(WaitBegan("job", 3))
+    time.sleep(0.05)
+    assert observed.value("redlock.waiters") == 2
+    assert 0.05 <= waits_for(observed) < 30
+    observer(WaitEnded("job", 2))
+    observer(WaitEnded("job", 3))
+    assert observed.value("redlock.waiters") == 0
+    assert waits_for(observed) <= 0, "an alert for more than a minute is silent"
+
+
+def test_which_leases_are_held(observed):
+    """R40; one that was resumed is known by its extension, and one whose masters were closed is not held for ever."""
+    over = replace(ACQUIRED, remaining=-1.0)
+    mine = LockAcquired("job:8", "u", 9, 1, 0.1, VOTES, (), 60.0)
+    observer = observed.tell(over, mine, LeaseExtended("job:9", "v", 9, 20.0, VOTES))
+    assert observed.value("redlock.leases") == 2
+    observer(LockReleased("job:8", "u", 9, 3.0))
+    observer(LeaseLost("job:9", "v", 9, "taken", 3.0))
+    assert observed.value("redlock.leases") == 0
 
 
 # -- what a lock is counted under --------------------------------------------------------------------

@@ -26,8 +26,11 @@ from redlock import (
     QuorumLost,
     QuorumUnreachable,
     RedlockError,
+    WaitBegan,
+    WaitEnded,
 )
 from tests.servers.look import all_up, each, eventually, kill, logged, no_thread_besides, restart, take
+from tests.servers.waiter import Waiting
 
 TTL = 0.6
 
@@ -91,6 +94,28 @@ def test_refused_and_lost(watched, seen, redlock_servers):
     eventually(lambda: len(seen) == 2)
     assert seen[1] == LeaseLost("other", lease.token, lease.fence, "expired", seen[1].held)
     assert 0.8 * TTL < seen[1].held < TTL  # it ended when its time was over, not when somebody noticed
+
+
+def test_who_waits_is_told_until_the_wait_ends(watched, others, seen):
+    """R40: granted, refused or cancelled; an acquire that does not wait has no such event."""
+    held = others.lock("job", ttl=30)
+    take(held)
+    seen.clear()
+    assert watched.lock("job", ttl=TTL).acquire(timeout=0) is None
+    assert kinds(seen) == [LockRefused]
+    assert watched.lock("job", ttl=TTL).acquire(timeout=0.1) is None
+    waits = [event for event in seen if isinstance(event, WaitBegan | WaitEnded)]
+    assert waits == [WaitBegan("job", waits[0].waiter), WaitEnded("job", waits[0].waiter)]
+    seen.clear()
+    waiting = [Waiting(watched.lock("job", ttl=TTL)) for _ in range(2)]
+    eventually(lambda: kinds(seen).count(WaitBegan) == 2)
+    assert kinds(seen).count(WaitEnded) == 0
+    held.release()
+    for one in waiting:
+        assert one.end() is not None
+    began = {event.waiter for event in seen if isinstance(event, WaitBegan)}
+    assert {event.waiter for event in seen if isinstance(event, WaitEnded)} == began
+    assert len(began) == 2
 
 
 def test_an_outage_is_told_once(watched, seen, redlock_servers, caplog):
