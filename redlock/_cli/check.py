@@ -111,13 +111,13 @@ def main(argv: list[str]) -> int:
     # Options and URLs may stand in any order.
     given = this.parse_intermixed_args(_with_pattern(_with_interval(argv)))
     if given.watch is not None and (given.prometheus or given.acl):
-        this.error("--watch goes with the table or with --json")
+        this.error("--watch needs the table or --json")
     if given.held is not None and (given.watch is not None or given.prometheus):
-        this.error("--held goes with the table, with --json or with --acl")
+        this.error("--held needs the table, --json or --acl")
     if given.plan is not None and (given.watch is not None or given.held is not None or given.json or given.prometheus):
-        this.error("--plan goes with nothing but the masters and --acl")
+        this.error("--plan takes no other options than the masters and --acl")
     if given.limit is not None and given.held is None:
-        this.error("--limit goes with --held")
+        this.error("--limit needs --held")
     if given.prometheus or given.acl:
         arguments.print_utf_8()  # keys and the exposition format are UTF-8
     try:

@@ -27,7 +27,7 @@ def united(now: WantedMasters, new: WantedMasters) -> tuple[str, ...] | dict[str
     if bool(now.names) != bool(new.names):
         raise ConfigurationError(
             "--plan: one list has names and the other has none, so nobody can tell which masters are in both: "
-            "write NAME=redis://HOST:PORT in both (docs/howto/masters.md says how names come in)"
+            "write NAME=redis://HOST:PORT in both (docs/howto/masters.md says how to introduce names)"
         )
     if not new.names:
         return tuple(dict.fromkeys((*now.urls, *new.urls)))
@@ -55,24 +55,24 @@ def lines(found: Plan, fleet: tuple[MastersList, ...], max_ttl: float) -> Iterat
         return
     if not fleet:
         yield (
-            "No client has announced its masters: none runs, or they are of a version before, or ignore it. "
+            "No client has announced its masters: none runs, or all are of an earlier version or ignore the lists. "
             f"The plan begins with {', '.join(found.begins)}."
         )
     yield from map(in_use, fleet)
-    yield "Clients of a version before announce nothing: that they have come along is yours to see."
+    yield "Clients of an earlier version announce nothing: check yourself that they have the list."
     yield ""
     if not found.steps:
-        yield "Nothing is to be done: that is the list."
+        yield "Nothing is to be done: clients use that list already."
     for number, step in enumerate(found.steps, 1):
         size = len(step.masters)
         yield f"Step {number} of {len(found.steps)}: {step.change} {step.master}"
         yield f"  all clients get: {', '.join(step.masters)}  ({size} masters, {step.survives} may fail)"
         if step.change == "add":
-            yield f"  before: its server is up, empty or not, for {max_ttl:g} s (max_ttl): until then it does not vote"
+            yield f"  before: start its server {max_ttl:g} s (max_ttl) earlier, for until then it does not vote"
         if number == 1:
             yield f"  when: {'not yet: ' + found.waits if found.waits else 'now'}"
         else:
             before = found.steps[number - 2].masters
-            yield f"  when: no list is in use but {', '.join(before)}: see with this command again"
+            yield f"  when: only {', '.join(before)} is in use: run this command again to see"
         if step.change == "remove":
-            yield f"  after: stop {step.master} when no list is in use any more that has it"
+            yield f"  after: stop {step.master} when no list in use has it"

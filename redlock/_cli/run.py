@@ -196,24 +196,24 @@ def _once(given: argparse.Namespace, command: list[str]) -> service.Ending:
 
 def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) -> None:
     if given.shared and given.hold_at_least is not None:
-        this.error("--hold-at-least does not go with --shared: a reader keeps no other reader out")
+        this.error("--hold-at-least cannot be used with --shared: a reader keeps no other reader out")
     if given.shared and given.service:
-        this.error("--shared does not go with --service: a leader shares its lock with nobody")
+        this.error("--shared cannot be used with --service: a leader shares its lock with nobody")
     if given.shared and given.slots is not None:
-        this.error("--shared does not go with --slots: who has a slot has it alone")
+        this.error("--shared cannot be used with --slots: the holder of a slot has it alone")
     if given.slots is not None and given.service:
-        this.error("--slots does not go with --service: a service has one leader")
+        this.error("--slots cannot be used with --service: a service has one leader")
     if not given.service:
         if given.restart:
-            this.error("--restart goes with --service")
+            this.error("--restart needs --service")
         return
     if given.no_wait or given.wait is not None:
         option = "--no-wait" if given.no_wait else "--wait"
-        this.error(f"{option} does not go with --service: a service waits until it is elected")
+        this.error(f"{option} cannot be used with --service: a service waits until it is elected")
     if given.quiet:
-        this.error("--quiet does not go with --service: it waits until it is elected, and says who leads meanwhile")
+        this.error("--quiet cannot be used with --service: it waits until it is elected, and says who leads meanwhile")
     if given.hold_at_least is not None:
-        this.error("--hold-at-least does not go with --service: nobody could lead when the command has ended")
+        this.error("--hold-at-least cannot be used with --service: nobody could lead when the command has ended")
 
 
 @contextlib.contextmanager

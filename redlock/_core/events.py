@@ -160,7 +160,7 @@ class QuorumBack:
 
 @dataclass(frozen=True, slots=True)
 class MastersDisagree:
-    """Other clients use masters that do not go with ours: each could hold one lock (R34).
+    """Other clients use masters that are incompatible with ours: each could hold one lock (R34).
 
     ``masters`` are ours, ``others`` the lists of the others, sorted.  ``refused``: this client gets no lock for that.
     """
@@ -172,7 +172,7 @@ class MastersDisagree:
 
 @dataclass(frozen=True, slots=True)
 class MastersAgree:
-    """No client is known any more whose masters do not go with ours."""
+    """No client is known any more whose masters are incompatible with ours."""
 
 
 Event: TypeAlias = (

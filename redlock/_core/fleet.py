@@ -253,9 +253,9 @@ class Fleet:
     def _explain(self, others: Iterable[frozenset[str]]) -> str:
         other = min(others, key=lambda names: (-len(names & set(self.names)), sorted(names)))
         return (
-            f"other clients use masters that do not go with ours: {difference(self.names, other)}. Give all clients "
-            "the same masters, and change one at a time; this counts until those clients are gone "
-            '(agreement="warn" goes on all the same)'
+            f"other clients use masters that are incompatible with ours: {difference(self.names, other)}. Give all "
+            "clients the same masters, and change one at a time. This client is refused until those clients are gone "
+            '(agreement="warn" lets it go on)'
         )
 
 

@@ -87,7 +87,7 @@ _ADVICE = {
     "MISCONF": "it cannot write to its disk",
     "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",
     "NOAUTH": "it wants a password",
-    "NOPERM": "its ACL does not let this user run the scripts",
+    "NOPERM": "its ACL forbids this user a command that locks need: redlock-check --acl prints the rule",
     "NOREPLICAS": "min-replicas-to-write is not met",
     "OOM": "it is full",
     "READONLY": "it is a replica",

@@ -45,7 +45,7 @@ def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
 
 
 def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iterator[Finding]:
-    """A finding for each two lists that do not go together, and one for clients that announce none beside others.
+    """A finding for each two lists that are incompatible, and one for clients that announce none beside others.
 
     The masters that are checked are a list as well: a client would use them.
     """
@@ -57,7 +57,7 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
                 yield Finding(
                     "warning",
                     "fleet",
-                    "the masters that are given here do not go with those that clients use: "
+                    "the masters that are given here are incompatible with those that clients use: "
                     f"{difference(given, used.masters)}. If these are other servers, a client with them gets no "
                     "lock, or takes those of others; if they are the same ones, it has other names for them",
                     _GIVEN_ADVICE,
@@ -68,8 +68,8 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
             yield Finding(
                 "warning",
                 "fleet",
-                f"{_DANGER if not (first.refused or second.refused) else 'clients have'} masters that do not go "
-                f"together: {_who(first)} {', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}"
+                f"{_DANGER if not (first.refused or second.refused) else 'clients have'} masters that are "
+                f"incompatible: {_who(first)} {', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}"
                 f"{_only(second)}",
                 _ADVICE,
             )
@@ -81,7 +81,7 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
             "warning",
             "fleet",
             f"{len(silent)} connection{'s' if several else ''} without a name, from {hosts}, "
-            f"run{'' if several else 's'} scripts, as clients of a version before do: these announce nothing, so "
+            f"run{'' if several else 's'} scripts, as clients of an earlier version do: these announce nothing, so "
             "nobody sees which masters they use",
             "bring all clients to one version; other programs do not belong on these masters",
         )

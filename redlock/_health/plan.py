@@ -1,7 +1,7 @@
 """The steps from the lists of masters that are in use to another one (R34). Pure.
 
 A step adds one address, or removes one: such lists go together, so clients may have either while it is deployed. The
-next step has to wait until the list before is gone, for lists that are two steps apart do not go together.
+next step has to wait until the list before is gone, for lists that are two steps apart are incompatible.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _refused(alive: Sequence[MastersList], now: set[str], new: set[str], health:
     for one, other in combinations([set(one.masters) for one in alive], 2):
         if not compatible(one, other):
             return (
-                "clients use masters that do not go together already, so no step is safe: "
+                "clients use masters that are incompatible already, so no step is safe: "
                 f"{difference(one, other)}. Stop those that have the wrong list first"
             )
     for used in alive:

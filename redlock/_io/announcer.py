@@ -110,10 +110,10 @@ class Announcer:
         self._reported = found
         own, others, refused = self._fleet.names, found.others, found.refused
         if not others:
-            text = "all clients use masters that go together again"
+            text = "all clients use compatible masters again"
             return [(logging.INFO, text, lambda observer: observer.masters_agree())]
         what = "no lock can be taken here" if refused else "two may hold one lock unless one of them is refused"
-        text = f"clients use masters that do not go together, so {what}: " + "; and ".join(
+        text = f"clients use masters that are incompatible, so {what}: " + "; and ".join(
             difference(own, other) for other in others
         )
         level = logging.ERROR if refused else logging.WARNING

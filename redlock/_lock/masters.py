@@ -84,7 +84,7 @@ class MastersBase(Generic[AnyRuntime]):
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
             owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
-            agreement: what happens if other clients use masters that do not go with these (R34).  ``"refuse"``: the
+            agreement: what happens if other clients use an incompatible list of masters (R34).  ``"refuse"``: the
                 last to come gets no lock until the others are gone.  ``"warn"``: a warning, and an event.
                 ``"ignore"``: nobody announces or looks.  None: ``"refuse"`` where the masters have names, else
                 ``"warn"``, for an address may differ by who looks.

@@ -116,7 +116,7 @@ QUORUM_RECOVERIES = Counter(
 DISAGREEMENTS = Counter(
     "redlock.fleet.disagreements",
     "disagreement",
-    "Times that clients were found whose masters do not go with ours; outcome: refused or warned",
+    "Times that clients were found whose masters are incompatible with ours; outcome: refused or warned",
     ("outcome",),
     by_lock=False,
     values=("refused", "warned"),

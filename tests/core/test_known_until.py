@@ -57,7 +57,7 @@ def test_who_gives_way_ends_its_leases_and_gives_them_back(options: dict[str, An
     scene.give_way(START)
     scene.wake()
     assert [lease.loss().reason for lease in scene.leases] == ["unreachable"] * 3
-    assert all("masters that do not go with ours" in lease.loss().votes[0].reason for lease in scene.leases)
+    assert all("masters that are incompatible with ours" in lease.loss().votes[0].reason for lease in scene.leases)
     scene.finish()
     assert [held.told for held in scene.held] == [[START]] * 3
     assert sorted(sent.token for sent in scene.world.sent if sent.verb == "release") == [

@@ -1,4 +1,4 @@
-"""What a check says of the lists of masters that clients use (R34): lists that do not go together, clients that are silent."""
+"""What a check says of the lists of masters that clients use (R34): lists that are incompatible, clients that are silent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_two_lists_that_both_take_locks():
     [one] = found(entry("a", "b", "c"), entry("b", "c", "d", mark="~", several=False))
     assert one.level == "warning"
     assert one.message == (
-        "two clients may hold one lock, for they have masters that do not go together: several clients have a, b, c; "
+        "two clients may hold one lock, for they have masters that are incompatible: several clients have a, b, c; "
         "one client has b, c, d"
     )
     assert "redlock-check --plan" in one.advice
@@ -45,7 +45,7 @@ def test_two_lists_that_both_take_locks():
 
 def test_one_that_is_refused_is_named_as_that():
     [one] = found(entry("a", "b", "c"), entry("b", "c", "d", mark="-", several=False))
-    assert one.message.startswith("clients have masters that do not go together")
+    assert one.message.startswith("clients have masters that are incompatible")
     assert one.message.endswith("one client has b, c, d, and gets no lock until the others are gone")
 
 
@@ -53,7 +53,7 @@ def test_who_checks_with_a_list_that_does_not_go_with_those_in_use_is_told():
     """A typing error in the configuration of what is to be deployed next: no client has it yet."""
     [one] = found(entry("a", "b", "c"), given="cde")
     assert one.level == "warning"
-    assert one.message.startswith("the masters that are given here do not go with those that clients use")
+    assert one.message.startswith("the masters that are given here are incompatible with those that clients use")
     assert "only we have d, e and only they have a, b" in one.message
     assert found(entry("a", "b", "c"), given="abcd") == [], "the next step"
     assert found(given="cde") == [], "nobody uses any"

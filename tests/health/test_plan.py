@@ -73,7 +73,7 @@ def test_nobody_is_there_yet():
 
 def test_clients_that_do_not_go_together_are_no_beginning():
     found = plan(alive(named(1, 2, 3), named(2, 3, 4)), named(1, 2, 3), named(2, 3, 4), health_of())
-    assert "do not go together already" in found.refused
+    assert "are incompatible already" in found.refused
     assert not found.steps
 
 

@@ -63,7 +63,7 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
     ):
         with right.lock("job", ttl=1.2) as lease:
             ours_next.status("job")
-            with pytest.raises(QuorumUnreachable, match="masters that do not go with ours") as refused:
+            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours") as refused:
                 early.lock("other", ttl=1.2).acquire(timeout=5)
             said(refused.value)
             eventually(lambda: any(isinstance(event, MastersDisagree) for event in events), 30)
@@ -109,7 +109,7 @@ def test_a_newcomer_gets_no_lock_before_the_master_that_is_further_away_has_answ
     far.delay = 0.02  # of each answer of a handshake
     with right().lock("job", ttl=1.2) as lease:
         for _ in range(3):  # single processes that come and go
-            with wrong() as newcomer, pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+            with wrong() as newcomer, pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
                 newcomer.lock("job", ttl=1.2).acquire(timeout=0)
         lease.ensure()
 
@@ -136,7 +136,7 @@ def test_who_was_refused_stays_refused_if_the_master_that_knew_is_emptied(apart,
         admin.delete(f"redlock-fleet:{prefix}")
 
         def knows_again():
-            with pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
                 refused.lock("job", ttl=1.2).acquire(timeout=0)
             return any(b"lock-2" in value for value in admin.hvals(f"redlock-fleet:{prefix}"))
 
@@ -161,8 +161,8 @@ def test_of_two_that_came_into_use_while_what_they_share_was_silent_one_works_on
             other.ensure()
         said(lost.value)
         assert lost.value.reason == "unreachable"
-        assert "masters that do not go with ours" in str(lost.value)
-        with pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+        assert "masters that are incompatible with ours" in str(lost.value)
+        with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
             late.lock("other", ttl=1.2).acquire(timeout=0)
         lease.ensure()
 
@@ -193,7 +193,7 @@ def test_of_two_that_came_while_what_they_share_hung_one_works_on_when_both_are_
         eventually(lambda: not (leases[1].valid and leases[3].valid), 10)
         stays, gone = (1, 3) if leases[1].valid else (3, 1)
         for masters in clients[gone]:
-            with pytest.raises(QuorumUnreachable, match="masters that do not go with ours"):
+            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
                 masters.status("job")
         for masters in clients[stays]:
             assert masters.status("job").token == leases[stays].token
@@ -210,7 +210,7 @@ def test_without_names_it_is_a_warning(world, urls, caplog):
         one.status("job")
         with other.lock("job", ttl=1.2), one.lock("job", ttl=1.2):
             pass  # two hold it: that is what is warned of
-        eventually(lambda: "do not go together" in caplog.text, 30)
+        eventually(lambda: "are incompatible" in caplog.text, 30)
         (finding,) = [finding for finding in other.check(probe=False).findings if finding.code == "fleet"]
         said(finding.message)
         assert finding.level == "warning"
@@ -417,7 +417,7 @@ def test_all_masters_of_a_working_fleet_are_replaced_one_by_one(services, planne
         for service in range(3):
             working.give(service, now)
             if change == "add" and service == 0:
-                with made(*now[1:]) as early, pytest.raises(QuorumUnreachable, match="do not go with ours"):
+                with made(*now[1:]) as early, pytest.raises(QuorumUnreachable, match="are incompatible with ours"):
                     early.lock("other", ttl=1.2).acquire(timeout=5)
                 timeline.append(f"one client has {now}; another one came with {now[1:]}, and was refused")
         after = made(*now)
@@ -463,7 +463,7 @@ def test_lists_that_do_not_go_together_are_refused(using, planned):
     assert "Step 1 of 4" in settled(planned, (1, 2, 3), (3, 4, 5), NOW)
     using(3, 4, 5, agreement="warn")
     text = settled(planned, (1, 2, 3), (3, 4, 5), NEVER)
-    assert text.startswith("REFUSED: clients use masters that do not go together already")
+    assert text.startswith("REFUSED: clients use masters that are incompatible already")
     assert "only they have lock-4, lock-5" in text or "only we have lock-4, lock-5" in text
 
 
@@ -475,8 +475,8 @@ def test_who_checks_takes_no_part_in_the_fleet(ten, using, capsys, request):
     code = main(["--prefix", f"{request.node.name}:", "--no-restart-guard", *wrong])
     said = " ".join(capsys.readouterr().out.split())  # its lines are broken where the terminal ends
     assert code == 1
-    assert "the masters that are given here do not go with those that clients use" in said
+    assert "the masters that are given here are incompatible with those that clients use" in said
     assert "ours are lock-3, lock-4, lock-5; theirs are lock-1, lock-2, lock-3" in said
     assert "A real lock was acquired, extended and released" in said
-    assert "do not go with ours" not in said
+    assert "are incompatible with ours" not in said
     assert [one.masters for one in used.check(probe=False).fleet] == [("lock-1", "lock-2", "lock-3")]
