@@ -20,7 +20,7 @@ said so yet, and nothing keeps it from work.  Where some have ours, it is shown 
 It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.
 
 Also considered: to send the fingerprint with each acquire (every lock would pay for it, and a list would have to be
-refused by the scripts of all clients, also of those before); a check by the housekeeper that only warns (two services
+refused by the scripts of all clients, also of those before); a check by the background that only warns (two services
 would go on to hold one lock); entries for each client in place of each list (a thousand clients, a thousand lines to
 read for each); to begin at the first majority and to take it back (who was granted a lock meanwhile has it already).
 """

@@ -1,6 +1,6 @@
 """Tells the masters of one `Masters` which list it uses, and reports what they say of others (R34).
 
-The first announcement goes with the handshake of each connection.  The housekeeper sends the later ones, one request
+The first announcement goes with the handshake of each connection.  The background sends the later ones, one request
 to each master every half `max_ttl`, and tells what has come of them.  The last one is sent when the connections are
 closed for good: it takes the list back.
 """

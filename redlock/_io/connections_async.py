@@ -59,11 +59,11 @@ class Connections(ConnectionsBase):
         self.loop = loop
         self.operations: set[AnyOperation] = set()  # those under way
         self.unclaimed: set[AnyOperation] = set()  # those under way, or over while their tasks were not resumed yet
-        self.look_after: Callable[[float], None] = _ignore  # has the housekeeper do its chores at a time
+        self.look_after: Callable[[float], None] = _ignore  # has the background do its chores at a time
         self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
-        self._answers_due = NEVER  # the housekeeper looks then which connections answer nothing
+        self._answers_due = NEVER  # the background looks then which connections answer nothing
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
         # nobody closed makes Python warn.
@@ -247,7 +247,7 @@ class Connections(ConnectionsBase):
     def _lost(self, connection: Stream) -> None:
         self.look_after(connection.retry_at)
 
-    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the background looks at all of them
         self.look_after(_clock.now() + TICK)
 
     def _want_subscribers(self) -> None:

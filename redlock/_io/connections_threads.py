@@ -1,6 +1,6 @@
 """All connections of one `Masters`, shared by all its locks and threads.
 
-Which thread writes and reads, and which ones wait for it, is told in `redlock/_io/waiter.py`.  The `Housekeeper`
+Which thread writes and reads, and which ones wait for it, is told in `redlock/_io/waiter.py`.  The background
 does what no caller does: it connects, reads late answers and sends owed releases.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from redlock._core.local_queue import Place
     from redlock._core.voters import Voters
     from redlock._io.connection import Connection
-    from redlock._io.renewer_threads import RenewalOperation
+    from redlock._io.driver_threads import RenewalOperation
     from redlock._io.stream import Stream
     from redlock._io.waiter import Waiter
 
@@ -59,9 +59,9 @@ class Connections(ConnectionsBase):
     def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
         super().__init__(endpoints, voters, node_timeout)
         self.mutex = threading.Lock()
-        self.watch = select.poll()  # the housekeeper's: hang-ups only, so answers do not wake it
-        self.dozing = False  # the housekeeper sleeps until it is woken
-        self.waker = Waker()  # wakes the housekeeper
+        self.watch = select.poll()  # the background's: hang-ups only, so answers do not wake it
+        self.dozing = False  # the background sleeps until it is woken
+        self.waker = Waker()  # wakes the background
         self.watch.register(self.waker.fd, select.POLLIN)
         # What threads tell each other: see `redlock/_io/waiter.py`.
         self.leader: Waiter | None = None
@@ -112,7 +112,7 @@ class Connections(ConnectionsBase):
         else:
             self._leave_to_leader(request, operation)
         if request.leaves is not None:
-            self._leave_line(request.leaves)
+            self.leave(request.leaves)
 
     def _leave_to_leader(self, request: Send, waiter: Waiter) -> None:
         if self.closing:
@@ -143,7 +143,7 @@ class Connections(ConnectionsBase):
     def perform_local(self, effect: LocalEffect, waiter: ThreadInbox) -> None:
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
-            self._leave_line(effect.place, effect.stays)
+            self.leave(effect.place, effect.stays)
             return
         if isinstance(effect, Tell):
             with self._line:
@@ -159,7 +159,7 @@ class Connections(ConnectionsBase):
                 raise RedlockError(CLOSED)
             self._perform_local(effect, waiter)
 
-    def _leave_line(self, place: Place, stays: bool = False) -> None:
+    def leave(self, place: Place, stays: bool = False) -> None:
         with self._line:
             woken = self._leave(place, stays)
         for inbox in woken:
@@ -195,7 +195,7 @@ class Connections(ConnectionsBase):
         with self.mutex:
             request.open = False
             if self.dozing:  # it is to see which connections answer nothing
-                self._wake_housekeeper()
+                self._wake_background()
 
     def wake(self, waiter: LineInbox) -> None:
         """Wake the operation to look at its events, wherever it waits."""
@@ -213,13 +213,13 @@ class Connections(ConnectionsBase):
         self.wake(waiter)
 
     def finish(self, operation: Waiter) -> None:
-        """``operation`` is over: end its subscription.  The housekeeper reads the late answers to it."""
+        """``operation`` is over: end its subscription.  The background reads the late answers to it."""
         if operation.subscription is not None:
             with self.mutex:
                 self.unlisten(operation)
         if self.dozing:
             with self.mutex:  # which keeps `close` from closing the waker
-                self._wake_housekeeper()
+                self._wake_background()
 
     def mend(self) -> None:
         """Close the connections that an interruption has torn, so that they are made again."""
@@ -230,7 +230,7 @@ class Connections(ConnectionsBase):
                 if connection.poisoned:
                     self._read(connection, now)
 
-    # -- for the housekeeper, with the mutex held ----------------------------------------------------
+    # -- for the background, with the mutex held ----------------------------------------------------
 
     def look(self, connection: Connection, now: float) -> None:
         """Read what has arrived, unless a caller is reading anyway."""
@@ -282,9 +282,9 @@ class Connections(ConnectionsBase):
         else:
             super()._read_slowly(fd, now)
 
-    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the background looks at all of them
         if self.dozing:
-            self._wake_housekeeper()
+            self._wake_background()
 
     def _watch(self, connection: Stream) -> None:
         self.poll.register(connection.fd, select.POLLIN)
@@ -304,15 +304,15 @@ class Connections(ConnectionsBase):
             # The thread in poll() still asks for what was wanted when it went there.
             self._lead_waker.wake()
 
-    def _wake_housekeeper(self) -> None:
+    def _wake_background(self) -> None:
         self.dozing = False
         self.waker.wake()
 
     def _want_subscribers(self) -> None:
-        self._wake_housekeeper()
+        self._wake_background()
 
-    def _lost(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
-        self._wake_housekeeper()
+    def _lost(self, connection: Stream) -> None:  # noqa: ARG002 - the background looks at all of them
+        self._wake_background()
         if self.polling:
             # The leading thread may have lost a vote with this connection, and no hang-up tells it.
             self._lead_waker.wake()

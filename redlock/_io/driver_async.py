@@ -6,6 +6,8 @@ there, and is thrown into the generator.  The generator cleans up by sending; it
 cancellation cannot strike in the middle.  The library has no task of its own that could be destroyed with its loop,
 or be gathered and cancelled by a user.
 
+The background has one timer of the loop at most, also for all leases, and none while there is nothing to do.
+
 Also considered: to await an operation step by step in the caller's task (a wake-up for every answer, which costs more
 than the rest of the round); a reading task for each connection (it would depend on a loop that anybody may close);
 redis-py's asyncio connections (they cannot pipeline for many tasks, and nobody knows what a cancelled call has sent).
@@ -17,29 +19,34 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import math
 import select
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redlock import _clock
+from redlock._core.outcomes import NEVER, Failure
 from redlock._io import process
+from redlock._io.background import LONGEST_NAP, Background
 from redlock._io.connections import CLOSED, TICK
 from redlock._io.connections_async import Connections
-from redlock._io.housekeeper_async import Housekeeper
 from redlock._io.loop import running_loop
-from redlock._io.operation_async import Operation
-from redlock._io.renewer_async import Renewer
+from redlock._io.operation_async import LATE, Operation
 from redlock._io.report import report_failure
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
+    from redlock._core.local_queue import Place
+    from redlock._core.renewals import Renewal, Task
+    from redlock._io.connection import Connection
     from redlock._io.deployment import Deployment
+    from redlock._io.port import Made
 
 T = TypeVar("T")
 
@@ -47,7 +54,13 @@ _TICKS = 10  # turns of the loop, at most, for tasks to be resumed whose operati
 
 
 class Driver:
-    """Runs the operations of one `AsyncMasters` on one event loop, from the first one until `close`."""
+    """Runs the operations of one `AsyncMasters` on one event loop, from the first one until `close`.
+
+    It is the `Port` of its background.
+    """
+
+    guard: Final = contextlib.nullcontext()
+    stopped: Final = Exception
 
     def __init__(
         self,
@@ -58,8 +71,9 @@ class Driver:
     ) -> None:
         settings = deployment.settings
         self._connections = Connections(endpoints, settings.voters, settings.node_timeout, loop)
-        self._housekeeper = Housekeeper(self._connections, deployment, connect_timeout)
-        self.renewer = self._housekeeper.renewer = Renewer(self._connections)
+        self._connections.look_after = self.call_at
+        self.background = Background(self._connections, self, deployment, connect_timeout)
+        self.keep = self.background.renewer.add
         self._node_timeout = settings.node_timeout
         self.loop = loop
         self.heir: Driver | None = None  # the driver of the latest loop, once ours was closed
@@ -67,6 +81,10 @@ class Driver:
         self._thread = threading.get_ident()
         self._put_off: deque[Callable[[], None]] = deque()  # calls that wait for the loop to run
         self.troubles = self._connections.troubles
+        self.ready = asyncio.Event()  # operations may begin (R2)
+        self._looks: Iterator[float] | None = None  # until then
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
         _DRIVERS.add(self)
 
     async def run(self, op: Op[T]) -> T:
@@ -75,9 +93,9 @@ class Driver:
         A cancellation, or any other exception at the await, is thrown into the operation.  That cleans up without
         waiting, and then the exception goes on (R11).  If the operation was over by then, nobody gets its result.
         """
-        if not self._housekeeper.ready.is_set():
-            self._housekeeper.start()
-            await self._housekeeper.ready.wait()
+        if not self.ready.is_set():
+            self._connect()
+            await self.ready.wait()
             process.look()
         operation = Operation(op, self._connections)
         self._connections.unclaimed.add(operation)
@@ -118,7 +136,7 @@ class Driver:
             self.heir.post(op)
 
     def _post(self, op: Op[Any]) -> None:
-        self._housekeeper.start()
+        self._connect()
         operation = Operation(op, self._connections)
         operation.start()
         self._abandon(operation, asyncio.CancelledError())
@@ -154,12 +172,91 @@ class Driver:
             self._put_off.popleft()()
         self._connections.flush()
 
+    # -- the background ------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        """Connect to all masters, unless that has begun."""
+        if self._looks is None and not self.ready.is_set():
+            self.call_at()  # first: after an interruption here the next call does it again
+            self._looks = self.background.looks_until_ready(_clock.now())
+
+    @staticmethod
+    def now() -> float:
+        return _clock.now()
+
+    @property
+    def closed(self) -> bool:
+        return self._connections.closed
+
+    @property
+    def here(self) -> bool:
+        return running_loop() is self.loop
+
+    def call_at(self, at: float = NEVER) -> None:
+        now = _clock.now()
+        at = max(at, now)
+        # A timer that is overdue is not to come: it was interrupted.
+        if now - TICK < self._timer_at <= at or self.background.over or self.loop.is_closed():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.background.renewer.holding:
+            at = min(at, now + LONGEST_NAP)
+        self._timer = self.loop.call_later(at - now + LATE if at > now else 0.0, self._go_around)
+        self._timer_at = at
+
+    def _go_around(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        process.look()
+        if self.background.over:
+            return
+        try:
+            self.background.renewer.wakes_at = math.inf  # a timer costs little: none for leases that were released
+            self.background.tick()
+            if self._looks is not None and not self.ready.is_set():
+                left = next(self._looks, 0.0)
+                if left:
+                    self.call_at(_clock.now() + left)
+                else:
+                    self.ready.set()
+        except BaseException:
+            self.call_at(_clock.now() + TICK)  # not at once: a failure that repeats must not spin
+            raise
+
+    def rest(self, now: float, until: float) -> None:  # noqa: ARG002
+        if until < math.inf:
+            self.call_at(until)
+
+    def call_soon(self, call: Callable[[], object]) -> None:
+        self.loop.call_soon_threadsafe(call)
+
+    def hand_over(self, made: Made, finish: Callable[[], None]) -> None:
+        if not isinstance(made, Failure):
+            self._connections.keep(made[0])
+        with contextlib.suppress(RuntimeError):  # the loop was closed; the connections close the socket
+            self.loop.call_soon_threadsafe(finish)
+
+    def start(self, task: Task, renewals: list[Renewal]) -> None:
+        # All that are due start in one tick, so that their requests leave in one packet for each master.
+        operation = Operation(task, self._connections)
+        operation.start()
+        operation.ended.add_done_callback(functools.partial(self._ended, renewals))
+
+    def _ended(self, renewals: list[Renewal], ended: asyncio.Future[Any]) -> None:
+        self.background.renewer.ended(renewals, None if ended.cancelled() else ended.exception())
+
+    def pass_by(self, place: Place) -> None:
+        self._connections.leave(place)
+
+    def read_late(self, connection: Connection, now: float) -> bool:  # noqa: ARG002 - the loop reads by itself
+        return False
+
     # -- the end -------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Send owed releases for at most `node_timeout` (R11), then leave no thread and no socket."""
         connections = self._connections
-        self.renewer.closing = True
+        self.background.renewer.closing = True
         try:
             for operation in list(connections.operations):
                 operation.interrupt(RedlockError(CLOSED))
@@ -168,13 +265,14 @@ class Driver:
                 if connections.unclaimed:
                     await asyncio.sleep(0)
             connections.hurry()
-            self._housekeeper.wake()
+            self.call_at()
             until = _clock.now() + self._node_timeout
             while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times at most
                 await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
         finally:
             self.shut()
-        await self._housekeeper.end()
+        for pause in self.background.looks_until_joined():
+            await asyncio.sleep(pause)
 
     def shut(self) -> None:
         """Close everything at once.  Call it in the loop's thread, or in any thread if the loop is closed."""
@@ -186,8 +284,14 @@ class Driver:
             finally:
                 self._connections.shut()
         finally:
-            self.renewer.stop()
-            self._housekeeper.abort()
+            background = self.background
+            background.renewer.stop()
+            background.ending = True
+            if not self.loop.is_closed():  # else no task waits that could be woken
+                self.ready.set()
+            if self._timer is not None:
+                self._timer.cancel()
+            background.abort_connectors()
 
     def stop(self) -> None:
         """Call `shut` from any thread: the masters were thrown away, or their loop is closed.

@@ -1,69 +1,43 @@
-"""Renews the leases of one client: what threads and event loops have in common."""
+"""Renews the leases of one client (R15)."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-from abc import ABC, abstractmethod
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 from redlock._core.release import leave_line
-from redlock._core.renewals import tasks
+from redlock._core.renewals import failed_to_keep, tasks
 from redlock._core.schedule import MANY, Schedule
+from redlock._io.forklock import ForkLock
 from redlock._io.obituaries import read_obituaries
 from redlock._io.report import report_failure
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from redlock._core.renewals import Renewal
+    from redlock._io.port import Port
 
-    from redlock._core.effects import Leave
-    from redlock._core.renewals import Renewal, Task
-
-_NOBODY_ELSE = nullcontext()
 _EVER = sys.float_info.max  # later than any lease is due
 
 
-class RenewerBase(ABC):
+class Renewer:
     """Renews leases, and tells of those that are lost (R15).
 
     It wakes up when a lease is due.  Releasing a lease does not reset that time: most leases are released long before
     they are due, and resetting costs more than one useless wake-up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: Port) -> None:
+        self._port = port
         self._schedule = Schedule()
-        self._wakes_at = math.inf
-        self._ends_all = False  # whether `_work` is to look at all leases
+        self._mutex = ForkLock()  # guards the schedule: any thread may add and change leases
+        self.wakes_at = math.inf
+        self._ends_all = False  # whether `work` is to look at all leases
+        self.closing = False  # operations are broken off now: their failures are not logged
 
-    # -- what a subclass adds ------------------------------------------------------------------------
-
-    @abstractmethod
-    def _wake(self, at: float) -> None:
-        """Call `_work` at ``at``."""
-
-    @abstractmethod
-    def _start(self, task: Task, renewals: list[Renewal]) -> None:
-        """Run ``task``, and `put_back` its renewals when it is over."""
-
-    @abstractmethod
-    def _look_soon(self, renewal: Renewal) -> None:
-        """Look whether anybody still holds the lease of ``renewal``.  Takes no lock: the collector calls this."""
-
-    @abstractmethod
-    def _pass_by(self, effect: Leave) -> None:
-        """Carry out ``effect``."""
-
-    @abstractmethod
-    def _tell_soon(self, renewal: Renewal) -> None:
-        """Call `_tell`, but not now: our caller is in the middle of something."""
-
-    def _guard(self) -> AbstractContextManager[object]:
-        """Held while the schedule is changed."""
-        return _NOBODY_ELSE
-
-    # ------------------------------------------------------------------------------------------------
+    # -- from any thread -----------------------------------------------------------------------------
 
     def add(self, renewal: Renewal) -> None:
         """Renew a new lease from now on."""
@@ -73,7 +47,7 @@ class RenewerBase(ABC):
         if len(queue) > MANY:
             # Here: the thread that renews may be busy with a user's callback.
             self.put_back(*self._schedule.newcomers())
-        elif renewal.soonest < self._wakes_at:
+        elif renewal.soonest < self.wakes_at:
             self._wake_for(renewal.soonest)
 
     def give_way(self, now: float) -> None:
@@ -82,57 +56,112 @@ class RenewerBase(ABC):
             self._ends_all = True
             self._wake_for(now)
 
+    def stop(self) -> None:
+        """The connections are closed: nothing is renewed any more, and no loss is told."""
+        self._schedule = Schedule()
+
+    def put_back(self, *renewals: Renewal) -> None:
+        """Schedule ``renewals`` anew."""
+        with self._mutex.lock:
+            over = self._schedule.put(renewals)
+            first = self._schedule.next()
+        self._see_off(over)
+        if first < self.wakes_at:
+            self._wake_for(first)
+
     def _changed(self, renewal: Renewal, left_behind: bool) -> None:
         """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
         if left_behind:
             self._look_soon(renewal)
+        elif not self._port.here:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._port.call_soon(partial(self._changed_elsewhere, renewal))
         elif renewal.moment is not None or not renewal.lease.released:  # else it is queued, and found over there
             self.put_back(renewal)
 
-    def put_back(self, *renewals: Renewal) -> None:
-        """Schedule ``renewals`` anew."""
-        with self._guard():
-            over = self._schedule.put(renewals)
-            first = self._schedule.next()
-        self._see_off(over)
-        if first < self._wakes_at:
-            self._wake_for(first)
+    def _changed_elsewhere(self, renewal: Renewal) -> None:
+        """The lease changed on another event loop, whose local queue and connections are not ours.
+
+        If the lease ended there, send its release here as well, behind all that may still set its keys (R10), and let
+        others in line pass (R23).
+        """
+        if renewal.over and not self._port.closed:
+            self._port.start(renewal.give_up(), [renewal])
+            self._let_others_pass(renewal)
+        self._changed(renewal, left_behind=False)
+
+    def _look_soon(self, renewal: Renewal) -> None:
+        """Look whether anybody still holds the lease of ``renewal``.  Takes no lock: the collector calls this."""
+        try:
+            self._port.call_soon(partial(self._look_at, renewal))
+        except RuntimeError:  # the loop is closed, so `_look_at` would never run
+            for hold in renewal.lease.holds[:1] if renewal.abandoned else ():
+                hold.driver.post(renewal.give_back())
 
     def _wake_for(self, at: float) -> None:
-        with self._guard():
-            sooner = at < self._wakes_at
-            self._wakes_at = min(at, self._wakes_at)
+        with self._mutex.lock:
+            sooner = at < self.wakes_at
+            self.wakes_at = min(at, self.wakes_at)
         if sooner:
-            self._wake(at)
+            self._port.call_at(at)
 
-    def _see_off(self, over: list[Renewal]) -> None:
-        """Drop the renewals whose leases are ``over``; tell of those that were lost."""
-        for renewal in over:
-            if renewal.lease.lost:
-                for effect in leave_line(renewal.lease):  # others in line need not wait for the former holder (R23)
-                    self._pass_by(effect)
-                self._tell_soon(renewal)
+    # -- where the background is ---------------------------------------------------------------------
 
-    def _work(self, now: float, *besides: Renewal) -> None:
-        """Do what is due, and look at the renewals ``besides``, whose holders are gone."""
+    @property
+    def holding(self) -> bool:
+        """Whether there are leases to renew."""
+        return not self._schedule.empty
+
+    def work(self, now: float, *besides: Renewal) -> float:
+        """Do what is due, and look at the renewals ``besides``, whose holders are gone.
+
+        Returns when there is more to do; infinity: when a lease is added.
+        """
         try:
             read_obituaries()  # those that nobody could read when they came
         except Exception:  # noqa: BLE001 - all leases depend on us
             report_failure("looking who is gone failed")
-        with self._guard():
+        with self._mutex.lock:
             over = self._schedule.put(self._schedule.newcomers())
             due = self._schedule.take(_EVER if self._ends_all else now)
             self._ends_all = False
         self._see_off(over)
         due += [renewal for renewal in dict.fromkeys(besides) if renewal not in due]
         for task, renewals in tasks(due, now):
-            self._start(task, renewals)
+            self._port.start(task, renewals)
         self.put_back(*due)  # those under way are due at their ends (P6)
+        with self._mutex.lock:
+            stays = self.wakes_at if self.wakes_at > now else math.inf
+            self.wakes_at = min(self._schedule.next(), stays)
+            # A lease that is added from now on sees the new time, and those in the queue were added with the old one.
+            return now if self._schedule.queue else self.wakes_at
 
-    @staticmethod
-    def _tell(renewal: Renewal, stopped: type[BaseException] = Exception) -> None:
-        """Tell of a loss.  ``stopped``: what a user's callback raises goes no further, for others have to be told."""
+    def ended(self, renewals: list[Renewal], error: BaseException | None = None) -> None:
+        """The operation is over that `Port.start` has begun, with ``error`` if it failed."""
+        if not self._port.closed:
+            self.put_back(*renewals)
+            if error is not None and not self.closing:
+                report_failure(failed_to_keep(renewals), error)
+
+    def _look_at(self, renewal: Renewal) -> None:
+        if not self._port.closed and (at := self.work(self._port.now(), renewal)) < math.inf:
+            self._port.call_at(at)
+
+    def _see_off(self, over: list[Renewal]) -> None:
+        """Drop the renewals whose leases are ``over``; tell of those that were lost."""
+        for renewal in over:
+            if renewal.lease.lost:
+                self._let_others_pass(renewal)
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._port.call_soon(partial(self._tell, renewal))  # not now: our caller is in the middle
+
+    def _let_others_pass(self, renewal: Renewal) -> None:
+        for effect in leave_line(renewal.lease):  # others in line need not wait for the former holder (R23)
+            self._port.pass_by(effect.place)
+
+    def _tell(self, renewal: Renewal) -> None:
+        """Tell of a loss.  What a user's callback raises goes no further, as far as the port says: others are told."""
         try:
             renewal.tell()
-        except stopped:
+        except self._port.stopped:
             report_failure(f"on_lost of {renewal.lease!r} failed")

@@ -74,7 +74,7 @@ class Runtime(RuntimeBase):
     def keep(self, renewal: Renewal) -> None:
         driver = self.known_driver()
         if driver is not None:  # else the masters were closed just now: nothing is renewed any more
-            driver.renewer.add(renewal)
+            driver.keep(renewal)
 
     def driver(self) -> Driver:
         """The driver of the running loop, made if there is none."""

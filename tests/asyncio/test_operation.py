@@ -348,15 +348,15 @@ def test_cancelled_before_anything_was_sent():
 
 def test_cancelled_while_it_waits_for_the_connections():
     async def scene(d):
-        housekeeper = d.driver._housekeeper
-        housekeeper.ready.clear()
-        housekeeper._looks = itertools.repeat(1.0)  # somebody else has begun to connect
+        driver = d.driver
+        driver.ready.clear()
+        driver._looks = itertools.repeat(1.0)  # somebody else has begun to connect
         task = asyncio.create_task(d.masters.lock("job", ttl=10).acquire())
         await d.quiet()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        housekeeper.ready.set()
+        driver.ready.set()
         await d.quiet()
         return [fake.heard for fake in d.fakes]
 

@@ -466,7 +466,7 @@ def test_an_operation_that_ends_at_once_needs_no_alarm_for_each_answer():
         await lock.release()
         return acquired
 
-    assert run(scene) == 3  # its own, that of the renewer, and a look whether the masters have answered
+    assert run(scene) == 2  # its own, and that of the background: for the lease, and to see which masters answer
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -266,9 +266,8 @@ class Deployment:
         self.driver: Driver = self.masters._runtime.driver()
         self.connections: Connections = self.driver._connections
         self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]
-        housekeeper = self.driver._housekeeper
-        housekeeper._start_connecting = _connect_never  # type: ignore[method-assign]
-        housekeeper.ready.set()
+        self.driver.background._start_connecting = _connect_never  # type: ignore[method-assign]
+        self.driver.ready.set()
         for number in range(MASTERS):
             self.attach(number)
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from redlock._core.renewals import Renewal
-from redlock._io.renewer import RenewerBase
+from redlock._io.renewer import Renewer
 from tests.core.world import Master, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.effects import Leave
     from redlock._core.lease import LeaseState
     from redlock._core.observing import Observing
     from redlock._core.renewals import Presence, Task
@@ -84,11 +83,14 @@ class Held:
     kept: list[float]
 
 
-class Scene(RenewerBase):
-    """A client that holds ``leases`` leases, granted at one moment."""
+class Scene(Renewer):
+    """A client that holds ``leases`` leases, granted at one moment.  It is its own `Port`."""
+
+    here, closed, stopped = True, False, ()
 
     def __init__(self, *masters: Master, leases: int = 0, names: int = 1, **options: Any) -> None:
-        super().__init__()
+        port: Any = self
+        super().__init__(port)
         self.world = World(*(masters or [Master()] * 3))
         self.started: list[tuple[Task, list[Renewal]]] = []
         self.held = [self.hold(number, names, **options) for number in range(leases)]
@@ -105,16 +107,11 @@ class Scene(RenewerBase):
     def leases(self) -> list[LeaseState]:
         return [held.lease for held in self.held]
 
-    @property
-    def wakes_at(self) -> float:
-        return self._wakes_at
-
     def wake(self) -> list[list[Renewal]]:
         """At its time.  Returns whose operations it has begun: `started` has them."""
-        if self._wakes_at < math.inf:
-            self.world.now = max(self.world.now, self._wakes_at)
-        self._wakes_at = math.inf
-        self._work(self.world.now)
+        if self.wakes_at < math.inf:
+            self.world.now = max(self.world.now, self.wakes_at)
+        self.work(self.world.now)
         return [renewals for _, renewals in self.started]
 
     def finish(self) -> list[list[str]]:
@@ -125,13 +122,13 @@ class Scene(RenewerBase):
             try:
                 ended.append([extension.kind for extension in self.world.run(task).values()])
             finally:
-                self.put_back(*renewals)
+                self.ended(renewals)
         return ended
 
     def begin(self) -> None:
         """Begin what is due first."""
         while not self.started:
-            assert self._wakes_at < math.inf, "nothing is due any more"
+            assert self.wakes_at < math.inf, "nothing is due any more"
             self.wake()
 
     def go(self) -> list[list[str]]:
@@ -139,22 +136,22 @@ class Scene(RenewerBase):
         self.begin()
         ended = self.finish()
         at_once = self.world.now
-        while self._wakes_at <= at_once:
+        while self.wakes_at <= at_once:
             self.wake()
             ended += self.finish()
         return ended
 
-    def _wake(self, at: float) -> None:
+    def now(self) -> float:
+        return self.world.now
+
+    def call_at(self, at: float) -> None:
         """Nobody is asleep."""
 
-    def _start(self, task: Task, renewals: list[Renewal]) -> None:
+    def call_soon(self, call: Callable[[], object]) -> None:
+        call()
+
+    def start(self, task: Task, renewals: list[Renewal]) -> None:
         self.started.append((task, renewals))
 
-    def _look_soon(self, renewal: Renewal) -> None:
-        self._work(self.world.now, renewal)
-
-    def _pass_by(self, effect: Leave) -> None:
+    def pass_by(self, place: Any) -> None:
         """Nobody is in line."""
-
-    def _tell_soon(self, renewal: Renewal) -> None:
-        renewal.tell()

@@ -1,6 +1,6 @@
 """`Masters` whose connections lead to masters of a few lines each, on pairs of sockets.
 
-There is no housekeeper: nobody reads but whom the test has read.
+There is no background: nobody reads but whom the test has read.
 """
 
 from __future__ import annotations

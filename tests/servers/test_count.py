@@ -14,7 +14,7 @@ from redlock._core.acquire import Ballot
 from redlock._core.effects import Timeout
 from redlock._core.release import Claim
 from redlock._core.voters import Facts
-from redlock._io.renewer_threads import RenewalOperation, Renewer
+from redlock._io.driver_threads import Driver, RenewalOperation
 from redlock._io.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
@@ -56,8 +56,8 @@ class RenewalWithResult(RenewalOperation):
 
     __slots__ = ("result",)
 
-    def __init__(self, op: Op[Any], renewer: Renewer) -> None:
-        super().__init__(op, renewer, [])  # of no lease
+    def __init__(self, op: Op[Any], driver: Driver) -> None:
+        super().__init__(op, driver, [])  # of no lease
         self.result: Any = None
 
     def _ended(self, result: Any) -> None:
@@ -66,16 +66,23 @@ class RenewalWithResult(RenewalOperation):
 
 
 @pytest.fixture
-def renewer(pairs):
-    return Renewer(pairs.connections, lambda: None)
+def driver(pairs):
+    return pairs.driver
 
 
-def kept(renewer: Renewer, op: Op[Any]) -> RenewalWithResult:
+def kept(driver: Driver, op: Op[Any]) -> RenewalWithResult:
     """It has sent, and waits."""
-    operation = RenewalWithResult(op, renewer)
+    operation = RenewalWithResult(op, driver)
     operation.start()
-    renewer.connections.flush()
+    driver._connections.flush()
     return operation
+
+
+def is_over(operation: RenewalWithResult, driver: Driver) -> bool:
+    """After some more work of the thread that renews."""
+    driver.work()
+    driver._connections.flush()
+    return operation.over
 
 
 # -- who is told, and when -------------------------------------------------------------------------------
@@ -112,15 +119,15 @@ def test_nobody_is_woken_before_it_is_decided(pairs, monkeypatch):
     assert len(woken) == 1
 
 
-def test_the_renewer_is_not_rung_for_before_it_is_decided(pairs):
+def test_the_renewer_is_not_rung_for_before_it_is_decided(pairs, driver, monkeypatch):
     rung: list[int] = []
-    renewer = Renewer(pairs.connections, lambda: rung.append(len(question.answers)))
     question = Question(3)
-    operation = kept(renewer, asks(question, _clock.now() + LONG))
+    monkeypatch.setattr(driver, "call_at", lambda: rung.append(len(question.answers)))
+    operation = kept(driver, asks(question, _clock.now() + LONG))
     pairs.answer()
     pairs.read()
     assert rung == [3]
-    renewer.work()
+    driver.work()
     assert operation.result is question
     assert question.answers == [0, 1, 2]
 
@@ -189,16 +196,16 @@ def test_who_is_decided_in_the_last_moment_gets_no_timeout(pairs, monkeypatch):
 
 
 @pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_does_what_the_renewer_does(pairs, renewer, monkeypatch, until):
+def test_nor_does_what_the_renewer_does(pairs, driver, monkeypatch, until):
     question = Slow(3)
-    moment = LastMoment(monkeypatch, pairs, question, renewer, "last_look", after=False)
+    moment = LastMoment(monkeypatch, pairs, question, driver, "last_look", after=False)
     op = asks(question, _clock.now() + until)
     next(op)  # which is done here, so that it is answered before it waits
-    operation = RenewalWithResult(op, renewer)
-    renewer.send(question, operation)
+    operation = RenewalWithResult(op, driver)
+    driver.send(question, operation)
     pairs.answer()
     operation.start()
-    eventually(lambda: renewer.work() and operation.over)
+    eventually(lambda: is_over(operation, driver))
     moment.join()
     assert operation.result is question
 
@@ -217,11 +224,11 @@ def test_after_a_timeout_nobody_counts(pairs):
 
 
 @pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_for_what_the_renewer_does(pairs, renewer, until):
+def test_nor_for_what_the_renewer_does(pairs, driver, until):
     question = Question(3)
-    operation = kept(renewer, asks(question, _clock.now() + until))
+    operation = kept(driver, asks(question, _clock.now() + until))
     pairs.answer()
-    eventually(lambda: renewer.work() and operation.over)
+    eventually(lambda: is_over(operation, driver))
     assert isinstance(operation.result, Timeout)
     pairs.read()
     assert not question.answers
@@ -296,7 +303,7 @@ def test_a_round_whose_end_nobody_was_told_of_is_not_lost(pairs, monkeypatch):
 
 
 @pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_is_a_renewal(pairs, renewer, monkeypatch, until):
+def test_nor_is_a_renewal(pairs, driver, monkeypatch, until):
     for fake in pairs.fakes:
         fake.keys["redlock:job"] = "token"
     claim = Claim(
@@ -304,15 +311,15 @@ def test_nor_is_a_renewal(pairs, renewer, monkeypatch, until):
     )
     op = claim.ask(_clock.now() + until)
     next(op)  # as above
-    operation = RenewalWithResult(op, renewer)
-    renewer.send(claim, operation)
+    operation = RenewalWithResult(op, driver)
+    driver.send(claim, operation)
     pairs.answer()
     with interrupted(monkeypatch, RenewalOperation):
         pairs.read()
     ended_at = claim.ended_at
     assert ended_at is not None
     operation.start()
-    eventually(lambda: renewer.work() and operation.over)
+    eventually(lambda: is_over(operation, driver))
     assert operation.result == ended_at
     assert claim.tally.won
     for fake in pairs.fakes:

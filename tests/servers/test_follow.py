@@ -14,7 +14,7 @@ import pytest
 from redlock import Lease, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.effects import Turn
-from redlock._io.renewer_threads import RenewalOperation, Renewer
+from redlock._io.driver_threads import RenewalOperation
 from redlock._io.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
@@ -79,9 +79,7 @@ def test_what_it_asked_goes_before_what_it_asks_when_it_leads(pairs, leads):
 def test_what_it_asked_goes_before_what_the_renewer_asks(pairs):
     """R10: in the order in which they asked."""
     pairs.connections.send(question("first"), Waiter(pairs.connections))
-    RenewalOperation(
-        asks(question("second"), _clock.now() + LONG), Renewer(pairs.connections, lambda: None), []
-    ).start()
+    RenewalOperation(asks(question("second"), _clock.now() + LONG), pairs.driver, []).start()
     pairs.connections.send(question("third"), Waiter(pairs.connections))
     pairs.answer()
     assert names(pairs) == [["first", "second", "third"]] * MASTERS
@@ -450,17 +448,16 @@ def test_who_waits_for_other_threads_passes_it_on(pairs):
 
 def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
     """It may be busy with somebody's callback then."""
-    housekeeper = pairs.driver._housekeeper
-    renewer = housekeeper.renewer
+    driver = pairs.driver
     asked = question("job", need=3)
     follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
-    RenewalOperation(asks(question("kept", need=3), _clock.now() + LONG), renewer, []).start()
+    RenewalOperation(asks(question("kept", need=3), _clock.now() + LONG), driver, []).start()
     pairs.answer()
-    pairs.connections.leader, housekeeper._awaits = renewer.waiter, True
-    housekeeper._await_answers(_clock.now() + LONG)
+    pairs.connections.leader, driver._awaits = driver.waiter, True
+    driver._await_answers(_clock.now() + LONG)
     assert follower.end() is asked
-    renewer.work()
-    renewer.waiter.stop_waiting()
+    driver.work()
+    driver.waiter.stop_waiting()
 
 
 def test_whose_operation_is_over_is_not_called(pairs):

@@ -268,7 +268,7 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
 
 
 def test_ctrl_c_while_the_first_operation_starts_the_thread(redlock_servers, monkeypatch):
-    """There is one housekeeper, though whoever started it could not note it any more."""
+    """There is one background thread, though whoever started it could not note it any more."""
     start = threading.Thread.start
 
     def interrupted(thread):

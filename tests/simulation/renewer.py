@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from redlock import scripts
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import Renewal
-from redlock._io.renewer import RenewerBase
+from redlock._io.renewer import Renewer as Shipped
 from tests.simulation.invariants import EXTENDS, RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core import renewals as renewing
-    from redlock._core.effects import Leave, Send
+    from redlock._core.effects import Send
+    from redlock._core.local_queue import Place
     from redlock._core.renewals import Presence
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
@@ -99,11 +100,14 @@ class HeldBy:
             self.hold.on_told()
 
 
-class Renewer(RenewerBase):
-    """Renews, and tells when a lease is lost.  Stands still while its process does."""
+class Renewer(Shipped):
+    """Renews, and tells when a lease is lost.  Stands still while its process does.  It is its own `Port`."""
+
+    here, closed, stopped = True, False, ()
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
+        port: Any = self
+        super().__init__(port)
         self._client = client
         self._holds: dict[Renewal, Hold] = {}
         self._alarm = 0  # the number of the one that is not void
@@ -116,7 +120,10 @@ class Renewer(RenewerBase):
         self._holds[renewal] = hold
         self.add(renewal)
 
-    def _wake(self, at: float) -> None:
+    def now(self) -> float:
+        return self._client.clock()
+
+    def call_at(self, at: float) -> None:
         self._alarm += 1
         world = self._client.world
         # Not now: converting between two clocks is inexact, and the alarm must not be early for ever.
@@ -125,24 +132,22 @@ class Renewer(RenewerBase):
 
     def _on_alarm(self, number: int) -> None:
         if number == self._alarm:
-            self._wakes_at = math.inf
-            self._work(self._client.clock())
+            at = self.work(self.now())
+            if at < math.inf:
+                self.call_at(at)
 
-    def _pass_by(self, effect: Leave) -> None:
-        self._client.let_pass(effect.place)
+    def pass_by(self, place: Place) -> None:
+        self._client.let_pass(place)
 
-    def _tell_soon(self, renewal: Renewal) -> None:
-        self._client.world.after(0.0, self._client.gate, renewal.tell)
+    def call_soon(self, call: Callable[[], object]) -> None:
+        self._client.world.after(0.0, self._client.gate, call)
 
     def left_behind(self, hold: Hold) -> None:
         """A holder of its lease has gone, as the collector tells the renewers of the shells."""
         [renewal] = [one for one, kept in self._holds.items() if kept is hold]
-        self._look_soon(renewal)
+        self._look_at(renewal)  # at once: the judge sees what comes of it
 
-    def _look_soon(self, renewal: Renewal) -> None:
-        self._work(self._client.clock(), renewal)
-
-    def _start(self, op: renewing.Task, renewals: list[Renewal]) -> None:
+    def start(self, op: renewing.Task, renewals: list[Renewal]) -> None:
         judge = self._client.judge
         extendings = {renewal: Extending(self._holds[renewal], renewal.lease.ttl) for renewal in renewals}
 
@@ -164,7 +169,7 @@ class Renewer(RenewerBase):
             assert interrupted is None
             for renewal, extension in outcome.items():
                 extendings[renewal].done(task, extension, interrupted)
-            self.put_back(*renewals)
+            self.ended(renewals)
 
         start: Callable[..., Any] = self._client.run
         start(op, done, None, sends, background=True)

@@ -47,7 +47,7 @@ class World:
 
 
 class Client:
-    """What the connections and the housekeeper of one process do for its list."""
+    """What the connections and the background of one process do for its list."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""What is done in the background in both worlds: it connects, sends owed releases, and looks after subscriptions.
+"""What is done behind callers: it connects, sends owed releases, looks after subscriptions, announces, and renews.
 
-All of it is in `chores`: it returns when to call it again.  Threads call it from one thread, which
-sleeps in poll(); asyncio calls it from one timer of the loop.  Each attempt to connect has a short thread of its own
-in both worlds.  redis-py knows TLS, credentials and name resolution, and some of that always blocks; a master that
-hangs must not delay the others.  And a loop cannot destroy a thread while it is pending, as it can a task.
+All of it is in `Background.tick`: it returns when to call it again.  Threads call it from one thread, which
+sleeps in poll(); asyncio calls it from one timer of the loop (`Port`).  Each attempt to connect has a short thread of
+its own in both worlds.  redis-py knows TLS, credentials and name resolution, and some of that always blocks; a master
+that hangs must not delay the others.  And a loop cannot destroy a thread while it is pending, as it can a task.
 
 Also considered: a timer for each connection, each debt and each channel, as asyncio would have it (three ways to be
 forgotten after an interruption, instead of one); a heap of timers that threads have as well (a second clock beside
@@ -15,76 +15,78 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._connect import Connector
-from redlock._core.outcomes import Failure
+from redlock._core.outcomes import NEVER, Failure
 from redlock._core.subscriptions import LINGER
 from redlock._io.announcer import Announcer
 from redlock._io.connections import TICK
+from redlock._io.renewer import Renewer
 from redlock._io.report import report
 from redlock._io.subscriber import Subscriber
 from redlock._thread import why_not
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
-    from redlock._core.voters import Facts
-    from redlock._io.connection import Connection
     from redlock._io.connections import ConnectionsBase
     from redlock._io.deployment import Deployment
-    from redlock._io.renewer import RenewerBase
+    from redlock._io.port import Made, Port
     from redlock._io.report import Reports
     from redlock._io.stream import Stream
-
-AnyConnections = TypeVar("AnyConnections", bound="ConnectionsBase")
-# How an attempt to connect ended.  A `Subscriber` asks for no facts.
-Made: TypeAlias = "tuple[socket.socket, Facts | None] | Failure"
 
 _LONGEST_JOIN = 1.0  # how long the end waits for threads that are connecting, in seconds
 # Pauses between two looks for what other threads do, in seconds: short at first, as most take a millisecond.
 _GLANCE, _LONGEST_GLANCE = 0.0005, 0.02
+# The timer of a loop and that of poll() stand still while the machine sleeps, and the clock of rule R5 does not.  With
+# leases to renew, look at that clock at least so often, in seconds.
+LONGEST_NAP = 1.0
 
 
-class HousekeeperBase(ABC, Generic[AnyConnections]):
-    """Keeps connections up.  A subclass calls `chores`, always with the connections to itself."""
+class Background:
+    """Keeps the connections of one client up, and its leases."""
 
-    renewer: RenewerBase  # of the leases that depend on these connections
-    _guard: AbstractContextManager[Any]  # entered by whoever uses the connections outside of `chores`
-
-    def __init__(self, connections: AnyConnections, deployment: Deployment, connect_timeout: float) -> None:
+    def __init__(
+        self, connections: ConnectionsBase, port: Port, deployment: Deployment, connect_timeout: float
+    ) -> None:
+        self.renewer = Renewer(port)  # of the leases that depend on these connections
+        self.ending = False
         self._connections = connections
+        self._port = port
         fleet = connections.voters.fleet
         if fleet is not None:
-            connections.announcer = Announcer(connections.voters, fleet, deployment.prefix, self.wake)
+            connections.announcer = Announcer(connections.voters, fleet, deployment.prefix, self._wake)
         self._connect_timeout = connect_timeout
         self._prefix = deployment.prefix
         self._max_ttl = deployment.limits.max_ttl
         self._observer = deployment.settings.observer
-        self._ending = False
         # Each thread until it has ended; None: it has handed over what it made.
         self._connecting: dict[threading.Thread, Connector | None] = {}
-        self._set_up()
-
-    @abstractmethod
-    def _set_up(self) -> None:
-        """Make what only this world needs."""
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Have `chores` called soon."""
 
     @property
-    def _over(self) -> bool:
+    def over(self) -> bool:
         """Whether connecting is over for good."""
-        return self._ending or self._connections.closed
+        return self.ending or self._connections.closed
 
-    def chores(self, now: float, reports: Reports) -> float:
-        """Do what is due.  Returns the seconds until the next chore; infinity: none until we are woken."""
+    def _wake(self) -> None:
+        self._port.call_at(NEVER)
+
+    def tick(self) -> float:
+        """Do what is due.  Returns when it is to be called again, on the clock of R5; infinity: when it is woken."""
+        until = self.renewer.work(_clock.now())
+        reports: Reports = []
+        with self._port.guard:
+            now = _clock.now()  # in here, as where a thread leads: no answer is older than its request
+            until = min(until, now + self._chores(now, reports))
+            self._port.rest(now, until)
+        report(reports, self._observer)
+        return until
+
+    def _chores(self, now: float, reports: Reports) -> float:
+        """All but the renewals.  Returns the seconds until the next chore; infinity: none until we are woken."""
         connections = self._connections
         reports += connections.quieten(now)
         pause = LINGER / 2 if connections.subscriptions else math.inf
@@ -102,14 +104,10 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
             if connection.sock is None:
                 connection.pipeline.due(now)  # the master is down: this only forgets debts that have expired
             else:
-                if self._read_late(connection, now):
+                if self._port.read_late(connection, now):
                     pause = min(pause, TICK)
                 connections.send_owed(connection, now)
         return pause
-
-    def _read_late(self, connection: Connection, now: float) -> bool:  # noqa: ARG002 - a loop reads by itself
-        """Read answers that nobody waits for.  True: look again soon."""
-        return False
 
     def looks_until_ready(self, began: float) -> Iterator[float]:
         """Ends when a majority is up or known to be down, `connect_timeout` after ``began`` at most (R2).
@@ -119,13 +117,13 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         Until then it yields the seconds that are left at most; look again when something has changed.
         """
         end = began + self._connect_timeout
-        while not (self._over or self._connections.decide()) and (left := end - _clock.now()) > 0:
+        while not (self.over or self._connections.decide()) and (left := end - _clock.now()) > 0:
             yield left
         now = _clock.now()
         end = min(end, now + (now - began))
-        while not (self._over or self._connections.tried()) and (left := end - _clock.now()) > 0:
+        while not (self.over or self._connections.tried()) and (left := end - _clock.now()) > 0:
             yield left
-        while not self._over and (left := self._connections.voters.begin_in(_clock.now())) > 0:
+        while not self.over and (left := self._connections.voters.begin_in(_clock.now())) > 0:
             yield left
 
     # -- connecting ----------------------------------------------------------------------------------
@@ -156,30 +154,26 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
             made = (connector.bare(), None) if bare else connector(self._prefix, self._max_ttl, fleet)
         except BaseException as error:  # noqa: BLE001 - the master is down, the error says why
             made = connector.failure(error)
-        self._hand_over(threading.current_thread(), stream, made)
-
-    def _hand_over(self, thread: threading.Thread, stream: Stream, made: Made) -> None:
-        """Have `_finish` called where the connections may be used; here, if there is a mutex for them."""
-        self._finish(thread, stream, made)
+        self._port.hand_over(made, partial(self._finish, threading.current_thread(), stream, made))
 
     def _finish(self, thread: threading.Thread, stream: Stream, made: Made) -> None:
         """An attempt to connect is over."""
         try:
-            with self._guard:
+            with self._port.guard:
                 reports = self._take(stream, made)
-            if not self._over:
+            if not self.over:
                 report(reports, self._observer)
         finally:  # also if a user's logging handler raises, or a Ctrl-C strikes
-            with self._guard:
+            with self._port.guard:
                 stream.connector = None
                 self._connecting[thread] = None
-                self.wake()
+                self._wake()
 
     def _take(self, stream: Stream, made: Made) -> Reports:
         """Take over what an attempt to connect has made."""
         if isinstance(made, Failure):
             return self._connections.unattached(stream, made)
-        if self._over:
+        if self.over:
             made[0].close()
             return []
         try:

@@ -30,14 +30,14 @@ NEVER = float("inf")
 )
 def test_the_first_operation_waits_for_connections(decided, tried, begins):
     async def scene(d):
-        housekeeper = d.driver._housekeeper
-        housekeeper.ready.clear()
+        driver = d.driver
+        driver.ready.clear()
         d.connections.decide = lambda: d.clock.now >= START + decided
         d.connections.tried = lambda: d.clock.now >= START + tried
         for at in {decided, tried} - {NEVER}:
-            d.loop.call_later(at, housekeeper.wake)
-        housekeeper.start()
-        await housekeeper.ready.wait()
+            d.loop.call_later(at, driver.call_at)
+        driver._connect()
+        await driver.ready.wait()
         return d.clock.now - START
 
     assert run(scene) == pytest.approx(begins, abs=0.005)
@@ -47,13 +47,13 @@ def test_what_starting_the_threads_takes_counts_for_the_others_as_well():
     """R2: on a busy machine that may be most of it."""
 
     async def scene(d):
-        housekeeper = d.driver._housekeeper
-        housekeeper.ready.clear()
+        driver = d.driver
+        driver.ready.clear()
         d.connections.decide = lambda: True
         d.connections.tried = lambda: False
         d.connections.quieten = lambda _: d.clock.advance(0.1) or []  # as if all chores took so long
-        housekeeper.start()
-        await housekeeper.ready.wait()
+        driver._connect()
+        await driver.ready.wait()
         return d.clock.now - START
 
     assert run(scene) >= 0.2
@@ -72,7 +72,7 @@ def test_a_failure_puts_no_chore_off_for_good():
             return []
 
         d.connections.quieten = quieten
-        d.driver._housekeeper.wake()
+        d.driver.call_at()
         await asyncio.sleep(1.0)
         assert len(d.loop.complaints) == 1
         d.loop.complaints.clear()
@@ -86,7 +86,7 @@ def test_a_connection_that_was_torn_while_it_was_taken_over_is_made_again():
     """P4: a Ctrl-C strikes when it is open, and nobody watches it yet."""
 
     async def scene(d):
-        stream, housekeeper = d.connections.all[0], d.driver._housekeeper
+        stream, driver = d.connections.all[0], d.driver
         d.hang_up(0)
         await asyncio.sleep(1.0)
         d.fakes[0].connect()
@@ -96,7 +96,7 @@ def test_a_connection_that_was_torn_while_it_was_taken_over_is_made_again():
             mock.patch.object(d.connections, "_watch", side_effect=ZeroDivisionError),
             pytest.raises(ZeroDivisionError),
         ):
-            housekeeper._finish(threading.current_thread(), stream, made)
+            driver.background._finish(threading.current_thread(), stream, made)
         assert stream.connector is None
         await asyncio.sleep(1.0)
         again = stream.connector is not None and stream.sock is None
@@ -114,7 +114,7 @@ def test_a_connection_that_was_torn_while_it_was_taken_over_is_made_again():
 def _connecting(d, ends):
     """Attempts to connect last two seconds, and end as ``ends(stream)`` says.  Returns when each began."""
     began = []
-    housekeeper = d.driver._housekeeper
+    driver = d.driver
 
     def start(stream):
         began.append(d.clock.now - START)
@@ -124,10 +124,10 @@ def _connecting(d, ends):
 
     def end(stream):
         thread = threading.current_thread()
-        housekeeper._finish(thread, stream, ends(stream))
-        del housekeeper._connecting[thread]
+        driver.background._finish(thread, stream, ends(stream))
+        del driver.background._connecting[thread]
 
-    housekeeper._start_connecting = start
+    driver.background._start_connecting = start
     return began
 
 
