@@ -63,7 +63,7 @@ def complain(text: str) -> None:
 
 def in_options(text: str) -> str:
     """``text`` of the library in the words of the commands, which have another one for this option."""
-    return text.replace("restart_guard=False", "--no-restart-guard")
+    return text.replace("restart_guard=False", "--no-restart-guard").replace("outage_timeout is", "--outage-timeout is")
 
 
 def _masked(message: str) -> str:
@@ -125,6 +125,11 @@ def can_be_set(number: float) -> bool:
 def seconds(text: str) -> float:
     """A number of seconds above 0 to which a timer can be set."""
     return _seconds(text, can_be_set, SECONDS)
+
+
+def seconds_or_inf(text: str) -> float:
+    """A number of seconds above 0 to which a timer can be set, or infinity."""
+    return math.inf if text == "inf" else _seconds(text, can_be_set, f"{SECONDS}, or inf")
 
 
 def seconds_or_none(text: str) -> float:

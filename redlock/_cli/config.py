@@ -6,6 +6,7 @@ environment or from the file. Nothing here ever shows a password.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import reprlib
@@ -34,10 +35,11 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "prefix": str,
     "max_ttl": (int, float),
     "node_timeout": (int, float),
+    "outage_timeout": (int, float),
     "restart_guard": bool,
     "agreement": str,
 }
-_TIMES = ("max_ttl", "node_timeout")
+_TIMES = ("max_ttl", "node_timeout", "outage_timeout")
 _PASSWORDS = ("password", "password_file", "password_env")  # the first one that is given counts
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
 
@@ -97,16 +99,19 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         "prefix": arguments.prefix,
         "max_ttl": arguments.max_ttl,
         "node_timeout": arguments.node_timeout,
+        "outage_timeout": getattr(arguments, "outage_timeout", None),
         "restart_guard": False if arguments.no_restart_guard else None,
     }
-    given = {key: value for key, value in options.items() if value is not None}
+    given = from_file | {key: value for key, value in options.items() if value is not None}
+    if given.get("outage_timeout") == math.inf:
+        given["outage_timeout"] = None
     if local:
-        return WantedMasters(_local_urls() if masters_needed else (), {**from_file, **given})
+        return WantedMasters(_local_urls() if masters_needed else (), given)
     addresses = (
         _address(_with(defaults, master), f"{arguments.config}, master {number}")
         for number, master in enumerate(masters, 1)
     )
-    return WantedMasters(tuple(addresses), {**from_file, **given}, _names(masters, arguments.config))
+    return WantedMasters(tuple(addresses), given, _names(masters, arguments.config))
 
 
 def _local_urls() -> tuple[str, ...]:
@@ -187,6 +192,8 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
 def _check_times(table: Mapping[str, Any], where: str) -> None:
     """Refuse wrong times here. A later error would blame an option that depends on them, and that nobody gave."""
     for key in _TIMES:
+        if table.get(key) == math.inf and key == "outage_timeout":
+            continue
         if key in table and not can_be_set(table[key]):
             raise ConfigurationError(f"{where}: {key} = {reprlib.repr(table[key])}: allowed is {SECONDS}")
 

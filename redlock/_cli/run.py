@@ -92,9 +92,17 @@ def parser() -> arguments.Parser:
         "--wait",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
-        help="how long to wait for the lock, and then end with 75 (default: as long as it takes)",
+        help="how long to wait for the lock, or for a quorum, and then end with 75 or 69 "
+        "(default: as long as somebody else holds it)",
     )
     waiting.add_argument("--no-wait", action="store_true", help="end with 75 at once if somebody else holds it")
+    waiting.add_argument(
+        "--outage-timeout",
+        type=arguments.seconds_or_inf,
+        metavar="SECONDS",
+        help="how long to wait through an outage, and then end with 69; inf: through every one (default: 60, or "
+        "what --max-ttl says)",
+    )
     this.add_argument(
         "--ttl",
         type=arguments.seconds,
@@ -207,8 +215,8 @@ def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) 
         if given.restart:
             this.error("--restart needs --service")
         return
-    if given.no_wait or given.wait is not None:
-        option = "--no-wait" if given.no_wait else "--wait"
+    waits = {"--no-wait": given.no_wait or None, "--wait": given.wait, "--outage-timeout": given.outage_timeout}
+    for option in [one for one, value in waits.items() if value is not None]:
         this.error(f"{option} cannot be used with --service: a service waits until it is elected")
     if given.quiet:
         this.error("--quiet cannot be used with --service: it waits until it is elected, and says who leads meanwhile")

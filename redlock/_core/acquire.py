@@ -14,6 +14,7 @@ from redlock._core import quorum, wire
 from redlock._core.collisions import Collisions
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Tell, Timeout, Turn, wait
 from redlock._core.local_queue import Place
+from redlock._core.outages import Patience
 from redlock._core.outcomes import NEVER
 from redlock._core.quorum import Tally
 from redlock._core.retry import delay
@@ -23,7 +24,7 @@ from redlock._core.tokens import READERS, by_whom, released_token
 from redlock._core.writer_mark import keep_new_readers_away
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Vote
@@ -64,13 +65,16 @@ class Refusal(NamedTuple):
     by_readers: bool = False  # if `held`: a master has readers (R33)
     validity: float | None = None  # if `slow`: the validity that would have been left
     slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
+    since: float = NEVER  # when a majority took part last, as far as is known (R38)
     before: tuple[Refusal, ...] = ()  # the latest attempts before this one, if there is an observer
 
 
 def acquire(
-    settings: MastersSettings, target: Target, deadline: float, won: list[Grant] | None = None
+    settings: MastersSettings, target: Target, deadline: float, began: float, won: list[Grant] | None = None
 ) -> Op[Grant | Refusal]:
     """Try until ``target`` is granted or ``deadline`` has passed: at least once, and once more at the deadline.
+
+    ``began``: now.  Without a deadline an outage ends it (`Patience`).
 
     The operation first stands in line in this process (R23).  ``won`` gets the grant as soon as there is one.  A Ctrl-C
     on the way back to the caller then cannot hide from it what it has to release (R11).
@@ -79,10 +83,10 @@ def acquire(
     marks: list[Send] = []  # takes our marks back, if there are any (R33)
     try:
         outcome = yield from attempt(settings, target, won, enter=True)
-        if outcome is None or (isinstance(outcome, Refusal) and outcome.at < deadline):
-            outcome = yield from _waiting(settings, target, deadline, won, marks, outcome)
-        elif isinstance(outcome, Refusal):
-            outcome = yield from _contend(settings, target, deadline, won, marks, outcome)
+        if not isinstance(outcome, Grant):
+            patience = Patience(deadline, began, settings.outage_timeout)
+            contend = _waiting if outcome is None or outcome.at < deadline else _contend
+            outcome = yield from contend(settings, target, patience, won, marks, outcome)
         place.holds = target.stays and isinstance(outcome, Grant)
         if marks or not place.holds:
             interruption = yield from despite_interrupts(*marks, *(() if place.holds else (Leave(place),)))
@@ -101,19 +105,19 @@ def acquire(
 def _waiting(
     settings: MastersSettings,
     target: Target,
-    deadline: float,
+    patience: Patience,
     won: list[Grant] | None,
     marks: list[Send],
-    outcome: Refusal | None,
+    outcome: Grant | Refusal | None,
 ) -> Op[Grant | Refusal]:
     """See `_contend`.  An observer hears when that begins and ends, so that nobody waits unseen (R40)."""
     observer, name = settings.observer, target.spec.name
     if observer is None:
-        return (yield from _contend(settings, target, deadline, won, marks, outcome))
+        return (yield from _contend(settings, target, patience, won, marks, outcome))
     waiter = next(_WAITS)
     try:
         observer.waits(name, waiter)
-        return (yield from _contend(settings, target, deadline, won, marks, outcome))
+        return (yield from _contend(settings, target, patience, won, marks, outcome))
     finally:
         observer.waited(name, waiter)
 
@@ -121,7 +125,7 @@ def _waiting(
 def _contend(
     settings: MastersSettings,
     target: Target,
-    deadline: float,
+    patience: Patience,
     won: list[Grant] | None,
     marks: list[Send],
     outcome: Grant | Refusal | None,
@@ -134,17 +138,18 @@ def _contend(
     failed = 1  # attempts since a release was announced: after a release all waiters begin anew
     if outcome is None:  # it was not our turn
         attempts = failed = 0
-        refusal = yield from in_line(settings, place, deadline)
+        refusal = yield from in_line(settings, place, patience)
         if refusal is not None:
             return refusal
-        subscription = yield from _let_others_go_first(settings, target, deadline)
+        subscription = yield from _let_others_go_first(settings, target, patience.deadline)
         target.first()
     while not isinstance(outcome, Grant):
-        refusal = None if outcome is None else target.refused(outcome)
-        if refusal is not None:
-            yield from tell(place, refusal)
-            if target.spec.refused is not None and refusal.kind == "held":
-                target.spec.refused(refusal)
+        deadline = patience.deadline
+        if outcome is not None:
+            deadline = patience.after(outcome.at, took_part=outcome.kind == "held")
+            outcome = target.refused(outcome._replace(since=patience.since))
+        if (refusal := outcome) is not None:
+            yield from tell(target, refusal)
             if (yield from is_answer(refusal, deadline, collisions)):
                 return refusal._replace(attempts=attempts, before=place.attempts)
             if settings.observer is not None:
@@ -189,35 +194,62 @@ def _pause_between(
     return (yield from pause(settings, subscription, refusal, until))
 
 
-def tell(place: Place, refusal: Refusal) -> Op[None]:
-    """The masters have refused an attempt: that is news for those who stand behind as well."""
-    place.answered(refusal)
-    if place.awaited:
-        yield Tell(place)
+def tell(target: Target, refusal: Refusal) -> Op[None]:
+    """The masters have refused an attempt: that is news for those who stand behind as well, and for an election."""
+    target.place.answered(refusal)
+    if target.place.awaited:
+        yield Tell(target.place)
+    if target.spec.refused is not None and refusal.kind == "held":
+        target.spec.refused(refusal)
 
 
-def in_line(settings: MastersSettings, place: Place, deadline: float) -> Op[Refusal | None]:
+def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[Refusal | None]:
     """Wait until ``place`` is first in line.  Returns a `Refusal` if the deadline comes first.
 
     If the one in front has met an outage, or masters that answer too late, that is the answer to all behind it (C2).
     If its first answer is still on its way, that is waited for as well, as that to an attempt of our own would be.
     That takes `node_timeout` from when it is sent, so for twice that time at most.
     """
-    until = deadline
+    if patience.deadline == math.inf:
+        return (yield from _in_line_without_a_deadline(place, patience))
+    until = deadline = patience.deadline
     while not place.turn:
         event = yield from wait(until, quiet=True)
         if isinstance(event, Timeout | Turn) and event.at >= deadline and not place.turn:
             look = LookAhead(place)
             yield look
-            for learned in look.learned:
-                if isinstance(learned, Refusal) and learned.kind != "held":
-                    return learned._replace(at=event.at, attempts=0, before=())
+            outage = _outage(look.learned)
+            if outage is not None:
+                return outage._replace(at=event.at, attempts=0, before=())
             if any(look.learned) or event.at >= until > deadline:
                 return Refusal("held", Tally(settings.masters), event.at, attempts=0)
             if until == deadline:
                 until = event.at + 2 * settings.node_timeout
     place.inbox = None  # no `Turn` will come any more; a lease that referred to the inbox would be a cycle
     return None
+
+
+def _in_line_without_a_deadline(place: Place, patience: Patience) -> Op[Refusal | None]:
+    """As `in_line`.  An outage that the one in front has met lasts for all behind it, each since it came itself (R38).
+
+    If the one in front has the lock, or is refused by others, a majority takes part, and the time begins anew.
+    """
+    while not place.turn:
+        event = yield from wait(patience.ends, quiet=True)
+        if isinstance(event, Timeout) or (isinstance(event, Turn) and place.turn):
+            look = LookAhead(place)
+            yield look
+            outage = _outage(look.learned)
+            patience.since = event.at if outage is None else max(patience.since, outage.since)
+            if outage is not None and event.at >= patience.ends:
+                return outage._replace(at=event.at, attempts=0, before=(), since=patience.since)
+    place.inbox = None
+    return None
+
+
+def _outage(learned: Sequence[Any]) -> Refusal | None:
+    """The outage that one of those in front has met, or masters that answer too late."""
+    return next((one for one in learned if isinstance(one, Refusal) and one.kind != "held"), None)
 
 
 def _let_others_go_first(settings: MastersSettings, target: Target, deadline: float) -> Op[Subscription | None]:
@@ -308,17 +340,17 @@ def attempt(
     call = spec.mode.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl)
     ballot = target.ballot(settings, call, proposal)
     ballot.wait_for = settings.node_timeout
-    if enter:
-        ballot.enters = target.place
+    ballot.enters = target.place if enter else None
     try:
         at = yield from ballot.ask()
         if at == NEVER:
             return None
-        settings.attempted(ballot.tally)
-        if not target.stays:
-            own = target.settle(ballot)
         tally = ballot.tally
-        fence = proposal if fencing else None
+        if tally.yes < tally.need or settings.outages.since:
+            settings.outages.attempted(tally, at)
+        if not target.stays:
+            own, tally = target.settle(ballot), ballot.tally
+        fence = proposal or None
         if fencing and tally.yes >= tally.need and not ballot.stored:
             fence, at, tally = yield from second_round(settings, own, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock import options
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from redlock._core.fencing import FenceClock
     from redlock._core.mode import Mode
     from redlock._core.observing import Observing
-    from redlock._core.quorum import Tally
+    from redlock._core.outages import Outages
     from redlock._core.voters import Voters
     from redlock._core.wire import Keys
 
@@ -31,8 +32,9 @@ class MastersSettings(NamedTuple):
     fences: FenceClock
     token: Callable[[], str]  # a fresh random token at every call (R8)
     random: Callable[[], float]  # a random number from 0 to 1 at every call
+    outages: Outages
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
-    attempted: Callable[[Tally], object] = id  # called with the votes of every attempt; `id` does nothing with them
+    outage_timeout: float = math.inf  # seconds after which an outage ends a wait that has no other end (R38)
     lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its holder is told
     observer: Observing | None = None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from redlock._core import quorum, wire
 from redlock._core.effects import Listen, Op, Timeout, wait
 from redlock._core.inspect import Look
+from redlock._core.outages import Patience
 from redlock._core.retry import BETWEEN_LOOKS, delay
 from redlock._core.subscriptions import Subscription
 
@@ -28,23 +29,33 @@ if TYPE_CHECKING:
 
 
 def wait_until_free(
-    settings: MastersSettings, names: tuple[str, ...], prefix: str, deadline: float, pauses: wait_base = BETWEEN_LOOKS
+    settings: MastersSettings,
+    names: tuple[str, ...],
+    prefix: str,
+    deadline: float,
+    began: float,
+    pauses: wait_base = BETWEEN_LOOKS,
 ) -> Op[tuple[str | None, Tally]]:
     """Look until every name is free or ``deadline`` has passed: at least once, and once more at the deadline.
+
+    ``began``: now.  Without a deadline an outage ends it, as it ends an acquire (`Patience`).
 
     Returns the first name that was not seen to be free, None if all were, and the votes of the last look.
     """
     keys = [prefix + name for name in names]
     subscription: Subscription | None = None
+    patience = Patience(deadline, began, settings.outage_timeout)
     failed = 0  # looks since a release was announced
     while True:
         free, look, at = yield from _look(settings, keys)
+        settings.outages.attempted(look.tally, at)
         if free == len(keys):
             return None, look.tally
-        if at >= deadline or look.tally.misconfigured:  # C1
+        ends = patience.after(at, took_part=not look.tally.unreachable)
+        if at >= ends or look.tally.misconfigured:  # C1
             return names[free], look.tally
         failed += 1
-        until = min(at + delay(pauses, failed), deadline)
+        until = min(at + delay(pauses, failed), ends)
         if look.remaining is not None:
             until = min(until, at + look.remaining + quorum.ROUNDING)
         if subscription is None:

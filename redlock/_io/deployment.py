@@ -28,6 +28,7 @@ class Limits(NamedTuple):
     max_ttl: float
     node_timeout: float
     drift_factor: float
+    patience: float  # of a lock that has no timeout of its own
 
 
 class Deployment:
@@ -90,5 +91,6 @@ class Deployment:
     def waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
         from redlock._core.wait_until_free import wait_until_free  # noqa: PLC0415 - few programs ever wait without taking
 
-        deadline = _clock.now() + options.timeout("timeout", timeout)
-        return wait_until_free(self.settings, options.names(name), self.prefix, deadline)
+        now = _clock.now()
+        deadline = now + options.timeout("timeout", timeout)
+        return wait_until_free(self.settings, options.names(name), self.prefix, deadline, now)

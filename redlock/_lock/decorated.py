@@ -70,8 +70,8 @@ def lock_options(on_busy: object, busy: object, given: Mapping[str, Any]) -> dic
 
     Raises ConfigurationError if they contradict each other.
     """
-    if on_busy not in ("raise", "skip", "wait"):
-        raise ConfigurationError(f"on_busy={options.shown(on_busy)}: allowed are 'raise', 'skip' and 'wait'")
+    if on_busy not in ("wait", "raise", "skip"):
+        raise ConfigurationError(f"on_busy={options.shown(on_busy)}: allowed are 'wait', 'raise' and 'skip'")
     if busy is not None and on_busy != "skip":
         raise ConfigurationError(
             f"busy={options.shown(busy)} with on_busy={on_busy!r}: it is what a call returns with on_busy='skip'"
@@ -80,17 +80,12 @@ def lock_options(on_busy: object, busy: object, given: Mapping[str, Any]) -> dic
         raise ConfigurationError(
             f"token={options.shown(given['token'])}: a lease that is resumed is not acquired at each call"
         )
-    if "timeout" not in given:
-        return {**given, "timeout": -1.0 if on_busy == "wait" else 0.0}
-    timeout = given["timeout"]
     if on_busy == "wait":
-        raise ConfigurationError(
-            f"timeout={options.shown(timeout)} with on_busy='wait', which waits for ever: say with 'raise' or 'skip' "
-            "what happens after that time"
-        )
-    if math.isinf(options.timeout("timeout", timeout)):
+        return dict(given)
+    timeout = given.get("timeout")
+    if timeout is not None and math.isinf(options.timeout("timeout", timeout)):
         raise ConfigurationError(
             f"timeout={options.shown(timeout)} with on_busy={on_busy!r}: that is never busy; to wait for ever, "
             "on_busy='wait'"
         )
-    return dict(given)
+    return {**given, "timeout": 0.0 if timeout is None else timeout}

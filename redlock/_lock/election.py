@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
@@ -41,6 +42,7 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
     def stands(self, stop: Stop, refused: Callable[[Refusal], object]) -> None:
         self._stop = stop
         self._spec = self._spec._replace(refused=refused, kept=True)
+        self._settings = self._settings._replace(outage_timeout=math.inf)  # a campaign waits through outages (R38)
 
     def leads(self, leaving: Callable[[], Leaving | None] | None) -> None:
         """The caller begins the body.  ``leaving``: the end of its ``with``; the lease lasts no longer than that."""
@@ -54,7 +56,7 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
         self.gone = True
         self._end = None
 
-    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
+    def _acquiring(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
         for other in self._own():
             if self._wants_any(other.lease.names) and other.lease.valid and not other.abandoned and other.entered_here:
                 raise WouldDeadlock(
@@ -62,7 +64,7 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
                     "release it before, or give the election a name of its own",
                     name=self._spec.name,
                 )
-        return until_stopped(super()._acquiring(hold, deadline), self._stop)
+        return until_stopped(super()._acquiring(hold, deadline, began), self._stop)
 
 
 AnyCandidate = TypeVar("AnyCandidate", bound=Candidate[Any, Any])
@@ -261,7 +263,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
 
     def _candidate(self) -> Any:
         candidate = self._candidate_class(
-            self._name, self._masters, bound=False, on_lost=_Wakes(self._stop), **self._options
+            self._name, self._masters, timeout=-1.0, bound=False, on_lost=_Wakes(self._stop), **self._options
         )
         candidate.stands(self._stop, self._refused)
         return candidate

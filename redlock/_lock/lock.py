@@ -89,7 +89,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         masters: AnyMasters | Iterable[object],
         *,
         ttl: float = 30.0,
-        timeout: float = -1.0,
+        timeout: float | None = None,
         auto_extend: bool = True,
         max_hold: float | None = None,
         hold_at_least: float | None = None,
@@ -114,7 +114,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             masters: an object that several locks share, or the first argument of its class.  Then this lock makes
                 masters of its own, and `close` closes them.
             ttl: seconds after which the masters forget a holder that does not renew.
-            timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.
+            timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.  None: the masters say.
             auto_extend: renew the lease in the background, at a third of its TTL, until it is released, lost, or its
                 owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
@@ -394,7 +394,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"{self._spec.shown} resumes a lease by its token: extend or release it")
         return now + patience if blocking else now
 
-    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
+    def _acquiring(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
         """Take the lock, enter ``hold``, and begin to renew.  None: the caller held the lock already (R26).
 
         An interruption before the end of this leaves no key, and no hold (R11).
@@ -407,7 +407,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         target = self._target()
         won: list[Grant] = []
         try:
-            outcome = yield from acquire(self._settings, target, deadline, won)
+            outcome = yield from acquire(self._settings, target, deadline, began, won)
             if isinstance(outcome, Grant):
                 spec = target.spec if target.stays else self._slot_of(state, target)
                 state.granted(outcome)
@@ -526,7 +526,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             observer.acquired(self._spec.name, outcome, began, took)
 
     def _refused(self, refusal: Refusal) -> LockUnavailable:
-        return not_acquired(self._spec, refusal) if refusal.kind == "held" else unreachable(self._spec, refusal)
+        return (
+            not_acquired(self._spec, refusal)
+            if refusal.kind == "held"
+            else unreachable(self._spec, refusal, self._settings)
+        )
 
     def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:
         """A release is over.  Raises LockLost if the lease was not ours any more."""

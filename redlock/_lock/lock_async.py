@@ -87,7 +87,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         masters: AsyncMasters | Iterable[object],
         *,
         ttl: float = 30.0,
-        timeout: float = -1.0,
+        timeout: float | None = None,
         auto_extend: bool = True,
         max_hold: float | None = None,
         hold_at_least: float | None = None,
@@ -161,8 +161,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 (C3).  The very first operation also waits for connections, at most `connect_timeout` (R2).
 
         Raises:
-            QuorumUnreachable: too few masters took part in the last attempt.  Or no majority is left without those
-                that refuse for a reason that waiting cannot cure (a wrong password).
+            QuorumUnreachable: too few masters took part in the last attempt.  Or, if it waits for ever, in all attempts
+                for as long as the `outage_timeout` of the masters (R38).  Or no majority is left without those that
+                refuse for a reason that waiting cannot cure (a wrong password).
             WouldDeadlock: this task holds some of the names, but not exactly these.
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
@@ -173,7 +174,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             raise unexpected("acquire", unknown, self.acquire)
         hold, began = self._hold(), _clock.now()
         try:
-            outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            deadline = self._deadline(began, timeout, blocking=blocking)
+            outcome = await self._runtime.run(self._acquiring(hold, deadline, began))
             self._tried(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
@@ -247,9 +249,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     # -- with, and as a decorator --------------------------------------------------------------------
 
     async def __aenter__(self) -> AsyncLease:
-        """Acquire; raises `NotAcquired` where `acquire` returns None."""
+        """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""
         hold, began = self._hold(beginning(self)), _clock.now()
-        outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began)))
+        outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began), began))
         self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease

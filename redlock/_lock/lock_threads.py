@@ -87,8 +87,9 @@ class MultiLock(LockBase[Masters, Lease]):
                 (C3).  The very first operation also waits for connections, at most `connect_timeout` (R2).
 
         Raises:
-            QuorumUnreachable: too few masters took part in the last attempt.  Or no majority is left without those
-                that refuse for a reason that waiting cannot cure (a wrong password).
+            QuorumUnreachable: too few masters took part in the last attempt.  Or, if it waits for ever, in all attempts
+                for as long as the `outage_timeout` of the masters (R38).  Or no majority is left without those that
+                refuse for a reason that waiting cannot cure (a wrong password).
             WouldDeadlock: this thread holds some of the names, but not exactly these.
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
@@ -99,7 +100,8 @@ class MultiLock(LockBase[Masters, Lease]):
             raise unexpected("acquire", unknown, self.acquire)
         hold, began = self._hold(), _clock.now()
         try:
-            outcome = self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            deadline = self._deadline(began, timeout, blocking=blocking)
+            outcome = self._runtime.run(self._acquiring(hold, deadline, began))
             self._tried(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
@@ -170,9 +172,9 @@ class MultiLock(LockBase[Masters, Lease]):
     # -- with, and as a decorator --------------------------------------------------------------------
 
     def __enter__(self) -> Lease:
-        """Acquire; raises `NotAcquired` where `acquire` returns None."""
+        """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""
         hold, began = self._hold(beginning(self)), _clock.now()
-        outcome = self._runtime.run(self._acquiring(hold, self._deadline(began)))
+        outcome = self._runtime.run(self._acquiring(hold, self._deadline(began), began))
         self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease

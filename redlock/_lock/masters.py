@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import secrets
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from redlock import _clock, _connect, _installed, options
 from redlock._core.fencing import FenceClock
 from redlock._core.fleet import Fleet
+from redlock._core.outages import Outages
 from redlock._core.settings import MastersSettings
 from redlock._core.tokens import owner_of
 from redlock._core.voters import Voters
@@ -60,6 +62,8 @@ class MastersBase(Generic[AnyRuntime]):
         restart_guard: bool = True,
         prefix: str = "redlock:",
         fence_ttl: float = 3600.0,
+        timeout: float = -1.0,
+        outage_timeout: float | Literal["max_ttl"] | None = "max_ttl",
         owner: str | None = None,
         agreement: Literal["refuse", "warn", "ignore"] | None = None,
         observer: Callable[[Event], object] | None = None,
@@ -82,6 +86,11 @@ class MastersBase(Generic[AnyRuntime]):
                 a master with ``appendfsync always`` is exempt; it must never come back with another disk.
             prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
+            timeout: seconds for which its locks wait if they do not say it themselves: negative waits for ever, 0 tries
+                once.  An election and `wait_until_free` go by their own.
+            outage_timeout: what waits for ever gives up with `QuorumUnreachable` when no attempt has had a majority of
+                masters for so many seconds (R38).  ``"max_ttl"``: for as long as that.  None: it waits through every
+                outage, as elections do.  What has a timeout tries until that.
             owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
             agreement: what happens if other clients use an incompatible list of masters (R34).  ``"refuse"``: the
@@ -111,6 +120,8 @@ class MastersBase(Generic[AnyRuntime]):
                 f"fence_ttl={fence_ttl!r}: allowed is at least max_ttl ({max_ttl:g} s), "
                 "or a lock could outlive the fence that protects from its holder"
             )
+        patience = options.timeout("timeout", timeout)
+        outage = _outage_timeout(outage_timeout, max_ttl)
         prefix = options.prefix(prefix)
         if observer is not None and not callable(observer):
             raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
@@ -137,11 +148,12 @@ class MastersBase(Generic[AnyRuntime]):
             token=token_source(owner),
             random=random.random,
             phase=random.random(),  # noqa: S311 - not a secret
-            attempted=Outages(tells),
+            outages=Outages(partial(_report_outage, tells)),
+            outage_timeout=outage,
             lost=partial(_report_loss, tells),
             observer=tells,
         )
-        deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor), prefix)
+        deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor, patience), prefix)
         self._runtime = self._runtime_class(endpoints, deployment, connect_timeout)
         self._runtime.own = self._own_class()
         # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).
@@ -210,22 +222,27 @@ class MastersBase(Generic[AnyRuntime]):
         return {"name": self._probed, "ttl": ttl, "auto_extend": False}
 
 
-class Outages:
-    """Gets the tally of every attempt.  Reports once when the quorum is gone, and once when it is back (C1)."""
+def _report_outage(
+    observer: Observer | None, what: Literal["gone", "still gone", "back"], seconds: float, tally: Tally
+) -> None:
+    """Log how an outage begins, each minute of it, and its end; the observer hears of its begin and its end."""
+    if what == "back":
+        text = f"the quorum is back after {seconds:.1f} s"
+        report([(logging.INFO, text, lambda observer: observer.quorum_back())], observer)
+        return
+    text = f"no quorum{f' for {seconds:.0f} s' if what == 'still gone' else ''}: {tally.explain()}"
+    tell = (lambda observer: observer.quorum_lost(tally.votes())) if what == "gone" else None
+    report([(logging.WARNING, text, tell)], observer)
 
-    def __init__(self, observer: Observer | None) -> None:
-        self._observer = observer
-        self._now = False  # the last attempt found too few masters
 
-    def __call__(self, tally: Tally) -> None:
-        if (tally.yes >= tally.need and not self._now) or tally.outage == self._now:
-            return
-        self._now = tally.outage
-        if self._now:
-            text = f"no quorum: {tally.explain()}"
-            report([(logging.WARNING, text, lambda observer: observer.quorum_lost(tally.votes()))], self._observer)
-        else:
-            report([(logging.INFO, "the quorum is back", lambda observer: observer.quorum_back())], self._observer)
+def _outage_timeout(value: object, max_ttl: float) -> float:
+    if value is None:
+        return math.inf
+    if isinstance(value, str) and value != "max_ttl":
+        raise ConfigurationError(
+            f'outage_timeout={options.shown(value)}: allowed are a number of seconds, "max_ttl", and None'
+        )
+    return options.seconds("outage_timeout", max_ttl if value == "max_ttl" else value, why='or "max_ttl", or None')
 
 
 def _report_loss(observer: Observer | None, renewal: Renewal) -> None:

@@ -63,7 +63,7 @@ class AsyncMasters(MastersBase[Runtime]):
 
     @overload
     def synchronized(
-        self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[AsyncMultiLockOptions]
+        self, name: Naming, *, on_busy: Literal["wait", "raise"] = "wait", **options: Unpack[AsyncMultiLockOptions]
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
 
     @overload
@@ -80,7 +80,7 @@ class AsyncMasters(MastersBase[Runtime]):
         self,
         name: Naming,
         *,
-        on_busy: Literal["raise", "skip", "wait"] = "raise",
+        on_busy: Literal["wait", "raise", "skip"] = "wait",
         busy: Any = None,
         **options: Unpack[AsyncMultiLockOptions],
     ) -> Callable[..., Any]:
@@ -92,11 +92,11 @@ class AsyncMasters(MastersBase[Runtime]):
 
         Args:
             name: the template, or the function.  No value may be empty or None, or have control characters or braces.
-            on_busy: what a call does if somebody else has the lock.  ``"raise"`` raises `NotAcquired`.  ``"skip"``
-                returns ``busy``, and the function is not called.  ``"wait"`` waits for ever.
+            on_busy: what a call does if somebody else has the lock.  ``"wait"`` waits, as ``async with`` does.
+                ``"raise"`` raises `NotAcquired`.  ``"skip"`` returns ``busy``, and the function is not called.
             busy: see ``on_busy``.
-            options: those of `AsyncMultiLock`, without ``token`` and ``fence``.  ``timeout``: after that many
-                seconds it is busy, 0 unless given; not with ``"wait"``.
+            options: those of `AsyncMultiLock`, without ``token`` and ``fence``.  ``timeout``: with ``"raise"`` and
+                ``"skip"`` the seconds before that, 0 unless given; with ``"wait"`` those before `NotAcquired`.
 
         Raises:
             ConfigurationError: an option cannot be right.  Where a function is decorated: the template names no

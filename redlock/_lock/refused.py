@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
     from redlock._core.lease import LeaseState
     from redlock._core.quorum import Tally
-    from redlock._core.settings import LockSpec
+    from redlock._core.settings import LockSpec, MastersSettings
 
 
 _NOBODY = "nobody has it: several asked for it at the same time, and none of them got a majority"
@@ -56,7 +56,7 @@ def _error(spec: LockSpec, refusal: Refusal, who: str) -> NotAcquired:
     )
 
 
-def unreachable(spec: LockSpec, refusal: Refusal) -> QuorumUnreachable:
+def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> QuorumUnreachable:
     """The error when too few masters took part, or too late."""
     if refusal.validity is not None and refusal.validity >= spec.min_validity:
         why = (
@@ -70,6 +70,8 @@ def unreachable(spec: LockSpec, refusal: Refusal) -> QuorumUnreachable:
         )
     else:
         why = refusal.tally.explain()
+    if settings.outage_timeout <= (lasted := refusal.at - refusal.since) < math.inf:
+        why += f"; so it has been for {lasted:.1f} s, and outage_timeout is {settings.outage_timeout:g} s"
     return QuorumUnreachable(
         f"{spec.shown} not acquired in {_attempts(refusal)}: {why}", name=spec.name, votes=refusal.tally.votes()
     )

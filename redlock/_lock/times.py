@@ -49,7 +49,7 @@ def check_ttl(limits: Limits, value: object) -> float:
 def _checked(
     limits: Limits, ttl: object, timeout: object, max_hold: object, hold_at_least: object, min_validity: object
 ) -> Times:
-    patience = options.timeout("timeout", timeout)
+    patience = limits.patience if timeout is None else options.timeout("timeout", timeout)
     seconds = check_ttl(limits, ttl)
     longest = seconds - quorum.drift(seconds, limits.drift_factor)
     if min_validity is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ class LockOptions(TypedDict, total=False):
     """The options of a lock that threads and asyncio share."""
 
     ttl: float
-    timeout: float
+    timeout: float | None
     auto_extend: bool
     max_hold: float | None
     hold_at_least: float | None
@@ -40,7 +40,7 @@ class SlotOptions(TypedDict, total=False):
     """The options of slots (R32) that threads and asyncio share: those of a lock that cannot be resumed."""
 
     ttl: float
-    timeout: float
+    timeout: float | None
     auto_extend: bool
     max_hold: float | None
     hold_at_least: float | None
@@ -72,6 +72,8 @@ class MastersOptions(TypedDict, total=False):
     restart_guard: bool
     prefix: str
     fence_ttl: float
+    timeout: float
+    outage_timeout: float | Literal["max_ttl"] | None
     owner: str | None
     agreement: Agreement | None
     observer: Callable[[Event], object] | None

@@ -68,7 +68,8 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
 
     Args:
         name: of the lock.  None: ``command:`` and the module of the command.
-        options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock, 0 unless given.
+        options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock; 0 for a crontab, which starts it
+            again anyway.
 
     What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, somebody else has it;
     69, too few masters answered; 70, it was lost while the command ran.
@@ -89,7 +90,7 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
         @functools.wraps(handle)
         def locked(self: Any, *args: Any, **given: Any) -> Any:
             try:
-                with _sigterm_exits(), masters().lock(lock_name, **{"timeout": 0, **options}) as lease:
+                with _sigterm_exits(), masters().lock(lock_name, **options) as lease:
                     return handle(self, *args, lease=lease, **given)
             except (LockUnavailable, LockLost) as error:
                 if error.name != lock_name:  # that of another lock, inside

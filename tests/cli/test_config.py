@@ -109,6 +109,7 @@ def test_a_whole_file(file, tmp_path, monkeypatch):
         prefix = "p:"
         restart_guard = false
         node_timeout = 0.1
+        outage_timeout = inf
         masters = [
             "rediss://10.0.0.1:6380/2?ssl_cert_reqs=required",
             {{ url = "redis://10.0.0.2", username = "other" }},
@@ -125,11 +126,14 @@ def test_a_whole_file(file, tmp_path, monkeypatch):
     assert second == "redis://other:geheim%2F%23%3F@10.0.0.2"
     assert urlsplit(third).password == "p"  # noqa: S105 - the nearest one
     assert fourth == "redis://own:mine@10.0.0.4"
-    assert wanted.options == {"max_ttl": 30, "prefix": "p:", "restart_guard": False, "node_timeout": 0.1}
+    assert wanted.options == {
+        "max_ttl": 30, "prefix": "p:", "restart_guard": False, "node_timeout": 0.1, "outage_timeout": None,
+    }  # fmt: skip
     assert wanted.databases
     assert SECRET not in repr(wanted)
     # What is given as an argument wins.
-    again = deployment([], given(config=str(tmp_path / "redlock.toml"), max_ttl=5.0, prefix=""))
+    again = deployment([], given(config=str(tmp_path / "redlock.toml"), max_ttl=5.0, outage_timeout=7.0, prefix=""))
+    assert again.options["outage_timeout"] == 7.0
     assert again.options["max_ttl"] == 5.0
     assert again.options["prefix"] == ""
 
@@ -210,6 +214,8 @@ def test_masters_that_were_given_and_are_empty_are_not_those_of_the_environment(
     ('masters = ["redis://a"]\nmax_ttl = nan', "toml: max_ttl = nan: allowed is"),
     ('masters = ["redis://a"]\nmax_ttl = inf', "toml: max_ttl = inf: allowed is"),
     ('masters = ["redis://a"]\nnode_timeout = 0', "toml: node_timeout = 0: allowed is"),
+    ('masters = ["redis://a"]\noutage_timeout = "never"', "outage_timeout has to be a number, not 'never'$"),
+    ('masters = ["redis://a"]\noutage_timeout = -1', "toml: outage_timeout = -1: allowed is"),
     ('masters = ["redis://a"]\nmax_ttl = true', "max_ttl has to be a number, not True$"),
     ('masters = ["redis://a"]\nrestart_guard = 1', "restart_guard has to be true or false, not 1$"),
     ('masters = ["redis://a"]\nprefix = 0x' + "f" * 5000, "prefix has to be text"),

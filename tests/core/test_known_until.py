@@ -43,7 +43,7 @@ def test_nothing_is_granted_that_was_asked_for_before_they_knew_it(known: float,
     assert isinstance(outcome, Grant if granted else Refusal)
     assert ("release" in {sent.verb for sent in here.sent}) is not granted
     if isinstance(outcome, Refusal):
-        assert "others may have forgotten which masters it uses" in str(unreachable(spec, outcome))
+        assert "others may have forgotten which masters it uses" in str(unreachable(spec, outcome, here.settings))
 
 
 @pytest.mark.parametrize("options", [{}, {"renew": False}], ids=["renewed", "not-renewed"])
@@ -106,6 +106,6 @@ def test_nor_is_one_of_several_slots_granted_for_longer(known: float, granted: b
     keys = [wire.keys_for("redlock:", [slot_name("import", slot)]) for slot in range(3)]
     won: list[Grant] = []
     target = SlotTarget(group_of(spec, keys, "redlock:", Board()), 3, lambda: 0.0)
-    outcome = here.run(acquire(here.settings, target, here.now, won))
+    outcome = here.run(acquire(here.settings, target, here.now, here.now, won))
     assert isinstance(outcome, Grant if granted else Refusal)
     assert bool(won) is granted

@@ -350,14 +350,13 @@ def test_what_cannot_be_decorated(kind, right, wrong):
 
 @pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
 @pytest.mark.parametrize(("options", "why"), [
-    ({"on_busy": "ignore"}, "on_busy='ignore': allowed are 'raise', 'skip' and 'wait'"),
+    ({"on_busy": "ignore"}, "on_busy='ignore': allowed are 'wait', 'raise' and 'skip'"),
     ({"on_busy": None}, "on_busy=None"),
     ({"on_busy": []}, "on_busy="),
-    ({"busy": 0}, "busy=0 with on_busy='raise'"),
-    ({"on_busy": "wait", "busy": 0}, "busy=0 with on_busy='wait'"),
-    ({"on_busy": "wait", "timeout": 5}, "timeout=5 with on_busy='wait'"),
+    ({"busy": 0}, "busy=0 with on_busy='wait'"),
+    ({"on_busy": "raise", "busy": 0}, "busy=0 with on_busy='raise'"),
     ({"on_busy": "skip", "timeout": -1}, "timeout=-1 with on_busy='skip'"),
-    ({"timeout": -1}, "timeout=-1 with on_busy='raise'"),
+    ({"on_busy": "raise", "timeout": -1}, "timeout=-1 with on_busy='raise'"),
     ({"timeout": "soon"}, "timeout='soon'"),
     ({"ttl": 0}, "ttl=0"),
     ({"token": "t"}, "token='t'"),

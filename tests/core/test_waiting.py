@@ -45,7 +45,9 @@ def acquire(world: World, patience: float = 10.0, **spec: Any) -> Grant | Refusa
 
 def free(world: World, patience: float = 10.0, *names: str, pause: float = PAUSE, **options: Any) -> Any:
     """The first name that is not, or None; and the votes."""
-    op = wait_until_free(world.settings, names or ("invoice:42",), "redlock:", START + patience, wait_fixed(pause))
+    op = wait_until_free(
+        world.settings, names or ("invoice:42",), "redlock:", START + patience, START, wait_fixed(pause)
+    )
     found: tuple[str | None, Tally] = world.run(op, **options)
     return found
 

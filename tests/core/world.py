@@ -26,6 +26,7 @@ from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Releas
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
+from redlock._core.outages import Outages
 from redlock._core.outcomes import Failure
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.subscriptions import Subscriptions
@@ -196,6 +197,7 @@ class World:
             fences=FenceClock(lambda: self.wall),
             token=lambda: next(self._tokens),
             random=lambda: 1.0,
+            outages=Outages(lambda *_: None),
         )
 
     def spec(
@@ -235,7 +237,7 @@ class World:
         return LeaseState(spec.names, spec.ttl, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
 
     def acquire(self, spec: LockSpec, *, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
-        return acquire(self.settings, Target(spec), deadline=deadline, won=won)
+        return acquire(self.settings, Target(spec), deadline, self.now, won)
 
     # -- driving -------------------------------------------------------------------------------------
 

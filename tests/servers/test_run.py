@@ -822,6 +822,14 @@ def test_no_quorum(servers):
         assert line(process) == "ran"
 
 
+def test_an_outage_does_not_wait_for_ever(servers):
+    """R38: without --wait it ends with 69 after a while, and says that it was an outage, and why it ended."""
+    kill(servers, 3)
+    done = run([*RUN, "job", NEW, "--outage-timeout", "1", "--", "echo", "ran"], servers.urls)
+    assert (done.returncode, done.stdout) == (69, "")
+    assert re.search(r"so it has been for 1\.\d s, and --outage-timeout is 1 s", done.stderr), done.stderr
+
+
 def test_masters_that_do_not_vote_yet_and_the_option_against_it():
     """It is called by its own name, which can be typed; only programs say restart_guard=False."""
     with LocalMasters(3) as young:

@@ -54,8 +54,10 @@ def test_what_is_done_if_somebody_else_has_it(others, locked):
 
     with others.lock("job:a", ttl=10) as lease:
         with pytest.raises(NotAcquired, match=rf"held by {re.escape(lease.owner)}\s") as caught:
-            locked("job:{job}")(body)("a")
+            locked("job:{job}", on_busy="raise")(body)("a")
         assert type(caught.value) is NotAcquired
+        with pytest.raises(NotAcquired):  # it waits, as `with` does, but not for ever
+            locked("job:{job}", timeout=0.2)(body)("a")
         assert locked("job:{job}", on_busy="skip")(body)("a") is None
         assert locked("job:{job}", on_busy="skip", busy="busy")(body)("a") == "busy"
         assert locked("job:{job}", on_busy="skip", busy="busy", timeout=0.2)(body)("a") == "busy"
@@ -64,7 +66,9 @@ def test_what_is_done_if_somebody_else_has_it(others, locked):
     assert calls == ["b"]
 
 
-@pytest.mark.parametrize("options", [{"on_busy": "wait"}, {"timeout": 10}, {"on_busy": "skip", "timeout": 10}])
+@pytest.mark.parametrize(
+    "options", [{}, {"timeout": 10}, {"on_busy": "raise", "timeout": 10}, {"on_busy": "skip", "timeout": 10}]
+)
 def test_who_waits_gets_it(others, locked, options):
     held = others.lock("job:a", ttl=10, bound=False)
     take(held)

@@ -106,7 +106,8 @@ class Actor:
             return
         client, before = self.client, self.judge.held()
         pauses = spec_for(client, names, client.parameters.ttl).retry
-        op = wait_until_free(client.settings, tuple(names), PREFIX, client.clock() + timeout, pauses)
+        now = client.clock()
+        op = wait_until_free(client.settings, tuple(names), PREFIX, now + timeout, now, pauses)
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
             self._acquiring = None
@@ -170,8 +171,9 @@ class Actor:
         shared = bool(client.parameters.readers) and self._reads()
         self._spec = spec_for(client, names, ttl, at_least, shared=shared)._replace(refused=self._refused)
         self._invoked_at = self.world.now
-        deadline = client.clock() + timeout
-        op = acquiring.acquire(client.settings, acquiring.Target(self._spec), deadline)
+        began = client.clock()
+        deadline = began + timeout
+        op = acquiring.acquire(client.settings, acquiring.Target(self._spec), deadline, began)
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
         self.judge.tries.waits_until(task, deadline)
 

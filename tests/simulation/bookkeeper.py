@@ -170,7 +170,8 @@ class Bookkeeper(Actor):
             names = [chance.choice(names)]
         self._spec = spec_for(client, names, parameters.ttl)
         self._invoked_at = self.world.now
-        op = acquiring.acquire(client.settings, acquiring.Target(self._spec), client.clock() + 2 * parameters.ttl)
+        now = client.clock()
+        op = acquiring.acquire(client.settings, acquiring.Target(self._spec), now + 2 * parameters.ttl, now)
         self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:

@@ -119,7 +119,9 @@ class Candidate(Actor):
         client = self.client
         self._spec = spec_for(client, ["lock-0"], client.parameters.ttl)
         self._invoked_at = self.world.now
-        op = _campaign(acquiring.acquire(client.settings, acquiring.Target(self._spec), float("inf")), self._stop)
+        op = _campaign(
+            acquiring.acquire(client.settings, acquiring.Target(self._spec), float("inf"), client.clock()), self._stop
+        )
         self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from redlock._core import wire
 from redlock._core.effects import Leave, Listen, LookAhead, ReleaseHeard, Send, Tell, Turn
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from redlock._core.effects import Effect, Event, LocalEffect, Op
     from redlock._core.lease import LeaseState
     from redlock._core.local_queue import Place
+    from redlock._core.outages import Outages
     from redlock._core.quorum import Tally
     from tests.simulation.invariants import Attempt, Judge
     from tests.simulation.master import Master
@@ -203,7 +204,7 @@ class Client:
             voters=self.voters,
             fences=FenceClock(self.wall_us),
             token=self.token,
-            attempted=self._attempted,
+            outages=cast("Outages", self),
             random=world.random.random,
         )
         self.links = [Link(world, parameters, self, master) for master in masters]
@@ -238,8 +239,12 @@ class Client:
             late = self._threads.uniform(0.0, self.late)
         self.world.after(late, self.gate, action, *args)
 
-    def _attempted(self, tally: Tally) -> None:
+    since = 0.0  # as in an outage: so it hears of every attempt
+
+    def attempted(self, tally: Tally, _: float) -> None:
         assert self.driven is not None
+        if self.driven.attempt is None:
+            return  # it only looks
         self.driven.refused = not (tally.won or tally.unreachable)
         said_no = ("held", "error", "timeout")  # not one whose vote does not count: it would not after a release either
         no = {master for master, vote in enumerate(tally.votes()) if vote.outcome in said_no}

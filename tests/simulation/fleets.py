@@ -33,6 +33,7 @@ from redlock._core.extend import extend
 from redlock._core.fencing import FenceClock
 from redlock._core.fleet import Fleet, compatible
 from redlock._core.lease import LeaseState
+from redlock._core.outages import Outages
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.voters import Facts, Voters
 from redlock._io import announcer
@@ -183,7 +184,7 @@ class Client:
         self.settings = MastersSettings(
             masters=masters, node_timeout=NODE_TIMEOUT, drift_factor=run.settings.drift_factor, fence_ttl=3600.0,
             voters=self.voters, fences=FenceClock(lambda: int((EPOCH + run.now) * 1e6)), token=run.token,
-            random=run.chance.random,
+            random=run.chance.random, outages=Outages(lambda *_: None),
         )  # fmt: skip
         run.log(self.name, "starts with", masters)
         self.announcer = Announcer(self.voters, self.fleet, PREFIX, partial(self._keep_house_in, 0.0))

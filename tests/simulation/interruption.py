@@ -141,7 +141,8 @@ class Caller(Actor):
         self._spec = spec = self.spec()
         self._invoked_at = self.world.now
         self._won: list[Grant] = []
-        op = acquiring.acquire(self.client.settings, acquiring.Target(spec), self.client.clock() + timeout, self._won)
+        now = self.client.clock()
+        op = acquiring.acquire(self.client.settings, acquiring.Target(spec), now + timeout, now, self._won)
         self._go(op, self._taken, None, self._sends_acquire)
 
     def spec(self) -> LockSpec:
@@ -220,7 +221,8 @@ class SlotCaller(Caller, SlotUser):
         self._asking = slotting.SlotTarget(group, len(client.links), client.settings.random)
         self._invoked_at = self.world.now
         self._won = []
-        op = acquiring.acquire(client.settings, self._asking, client.clock() + timeout, self._won)
+        now = client.clock()
+        op = acquiring.acquire(client.settings, self._asking, now + timeout, now, self._won)
         self._go(op, self._taken, None, self._sends_acquire)
 
     def spec(self) -> LockSpec:

@@ -40,8 +40,9 @@ class SlotUser(Actor):
         self._asking = SlotTarget(group, len(client.links), client.settings.random)
         self._invoked_at = self.world.now
         won: list[Grant] = []
-        deadline = client.clock() + timeout
-        op = acquiring.acquire(client.settings, self._asking, deadline, won)
+        began = client.clock()
+        deadline = began + timeout
+        op = acquiring.acquire(client.settings, self._asking, deadline, began, won)
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
         self.judge.tries.waits_until(task, deadline)
 

@@ -406,8 +406,8 @@ def way_back_forgotten() -> list[Any]:
     """Nobody keeps a grant for whoever is interrupted on the way back to the caller."""
     correct = acquiring.acquire
 
-    def acquire(settings: Any, target: Any, deadline: float, won: Any = None) -> Any:
-        return correct(settings, target, deadline)
+    def acquire(settings: Any, target: Any, deadline: float, began: float, won: Any = None) -> Any:
+        return correct(settings, target, deadline, began)
 
     return [mock.patch.object(acquiring, "acquire", acquire)]
 

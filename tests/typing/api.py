@@ -91,7 +91,7 @@ def counted(number: int) -> str:
     return f"{number}"
 
 
-@masters.synchronized("invoice:{number}", on_busy="wait")
+@masters.synchronized("invoice:{number}", on_busy="raise")
 def waits(number: int) -> str:
     return f"{number}"
 

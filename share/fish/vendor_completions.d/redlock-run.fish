@@ -51,15 +51,16 @@ function _shtab_redlock_run_using
 end
 
 set -g _shtab_redlock_run_commands
-set -g _shtab_redlock_run_opts_with_value --config --grace --hold-at-least --masters --max-hold --max-ttl --node-timeout --owner --prefix --restart --slots --ttl --wait
+set -g _shtab_redlock_run_opts_with_value --config --grace --hold-at-least --masters --max-hold --max-ttl --node-timeout --outage-timeout --owner --prefix --restart --slots --ttl --wait
 
 complete -c redlock-run -e
 complete -c redlock-run -f
 
 complete -c redlock-run -n _shtab_redlock_run_using -s h -l help -d 'show this help message and exit'
 complete -c redlock-run -n _shtab_redlock_run_using -l masters -x -d 'redis://, rediss:// (valkey://, valkeys://) or unix://; or local; passwords are better kept in the environment or a file'
-complete -c redlock-run -n _shtab_redlock_run_using -l wait -x -d 'how long to wait for the lock, and then end with 75 (default: as long as it takes)'
+complete -c redlock-run -n _shtab_redlock_run_using -l wait -x -d 'how long to wait for the lock, or for a quorum, and then end with 75 or 69 (default: as long as somebody else holds it)'
 complete -c redlock-run -n _shtab_redlock_run_using -l no-wait -d 'end with 75 at once if somebody else holds it'
+complete -c redlock-run -n _shtab_redlock_run_using -l outage-timeout -x -d 'how long to wait through an outage, and then end with 69; inf: through every one (default: 60, or what --max-ttl says)'
 complete -c redlock-run -n _shtab_redlock_run_using -l ttl -x -d 'how long the lock stays held if this machine dies; while it lives, the lock is renewed (default: 30, with --service 15)'
 complete -c redlock-run -n _shtab_redlock_run_using -l max-hold -x -d 'send SIGTERM to the command after this time, and end with 70; with --service that ends the term'
 complete -c redlock-run -n _shtab_redlock_run_using -l hold-at-least -x -d 'keep everyone else out for this time, even if the command ends sooner: once in a period, on many machines (the TTL is at least as long)'

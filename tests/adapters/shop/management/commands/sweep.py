@@ -14,7 +14,7 @@ class Command(BaseCommand):  # type: ignore[misc]
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("seconds", type=float)
 
-    @one_at_a_time(ttl=50)
+    @one_at_a_time(ttl=50, timeout=0)
     def handle(self, *args: Any, lease: Any, seconds: float, **options: Any) -> None:
         self.stdout.write(f"sweeps {lease.name} {lease.fence}")
         self.stdout.flush()

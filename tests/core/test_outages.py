@@ -1,0 +1,251 @@
+"""How long an acquire waits through an outage, and who is told of it, and how often (C1, R38)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tenacity.wait import wait_fixed
+
+from redlock._core.acquire import Grant, Refusal
+from redlock._core.outages import EVERY, Outages
+from redlock._core.outcomes import Failure
+from redlock._core.quorum import Tally
+from redlock._core.wait_until_free import wait_until_free
+from redlock._lock.refused import unreachable
+from tests.core.test_attempts import HELD, frees_itself
+from tests.core.test_local_queue import waiting_behind
+from tests.core.world import NEVER, START, Master, World, down, held, turns
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Op
+
+OUTAGE = 5.0  # the outage_timeout
+DOWN = Failure("error", "connection refused", sent=False)
+
+
+def world_of(*masters: Master, outage_timeout: float = OUTAGE) -> World:
+    world = World(*masters)
+    world.settings = world.settings._replace(outage_timeout=outage_timeout)
+    return world
+
+
+def ended(world: World, op: Op[Any]) -> Refusal:
+    refusal = world.run(op)
+    assert isinstance(refusal, Refusal)
+    return refusal
+
+
+def for_ever(world: World, **spec: Any) -> Op[Grant | Refusal]:
+    return world.acquire(world.spec(**spec), deadline=math.inf)
+
+
+# -- first in line -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masters", [
+    pytest.param([down()] * 3, id="down"),
+    pytest.param([down(), down(), Master(0.01)], id="a-majority-is-down"),
+    pytest.param([down(), down(), held(0.01)], id="the-last-one-says-held"),
+    pytest.param([Master(NEVER)] * 3, id="silent"),
+])  # fmt: skip
+def test_an_outage_ends_a_wait_that_has_no_other_end(masters: list[Master]) -> None:
+    """At the end of that time there is one more attempt, as at a deadline."""
+    world = world_of(*masters)
+    refusal = ended(world, for_ever(world, pause=0.7))
+    assert refusal.kind == "unreachable"
+    assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
+    text = str(unreachable(world.spec(), refusal, world.settings))
+    assert f"so it has been for {world.after_start():.1f} s, and outage_timeout is 5 s" in text
+
+
+def test_masters_that_answer_too_late_are_none() -> None:
+    """R7: a majority grants it, and what is left of the lease is of no use, time and again."""
+    world = world_of(*[Master(0.2)] * 3)
+    refusal = ended(world, for_ever(world, min_validity=9.8))
+    assert refusal.kind == "slow"
+    assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
+
+
+@pytest.mark.parametrize("timeout", [OUTAGE / 2, 3 * OUTAGE])
+def test_a_timeout_is_not_cut_short(timeout: float) -> None:
+    """C1: it keeps trying until its timeout.  What it is told is what the last attempt met."""
+    world = world_of(*[down()] * 3)
+    refusal = ended(world, world.acquire(world.spec(), deadline=START + timeout))
+    assert refusal.kind == "unreachable"
+    assert world.after_start() == pytest.approx(timeout)
+
+
+def test_without_an_outage_timeout_it_waits_through_it() -> None:
+    world = world_of(*[frees_itself(500, DOWN) for _ in range(3)], outage_timeout=math.inf)
+    assert isinstance(world.run(for_ever(world)), Grant)
+
+
+@pytest.mark.parametrize("between", [HELD, [1, b"0"]], ids=["others-have-it", "several-want-it"])
+def test_a_majority_that_takes_part_once_begins_the_time_anew(between: Any) -> None:
+    """Eight attempts in 4 s find nobody, one finds a majority, and then there is nobody for good."""
+    world = world_of(*[Master(0.0, {"acquire": turns(*[DOWN] * 8, said, DOWN)}) for said in (between, HELD, HELD)])
+    refusal = ended(world, for_ever(world, pause=0.5))
+    assert refusal.kind == "unreachable"
+    took_part = world.all("acquire")[8].at
+    assert took_part == START + 4.0
+    assert refusal.at == took_part + OUTAGE
+
+
+def test_it_may_wait_for_ever_for_others() -> None:
+    world = world_of(*[frees_itself(500) for _ in range(3)])
+    assert isinstance(world.run(for_ever(world)), Grant)
+    assert world.after_start() > 10 * OUTAGE
+
+
+def test_whoever_waits_until_it_is_free_gives_up_as_well() -> None:
+    world = world_of(*[down()] * 3)
+    name, tally = world.run(wait_until_free(world.settings, ("a",), "redlock:", math.inf, START))
+    assert (name, tally.unreachable) == ("a", True)
+    assert world.after_start() == pytest.approx(OUTAGE)
+
+
+# -- in line (R23) -----------------------------------------------------------------------------------
+
+
+def in_front(world: World, learned: Refusal | bool | None) -> Any:
+    place = waiting_behind(world)
+    if learned is True:
+        place.holds = True
+    elif isinstance(learned, Refusal):
+        place.answered(learned)
+    return place
+
+
+def outage(world: World, since: float) -> Refusal:
+    return Refusal("unreachable", Tally(world.settings.masters), START, attempts=7, since=since)
+
+
+@pytest.mark.parametrize(("since", "told"), [
+    pytest.param(-3.0, OUTAGE, id="it-began-before-we-came"),
+    pytest.param(2.0, 2.0 + OUTAGE, id="it-begins-while-we-wait"),
+])  # fmt: skip
+def test_who_stands_behind_hears_the_same(since: float, told: float) -> None:
+    """After its own time, without a word to the masters: the one in front asks for all."""
+    world = world_of(*[down()] * 3)
+    front = in_front(world, outage(world, START + since) if since < 0 else None)
+    if since > 0:
+        world.later(since, lambda: front.answered(outage(world, START + since)))
+    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
+    assert (refusal.kind, refusal.attempts) == ("unreachable", 0)
+    assert refusal.at - START == pytest.approx(told)
+    assert world.sent == []
+
+
+@pytest.mark.parametrize("learned", [True, Refusal("held", Tally(["a"]), START)], ids=["has-it", "is-refused"])
+def test_behind_one_that_meets_a_majority_there_is_no_outage(learned: Any) -> None:
+    world = world_of(*[down()] * 3)
+    front = in_front(world, learned)
+    world.later(33.0, lambda: world.local_queue.leave(front))
+    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
+    assert refusal.kind == "unreachable"  # in its own attempts
+    assert refusal.attempts > 0
+    assert refusal.at - START == pytest.approx(33.0 + OUTAGE)
+
+
+def test_who_is_first_next_goes_on_with_the_time_of_the_one_in_front() -> None:
+    world = world_of(*[down()] * 3)
+    front = in_front(world, outage(world, START - 10.0))
+
+    def leaves() -> bool:
+        return bool(world.local_queue.leave(front))
+
+    world.later(2.0, leaves)
+    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
+    assert refusal.kind == "unreachable"
+    assert refusal.at - START == pytest.approx(OUTAGE)  # its own time, from its call
+    assert world.all("acquire")[0].at == START + 2.0
+
+
+def test_who_is_first_too_late_asks_nobody() -> None:
+    """The one in front gives up, and a thousand behind it do in the same moment: the masters hear of none of them."""
+    world = world_of(*[down()] * 3)
+    front = in_front(world, outage(world, START))
+    front.answered(outage(world, START))
+    world.later(OUTAGE, lambda: bool(world.local_queue.leave(front)))
+    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
+    assert (refusal.kind, refusal.attempts, refusal.at) == ("unreachable", 0, START + OUTAGE)
+    assert world.sent == []
+    assert len(world.local_queue) == 0
+
+
+# -- who is told of it -------------------------------------------------------------------------------
+
+
+def tally(*outcomes: Any) -> Tally:
+    tally = Tally(["a", "b", "c"])
+    for master, outcome in enumerate(outcomes):
+        tally.count(master, outcome)
+    return tally
+
+
+GONE, BACK, ELSEWHERE = ("error", "error", "granted"), ("granted", "granted"), ("held", "held", "error")
+
+
+@pytest.mark.parametrize(("attempts", "told"), [
+    pytest.param([(0, BACK), (1, ELSEWHERE), (2, BACK)], [], id="as-usual"),
+    pytest.param([(0, GONE), (1, GONE), (59.9, GONE)], [("gone", 0)], id="once"),
+    pytest.param([(0, GONE), (61, GONE), (62, GONE), (122, GONE)], [("gone", 0), ("still gone", 61), ("still gone", 122)],
+                 id="every-minute"),
+    pytest.param([(0, GONE), (7, BACK), (8, BACK)], [("gone", 0), ("back", 7)], id="back"),
+    pytest.param([(0, GONE), (7, ELSEWHERE)], [("gone", 0), ("back", 7)], id="others-have-it"),
+    pytest.param([(0, GONE), (7, BACK), (8, GONE), (67.9, GONE), (68, GONE)],
+                 [("gone", 0), ("back", 7), ("gone", 0), ("still gone", 60)], id="another-one"),
+])  # fmt: skip
+def test_the_quorum_is_gone_still_gone_and_back(attempts: list[Any], told: list[Any]) -> None:
+    heard: list[Any] = []
+    outages = Outages(lambda what, seconds, _: heard.append((what, seconds)))
+    for at, votes in attempts:
+        outages.attempted(tally(*votes), START + at)
+    assert [(what, pytest.approx(seconds)) for what, seconds in told] == heard
+
+
+@pytest.mark.parametrize("look", [1, 2], ids=["before-it-decides", "while-it-decides"])
+@pytest.mark.parametrize(("at", "told"), [(START, ["gone"]), (START + EVERY, ["gone", "still gone"])])
+def test_a_thousand_waiters_are_one_record(at: float, told: list[str], look: int) -> None:
+    """Another thread has an attempt that fails, in the middle of what one does with its own."""
+    heard: list[Any] = []
+    outages = Outages(lambda what, *_: heard.append(what))
+    if at > START:
+        outages.attempted(tally(*GONE), START)
+
+    class Interleaved(Tally):
+        looks = 0
+
+        @property
+        def outage(self) -> bool:
+            self.looks += 1
+            if self.looks == look:
+                outages.attempted(tally(*GONE), at)
+            return True
+
+    outages.attempted(Interleaved(["a", "b", "c"]), at)
+    outages.attempted(tally(*GONE), at)
+    assert heard == told
+
+
+def test_every_attempt_counts() -> None:
+    """Those of an acquire, and the looks of who waits until it is free."""
+    heard: list[str] = []
+    for op in (
+        lambda world: world.acquire(world.spec(pause=1.0), deadline=START + 2.0),
+        lambda world: wait_until_free(world.settings, ("a",), "redlock:", START + 2.0, START, wait_fixed(1.0)),
+    ):
+        world = World(
+            *[
+                Master(
+                    0.01,
+                    {"acquire": turns(HELD, DOWN, HELD), "status": turns([b"x", 5000, b"0"], DOWN, [b"x", 5000, b"0"])},
+                )
+                for _ in range(3)
+            ]
+        )
+        world.settings = world.settings._replace(outages=Outages(lambda what, *_: heard.append(what)))
+        world.run(op(world))
+    assert heard == ["gone", "back"] * 2
