@@ -5,26 +5,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import threading
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redlock import _clock, _connect
-from redlock._core.effects import LookAhead, Notified, ReleaseHeard, Send, Turn
+from redlock._core.effects import Leave, LookAhead, Notified, ReleaseHeard, Send, Tell, Turn, WokenBy
 from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
 from redlock._core.quorum import majority
 from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
-from redlock._core.subscriptions import Subscriptions
+from redlock._core.subscriptions import LINGER, Subscriptions
 from redlock._io.connection import Connection, Listener
 from redlock._io.subscriber import Subscriber
+from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import Listen
+    from redlock._core.effects import LocalEffect
     from redlock._core.inbox import Inbox, LineInbox
     from redlock._core.local_queue import Place
     from redlock._core.observing import Observing
@@ -65,7 +69,11 @@ class ConnectionsBase(Exchange):
         self.local_queue = LocalQueue()
         self.subscriptions = Subscriptions(len(endpoints))
         self.announcer: Announcer | None = None  # tells them our list (R34)
-        self.closed = False
+        self.closing = self.closed = False  # closing: nothing new begins; only releases are still sent
+        self.look_after: Callable[[float], object] = id  # has `Background.tick` called at a time; `id` does nothing
+        # Held while the connections are used.  A loop needs none, but the collector may come back in the middle.
+        self.mutex: AbstractContextManager[Any] = threading.RLock()
+        self._line: AbstractContextManager[Any] = self.mutex  # guards the local queue; always taken last
         self._patience = _SILENT * node_timeout
 
     # -- what a subclass adds ------------------------------------------------------------------------
@@ -83,16 +91,11 @@ class ConnectionsBase(Exchange):
         """``wanted``: also call `_read` when the kernel can take more bytes of ``connection``."""
 
     @abstractmethod
-    def _lost(self, connection: Stream) -> None:
-        """``connection`` broke.  A new one is due at ``retry_at``; for a `Subscriber` only if it is `wanted`."""
+    def poke(self, inbox: Any) -> None:
+        """Have the operation of ``inbox`` look around.  Takes no lock: a signal handler may call this at any moment.
 
-    @abstractmethod
-    def _in_debt(self, connection: Stream) -> None:
-        """A release has to be sent to this master again: call `send_owed` after a while."""
-
-    @abstractmethod
-    def _want_subscribers(self) -> None:
-        """A waiter subscribes: connect the subscribers that are down, and call `quieten` from time to time."""
+        The `Turn` means nothing: an operation that still has to wait does so again.
+        """
 
     # -- the line in front of the masters ------------------------------------------------------------
 
@@ -105,13 +108,20 @@ class ConnectionsBase(Exchange):
             self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
         return place.may_ask
 
-    def _leave(self, place: Place, stays: bool = False) -> list[LineInbox]:
-        """Leave the line, or stay as a reader.  Returns the operations to wake: it is their turn."""
-        now = _clock.now()
-        turns = self.local_queue.leave(place, stays)
-        for other in turns:
-            self.subscriptions.set_yield_until(other, now, turn=True)
-        return self._told(turns, now)
+    def leave(self, place: Place, stays: bool = False) -> None:
+        """Leave the line, or stay as a reader, and wake the operations whose turn it is now."""
+        with self._line:
+            now = _clock.now()
+            turns = self.local_queue.leave(place, stays)
+            for other in turns:
+                self.subscriptions.set_yield_until(other, now, turn=True)
+            inboxes = self._told(turns, now)
+        for inbox in inboxes:
+            self.rouse(inbox)
+
+    def rouse(self, inbox: LineInbox) -> None:
+        """Have the operation of ``inbox`` look at its events, wherever it waits."""
+        inbox.wake()
 
     @staticmethod
     def _told(places: Sequence[Place], now: float) -> list[LineInbox]:
@@ -184,7 +194,7 @@ class ConnectionsBase(Exchange):
             if connection.pipeline.down is None:  # else the write before broke it: they are owed again
                 self._write(connection, _connect.pack(owed.request.call), now)
         if connection.pipeline.in_debt:  # some are to be sent again later
-            self._in_debt(connection)
+            self.look_after(now + TICK)
         connection.put_down()
 
     def owe(self) -> bool:
@@ -211,7 +221,7 @@ class ConnectionsBase(Exchange):
     def _look_at(self, connection: Stream, now: float) -> None:
         try:
             if connection.read(now):
-                self._look_after(connection)
+                self._end_reading(connection)
         except OSError as error:
             self.detach(connection, error, now)
 
@@ -225,33 +235,47 @@ class ConnectionsBase(Exchange):
         connection.pick_up()
         try:
             if connection.read_on(data, now):
-                self._look_after(connection)
+                self._end_reading(connection)
             connection.put_down()
         except OSError as error:
             self.detach(connection, error, now)
 
-    def _look_after(self, connection: Stream) -> None:
+    def _end_reading(self, connection: Stream) -> None:
         """Do what reading has left to do.  OSError: the connection broke."""
         if isinstance(connection, Subscriber):
             for announcement in connection.announcements():
                 self._hear(connection, *announcement)
         elif isinstance(connection, Connection):
             if connection.pipeline.in_debt:
-                self._in_debt(connection)
+                self.look_after(_clock.now() + TICK)
             connection.ask_more()
         self._watch_room(connection, wanted=connection.stuck)
         connection.put_down()
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
-    def _perform_local(self, effect: Listen | LookAhead | ReleaseHeard, inbox: Listener) -> None:
+    def perform_local(self, effect: LocalEffect, inbox: Listener) -> None:
         """Carry out an effect that needs no master."""
-        if isinstance(effect, LookAhead):
-            effect.learned = self.local_queue.look_ahead(effect.place)
+        if isinstance(effect, Leave):
+            self.leave(effect.place, effect.stays)
+        elif isinstance(effect, Tell):
+            with self._line:
+                inboxes = self._told(self.local_queue.behind(effect.place), _clock.now())
+            for one in inboxes:
+                self.rouse(one)
+        elif isinstance(effect, WokenBy):
+            effect.stop.wakes(effect, partial(self.poke, inbox))
+        elif isinstance(effect, LookAhead):
+            with self._line:
+                effect.learned = self.local_queue.look_ahead(effect.place)
         elif isinstance(effect, ReleaseHeard):
-            self.subscriptions.released(effect.keys, effect.heard, effect.took, _clock.now())
+            with self._line:
+                self.subscriptions.released(effect.keys, effect.heard, effect.took, _clock.now())
         else:
-            self._listen(effect.subscription, inbox)
+            with self.mutex:
+                if self.closing or self.closed:
+                    raise RedlockError(CLOSED)
+                self._listen(effect.subscription, inbox)
 
     def _listen(self, subscription: Subscription, inbox: Listener) -> None:
         now = _clock.now()
@@ -262,6 +286,11 @@ class ConnectionsBase(Exchange):
         for subscriber in self.subscribers:
             self._ask(subscriber, subscription.channels, now)
         self._want_subscribers()
+
+    def _want_subscribers(self) -> None:
+        """A waiter subscribes: connect the subscribers that are down, and call `quieten` from time to time."""
+        missing = [one.retry_at for one in self.subscribers if one.sock is None and one.connector is None]
+        self.look_after(min([_clock.now() + LINGER / 2, *missing]))
 
     def unlisten(self, inbox: Listener) -> None:
         """The operation of ``inbox`` is over: end its subscription."""
@@ -459,7 +488,7 @@ class ConnectionsBase(Exchange):
             self._submit(announcement, _NOBODY, now)
         return self.announcer.news()
 
-    def _take_back(self, now: float) -> None:
+    def _withdraw(self, now: float) -> None:
         """Take our list back: from now on nobody here asks for a lock."""
         if self.announcer is not None:
             self._submit(Send(self.announcer.call("left")), _NOBODY, now)
@@ -507,14 +536,14 @@ class ConnectionsBase(Exchange):
         # ever.
         connection.retry_at = now if now - connection.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
         connection.put_down()
-        self._lost(connection)
+        self.look_after(connection.retry_at)
 
     def hang_up(self) -> None:
         """Close every connection for good."""
         now = _clock.now()
         if not self.closed:
             with contextlib.suppress(Exception):  # it is dropped by itself, after a while
-                self._take_back(now)
+                self._withdraw(now)
         self.closed = True
         for connection in self.streams:
             if connection.sock is not None:

@@ -12,14 +12,12 @@ import os
 import select
 import weakref
 from collections import deque
-from functools import partial
 from os import getpid
 from typing import TYPE_CHECKING
 
 from redlock import _clock
-from redlock._core.effects import Leave, Tell, Turn, WokenBy
+from redlock._core.effects import Turn
 from redlock._core.outcomes import NEVER
-from redlock._core.subscriptions import LINGER
 from redlock._io import process
 from redlock._io.connections import CLOSED, TICK, ConnectionsBase
 from redlock._io.forklock import ForkLock
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import LocalEffect, Send
-    from redlock._core.local_queue import Place
+    from redlock._core.effects import Send
     from redlock._core.voters import Facts, Voters
     from redlock._io.operation_async import Alarm, AnyOperation
     from redlock._io.report import Reports
@@ -59,7 +56,6 @@ class Connections(ConnectionsBase):
         self.loop = loop
         self.operations: set[AnyOperation] = set()  # those under way
         self.unclaimed: set[AnyOperation] = set()  # those under way, or over while their tasks were not resumed yet
-        self.look_after: Callable[[float], None] = _ignore  # has the background do its chores at a time
         self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
@@ -109,27 +105,7 @@ class Connections(ConnectionsBase):
         if now - self._flush_due > _LONGEST_TICK or len(self.corked) > _ENOUGH:
             self.flush()  # do not wait for the end of a tick this long, or this full
 
-    def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
-        """Carry out an effect that needs no master."""
-        if isinstance(effect, Leave):
-            self.leave(effect.place, effect.stays)
-        elif isinstance(effect, Tell):
-            for inbox in self._told(self.local_queue.behind(effect.place), _clock.now()):
-                inbox.wake()
-        elif isinstance(effect, WokenBy):
-            effect.stop.wakes(effect, partial(self._poke, operation))
-        elif self.closed:
-            raise RedlockError(CLOSED)
-        else:
-            self._perform_local(effect, operation)
-
-    def leave(self, place: Place, stays: bool = False) -> None:
-        """Leave the line, or stay as a reader, and wake the operations whose turn it is now."""
-        for inbox in self._leave(place, stays):
-            inbox.wake()
-
-    def _poke(self, operation: AnyOperation) -> None:
-        """Have the operation look around.  Any thread may call this, and a signal handler in the middle of anything."""
+    def poke(self, operation: AnyOperation) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self.loop.call_soon_threadsafe(operation.put, Turn(_clock.now()))
 
@@ -244,16 +220,6 @@ class Connections(ConnectionsBase):
             self._epoll.close()
             self._epoll = None
 
-    def _lost(self, connection: Stream) -> None:
-        self.look_after(connection.retry_at)
-
-    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the background looks at all of them
-        self.look_after(_clock.now() + TICK)
-
-    def _want_subscribers(self) -> None:
-        missing = [one.retry_at for one in self.subscribers if one.sock is None and one.connector is None]
-        self.look_after(min([_clock.now() + LINGER / 2, *missing]))
-
     def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
         with _ADMITTING.lock:
             reports = super().attach(stream, sock, facts, now)
@@ -275,7 +241,3 @@ def _close_all(sockets: set[socket.socket]) -> None:
     while sockets:  # connecting threads may still add to the set
         with contextlib.suppress(KeyError):
             sockets.pop().close()
-
-
-def _ignore(due: float) -> None:
-    pass

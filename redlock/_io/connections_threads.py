@@ -9,13 +9,12 @@ from __future__ import annotations
 import select
 import threading
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
-from redlock._core.effects import Leave, Listen, Tell, Turn, WokenBy
+from redlock._core.effects import Turn
 from redlock._io import process
-from redlock._io.connections import CLOSED, ConnectionsBase
+from redlock._io.connections import CLOSED, TICK, ConnectionsBase
 from redlock._io.waker import Waker
 from redlock.errors import RedlockError
 
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import LocalEffect, Send
+    from redlock._core.effects import Send
     from redlock._core.inbox import LineInbox
-    from redlock._core.local_queue import Place
     from redlock._core.voters import Voters
     from redlock._io.connection import Connection
     from redlock._io.driver_threads import RenewalOperation
@@ -75,7 +73,7 @@ class Connections(ConnectionsBase):
         self.poll.register(self._lead_waker.fd, select.POLLIN)
         self._line = threading.Lock()  # guards the local queue; always taken last
         self.operations: set[Waiter] = set()  # of callers, under way
-        self.closing = False  # nothing new begins; only releases are still sent
+        self.look_after = self._rouse_background
 
     # -- for operations ------------------------------------------------------------------------------
 
@@ -140,31 +138,6 @@ class Connections(ConnectionsBase):
             self._take_over()
             self._submit(request, operation, _clock.now(), corked=True)
 
-    def perform_local(self, effect: LocalEffect, waiter: ThreadInbox) -> None:
-        """Carry out an effect that needs no master."""
-        if isinstance(effect, Leave):
-            self.leave(effect.place, effect.stays)
-            return
-        if isinstance(effect, Tell):
-            with self._line:
-                told = self._told(self.local_queue.behind(effect.place), _clock.now())
-            for inbox in told:
-                self.wake(inbox)
-            return
-        if isinstance(effect, WokenBy):
-            effect.stop.wakes(effect, partial(self.poke, waiter))
-            return
-        with self.mutex if isinstance(effect, Listen) else self._line:
-            if self.closing and isinstance(effect, Listen):
-                raise RedlockError(CLOSED)
-            self._perform_local(effect, waiter)
-
-    def leave(self, place: Place, stays: bool = False) -> None:
-        with self._line:
-            woken = self._leave(place, stays)
-        for inbox in woken:
-            self.wake(inbox)
-
     def flush(self) -> None:
         """Hand to the kernel what following threads have asked for, and what was corked."""
         if self.asked or self.corked:
@@ -197,20 +170,15 @@ class Connections(ConnectionsBase):
             if self.dozing:  # it is to see which connections answer nothing
                 self._wake_background()
 
-    def wake(self, waiter: LineInbox) -> None:
-        """Wake the operation to look at its events, wherever it waits."""
-        if self.leader is waiter:
+    def rouse(self, inbox: LineInbox) -> None:
+        if self.leader is inbox:
             self._lead_waker.wake()
         else:
-            waiter.wake()
+            inbox.wake()
 
     def poke(self, waiter: ThreadInbox) -> None:
-        """Have the operation look around.  Takes no lock, for a signal handler may call this in the middle of anything.
-
-        The `Turn` means nothing: an operation that still has to wait does so again.
-        """
         waiter.events.append(Turn(_clock.now()))
-        self.wake(waiter)
+        self.rouse(waiter)
 
     def finish(self, operation: Waiter) -> None:
         """``operation`` is over: end its subscription.  The background reads the late answers to it."""
@@ -282,10 +250,6 @@ class Connections(ConnectionsBase):
         else:
             super()._read_slowly(fd, now)
 
-    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the background looks at all of them
-        if self.dozing:
-            self._wake_background()
-
     def _watch(self, connection: Stream) -> None:
         self.poll.register(connection.fd, select.POLLIN)
         self.watch.register(connection.fd, _HANGUP)
@@ -297,6 +261,9 @@ class Connections(ConnectionsBase):
             del self._streams[fd]
             self.poll.unregister(fd)
             self.watch.unregister(fd)
+        if self.polling:
+            # The leading thread may have lost a vote with this connection, and no hang-up tells it.
+            self._lead_waker.wake()
 
     def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
         self.poll.modify(connection.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
@@ -304,15 +271,11 @@ class Connections(ConnectionsBase):
             # The thread in poll() still asks for what was wanted when it went there.
             self._lead_waker.wake()
 
+    def _rouse_background(self, at: float) -> None:
+        """It has to look at ``at``.  Unless it dozes it looks within a tick anyway."""
+        if self.dozing or at < _clock.now() + TICK:
+            self._wake_background()
+
     def _wake_background(self) -> None:
         self.dozing = False
         self.waker.wake()
-
-    def _want_subscribers(self) -> None:
-        self._wake_background()
-
-    def _lost(self, connection: Stream) -> None:  # noqa: ARG002 - the background looks at all of them
-        self._wake_background()
-        if self.polling:
-            # The leading thread may have lost a vote with this connection, and no hang-up tells it.
-            self._lead_waker.wake()

@@ -59,7 +59,6 @@ class Driver:
     It is the `Port` of its background.
     """
 
-    guard: Final = contextlib.nullcontext()
     stopped: Final = Exception
 
     def __init__(
@@ -72,6 +71,7 @@ class Driver:
         settings = deployment.settings
         self._connections = Connections(endpoints, settings.voters, settings.node_timeout, loop)
         self._connections.look_after = self.call_at
+        self.guard = self._connections.mutex
         self.background = Background(self._connections, self, deployment, connect_timeout)
         self.keep = self.background.renewer.add
         self._node_timeout = settings.node_timeout

@@ -174,7 +174,7 @@ class Driver:
         self._connections.waker.wake()
         if self._awaits:
             self.waiter.events.append(_LOOK)
-            self._connections.wake(self.waiter)
+            self._connections.rouse(self.waiter)
 
     def call_soon(self, call: Callable[[], object]) -> None:
         self._calls.append(call)

@@ -121,7 +121,7 @@ class Wires(ConnectionsBase):
     def _ignored(self, *_: Any) -> None:
         pass
 
-    _watch = _unwatch = _lost = _in_debt = _want_subscribers = _tell = _ignored  # type: ignore[assignment]
+    _watch = _unwatch = poke = _ignored  # type: ignore[assignment]
 
 
 @contextlib.contextmanager

@@ -121,7 +121,7 @@ def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_
         eventually(all_of_it_came)
     finally:
         leader.put(Turn(_clock.now()))
-        connections.wake(leader)
+        connections.rouse(leader)
         follower.end()
 
 
