@@ -19,10 +19,6 @@ if sys.platform == "win32":
         "POSIX. In the Windows Subsystem for Linux it runs as on Linux"
     )
 
-from redlock._core.inspect import LockStatus, SlotsStatus
-from redlock._lock.lease_threads import Lease
-from redlock._lock.lock_threads import MultiLock
-from redlock._lock.masters_threads import Masters
 from redlock.errors import (
     ConfigurationError,
     LockLost,
@@ -56,12 +52,16 @@ if typing.TYPE_CHECKING:
         WaitBegan,
         WaitEnded,
     )
+    from redlock._core.inspect import LockStatus, SlotsStatus
     from redlock._health.records import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
     from redlock._lock.election_async import AsyncElection, AsyncTerm
     from redlock._lock.election_threads import Election, Term
     from redlock._lock.lease_async import AsyncLease
+    from redlock._lock.lease_threads import Lease
     from redlock._lock.lock_async import AsyncMultiLock
+    from redlock._lock.lock_threads import MultiLock
     from redlock._lock.masters_async import AsyncMasters
+    from redlock._lock.masters_threads import Masters
     from redlock._lock.slots_async import AsyncSlots
     from redlock._lock.slots_threads import Slots
 
@@ -113,11 +113,17 @@ __all__ = [
     "WouldDeadlock",
 ]
 
-# Imported at first use: most programs use either threads or asyncio, and few use checks or events.
+# Imported at first use: most programs use either threads or asyncio, and few use checks or events.  And a command that
+# imports us can be ended by Ctrl-C without a traceback (`_cli`).
 _LATER = {
     "AsyncElection": "redlock._lock.election_async",
     "AsyncTerm": "redlock._lock.election_async",
     "Election": "redlock._lock.election_threads",
+    "Lease": "redlock._lock.lease_threads",
+    "LockStatus": "redlock._core.inspect",
+    "Masters": "redlock._lock.masters_threads",
+    "MultiLock": "redlock._lock.lock_threads",
+    "SlotsStatus": "redlock._core.inspect",
     "Term": "redlock._lock.election_threads",
     "AsyncLease": "redlock._lock.lease_async",
     "AsyncMasters": "redlock._lock.masters_async",

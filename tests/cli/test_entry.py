@@ -266,3 +266,37 @@ def test_a_terminal_that_understands_nothing_gets_no_escape_sequence(terminal):
     watch.process.send_signal(signal.SIGINT)
     assert watch.end() == 2
     assert "\x1b" not in watch.seen
+
+
+# -- while it is being imported ------------------------------------------------------------------------
+
+# As the script of an installation begins; a Ctrl-C comes when `module` is about to be imported.
+BEGINS = """
+import signal, sys
+module, command = sys.argv[1:]
+sys.argv[1:] = "job", "--", "true"
+
+class Strikes:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Strikes())
+import redlock._cli
+getattr(redlock._cli, command)()
+"""
+
+
+@pytest.mark.parametrize("module", ["redis", "tenacity", "argparse", "redlock._cli.arguments", "redlock._lock.masters"])
+@pytest.mark.parametrize("command", ["redlock_check", "redlock_run"])
+def test_ctrl_c_while_it_is_being_imported(command, module):
+    done = run([sys.executable, "-c", BEGINS, module, command], [NOBODY])
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_no_command_imports_opentelemetry():
+    """redis-py imports all of it where it is installed, and no command measures anything with it."""
+    found = "import redis; print([name for name in sys.modules if name.startswith('opentelemetry.')])"
+    code = f"import sys, redlock._cli\ntry: redlock._cli.redlock_run()\nexcept SystemExit: {found}"
+    assert run([sys.executable, "-c", code, "--help"]).stdout.endswith("[]\n")
