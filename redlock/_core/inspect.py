@@ -186,6 +186,6 @@ def known(status: LockStatus, tally: Tally) -> LockStatus:
     """``status``, if enough masters answered; else raises QuorumUnreachable."""
     if tally.unreachable:
         raise QuorumUnreachable(
-            f"nobody can tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
+            f"cannot tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
         )
     return status

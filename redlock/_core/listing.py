@@ -82,7 +82,7 @@ class Listing:
         self._master, self._cursor = self._master + 1, _FIRST
 
     def _explain(self) -> str:
-        text = f"nobody can tell which locks there are: {self._searched.explain()}"
+        text = f"cannot list the locks: {self._searched.explain()}"
         if any(vote.reason.startswith("NOPERM") for vote in self._searched.votes()):
             text += "; to list locks a user needs one right more: ACL SETUSER user +scan, on each master"
         return text

@@ -193,8 +193,8 @@ class Tally:
         """Explain `unreachable` to people."""
         absent = self._absent()
         masters = "masters" if self.size > 1 else "master"
-        are = "are" if self.need > 1 else "is"
-        return f"{absent} of {self.size} {masters} took no part, and {self.need} {are} needed for a majority"
+        at_least = "at least " * (absent < self.size)  # it is decided before all have answered
+        return f"{at_least}{absent} of {self.size} {masters} did not vote, and a majority is {self.need}"
 
     @property
     def misconfigured(self) -> bool:

@@ -383,7 +383,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if blocking not in (True, False):
             raise ConfigurationError(
                 f"blocking={options.shown(blocking)}: allowed are True and False; "
-                "to wait for so many seconds, timeout=..."
+                f"to wait for that many seconds, write timeout={options.shown(blocking)}"
             )
         if not blocking and timeout is not None:
             raise ConfigurationError(

@@ -261,7 +261,7 @@ def was_free(name: str | None, tally: Tally) -> bool:
     """Whether a wait ended well.  ``name``: one that was not seen to be free.  Raises QuorumUnreachable."""
     if name is not None and tally.unreachable:
         raise QuorumUnreachable(
-            f"nobody can tell whether {name!r} is free: {tally.explain()}", name=name, votes=tally.votes()
+            f"cannot tell whether {name!r} is free: {tally.explain()}", name=name, votes=tally.votes()
         )
     return name is None
 

@@ -26,7 +26,7 @@ def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     whose = readers_of(refusal.holder) or owner_of(refusal.holder) or released or refusal.holder or "somebody else"
     who = f"released by {whose}, and kept from others" if released else f"held by {whose}"  # R28
     if not refusal.attempts:
-        who = "others of this process hold it, or wait for it"
+        who = "other threads or tasks of this process hold it or wait for it"
     elif refusal.contended:
         who = _NOBODY
     elif refusal.remaining is not None and math.isfinite(refusal.remaining):
@@ -39,7 +39,7 @@ def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
     slots = "the only slot is" if limit == 1 else f"all {limit} slots are"
     who = f"{slots} taken"
     if not refusal.attempts:
-        who = "others of this process wait for a slot"
+        who = "other threads or tasks of this process wait for a slot"
     elif refusal.contended:
         who = _NOBODY
     elif refusal.remaining is not None and math.isfinite(refusal.remaining):
@@ -92,7 +92,7 @@ def is_locked(status: LockStatus, tally: Tally) -> bool:
         return True
     if tally.unreachable or tally.perhaps_denied:
         raise QuorumUnreachable(
-            f"nobody can tell whether {status.name!r} is locked: {tally.explain()}",
+            f"cannot tell whether {status.name!r} is locked: {tally.explain()}",
             name=status.name,
             votes=status.votes,
         )

@@ -68,7 +68,7 @@ def test_three_masters_of_five_that_load_are_an_outage(absent: Any) -> None:
     assert tally.outage
     assert tally.perhaps_denied
     assert not tally.denied
-    assert tally.explain() == "3 of 5 masters took no part, and 3 are needed for a majority"
+    assert tally.explain() == "at least 3 of 5 masters did not vote, and a majority is 3"
     assert tally.in_the_way() == [0, 1, 2, 3, 4]  # once it has loaded, it may grant
 
 
@@ -77,9 +77,9 @@ def test_a_status_does_not_count_them(absent: Any) -> None:
     seen = {0: Seen("t", 5.0, 7, ()), 1: Seen("t", 5.0, 7, ()), 2: Seen("t", 5.0, 7, ())}
     status = inspect.status_of("job", seen, tally)
     assert (status.token, status.remaining) == (None, 0.0)
-    with pytest.raises(QuorumUnreachable, match="2 of 3 masters took no part"):
+    with pytest.raises(QuorumUnreachable, match="2 of 3 masters did not vote"):
         is_locked(status, tally)
-    with pytest.raises(QuorumUnreachable, match="2 of 3 masters took no part"):
+    with pytest.raises(QuorumUnreachable, match="2 of 3 masters did not vote"):
         inspect.known(status, tally)
 
 

@@ -174,8 +174,8 @@ def test_the_lease_ends_before_the_key(sent_at: float, ttl: float, factor: float
 
 def test_an_outage_is_explained() -> None:
     tally = tally_of(["granted", "held", "error", "timeout", "quarantined"])
-    assert tally.explain() == "3 of 5 masters took no part, and 3 are needed for a majority"
-    assert tally_of(["error"]).explain() == "1 of 1 master took no part, and 1 is needed for a majority"
+    assert tally.explain() == "at least 3 of 5 masters did not vote, and a majority is 3"
+    assert tally_of(["error"]).explain() == "1 of 1 master did not vote, and a majority is 1"
 
 
 @pytest.mark.parametrize("vote", VOTES)

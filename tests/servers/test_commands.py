@@ -21,7 +21,7 @@ def test_demo():
         "fencing token",
         "NotAcquired: 'invoice:42' not acquired in 1 attempt: held by",
         "extended: valid for",
-        "QuorumUnreachable: 'invoice:42' not acquired in 1 attempt: 3 of 5 masters took no part",
+        "QuorumUnreachable: 'invoice:42' not acquired in 1 attempt: at least 3 of 5 masters did not vote",
         "quarantined",
         "more than",
         "Lock keys left on the masters that are up: 0",

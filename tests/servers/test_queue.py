@@ -160,7 +160,10 @@ def test_the_text_of_who_was_not_served_in_time(masters):
 
     with masters.lock("job", ttl=10):
         refused = elsewhere(other)
-    assert str(refused).splitlines()[0] == "'job' not acquired in time: others of this process hold it, or wait for it"
+    assert (
+        str(refused).splitlines()[0]
+        == "'job' not acquired in time: other threads or tasks of this process hold it or wait for it"
+    )
 
 
 def settled(servers) -> list[int]:
@@ -233,7 +236,7 @@ def told(lock, count, **options) -> list[str]:
     return answers
 
 
-OUTAGE = "3 of 5 masters took no part, and 3 are needed for a majority"
+OUTAGE = "at least 3 of 5 masters did not vote, and a majority is 3"
 
 
 @pytest.mark.parametrize("timeout", [0.7, 0])
