@@ -547,10 +547,10 @@ class Target:
     def subscription(self, settings: MastersSettings) -> Subscription:
         return Subscription(self.spec.keys.locks, len(settings.masters))
 
-    def settle(self, ballot: Any) -> LockSpec:
-        """What the votes are about, if that is not `spec`.  Only for what does not stay in line."""
-        raise NotImplementedError
+    def settle(self, ballot: Any) -> LockSpec:  # noqa: ARG002 - all votes are about that
+        """What the votes are about, if that is not `spec`."""
+        return self.spec
 
-    def besides(self, ballot: Any, token: str) -> tuple[Send, ...]:
+    def besides(self, ballot: Any, token: str) -> tuple[Send, ...]:  # noqa: ARG002 - they grant nothing else
         """Gives back what masters have granted beside that."""
-        raise NotImplementedError
+        return ()

@@ -16,13 +16,11 @@ redis-py's asyncio connections (they cannot pipeline for many tasks, and nobody 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import functools
 import math
 import select
 import threading
-import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,6 +33,7 @@ from redlock._io.connections_async import Connections
 from redlock._io.loop import running_loop
 from redlock._io.operation_async import LATE, Operation
 from redlock._io.report import report_failure
+from redlock._io.runtime import DRIVERS
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Driver:
         self._looks: Iterator[float] | None = None  # until then
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
-        _DRIVERS.add(self)
+        DRIVERS.add(self)
 
     async def run(self, op: Op[T]) -> T:
         """Drive ``op`` to its end, and return its result.
@@ -277,7 +276,7 @@ class Driver:
     def shut(self) -> None:
         """Close everything at once.  Call it in the loop's thread, or in any thread if the loop is closed."""
         process.look()
-        _DRIVERS.discard(self)
+        DRIVERS.discard(self)
         try:
             try:
                 self._catch_up()
@@ -306,11 +305,13 @@ class Driver:
             except Exception:  # noqa: BLE001 - see above
                 report_failure("closing the connections of an event loop that is closed failed")
 
-    def deliver_owed_at_exit(self) -> None:
+    def deliver_at_exit(self) -> None:
         """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11).
 
-        No loop runs any more, so this waits for the sockets itself.
+        No loop runs any more, so this waits for the sockets itself.  One in a thread that still runs sends it itself.
         """
+        if self.loop.is_running():
+            return
         connections = self._connections
         self._catch_up()
         until = _clock.now() + self._node_timeout
@@ -327,29 +328,5 @@ class Driver:
 
     def disown(self) -> None:
         """In a forked child: the sockets are the parent's, and so is what the loop watches."""
-        _DRIVERS.discard(self)
+        DRIVERS.discard(self)
         self._connections.disown()
-
-
-# The drivers that may still owe a release when the interpreter exits.
-_DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
-
-
-def _at_exit() -> None:
-    process.look()
-    for driver in list(_DRIVERS):
-        if driver.loop.is_running():  # in a thread that still runs: it sends what it owes itself
-            continue
-        try:
-            driver.deliver_owed_at_exit()
-        except Exception:  # noqa: BLE001 - the other drivers owe releases, too
-            report_failure("sending what is owed at the end failed")
-
-
-def _in_child() -> None:
-    for driver in list(_DRIVERS):
-        driver.disown()
-
-
-atexit.register(_at_exit)
-process.in_child(_in_child)

@@ -13,24 +13,22 @@ hand-overs a round), a pool of redis-py clients (three times slower, and no orde
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import heapq
 import math
 import threading
 import time
-import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock import _clock
 from redlock._core.operation import OperationBase, SteppedOperation
 from redlock._core.outcomes import NEVER
-from redlock._io import process
 from redlock._io.background import LONGEST_NAP, Background, glances
 from redlock._io.connections import CLOSED, TICK
 from redlock._io.connections_threads import Connections
 from redlock._io.report import report_failure
+from redlock._io.runtime import DRIVERS
 from redlock._io.waiter import Waiter
 from redlock._thread import start
 from redlock.errors import RedlockError
@@ -122,7 +120,7 @@ class Driver:
         self._calls: deque[Callable[[], object]] = deque()
         self._alarms: list[tuple[float, int, RenewalOperation]] = []
         self._number = 0
-        _DRIVERS.add(self)
+        DRIVERS.add(self)
 
     def run(self, op: Op[T]) -> T:
         """Drive ``op`` to its end, and return its result.
@@ -314,6 +312,10 @@ class Driver:
         finally:
             waiter.stop_waiting()
 
+    def deliver_at_exit(self) -> None:
+        with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
+            self.deliver_owed()
+
     def _owes(self) -> bool:
         connections = self._connections
         with connections.mutex:
@@ -343,24 +345,4 @@ class Driver:
         """In a forked child: the sockets are the parent's.  Takes no lock: a thread of the parent may have held it."""
         self._closed = True
         self._connections.disown()
-        _DRIVERS.discard(self)
-
-
-# The drivers that may still owe a release when the interpreter exits.
-_DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
-
-
-def _at_exit() -> None:
-    process.look()
-    for driver in list(_DRIVERS):
-        with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
-            driver.deliver_owed()
-
-
-def _in_child() -> None:
-    for driver in list(_DRIVERS):
-        driver.disown()
-
-
-atexit.register(_at_exit)
-process.in_child(_in_child)
+        DRIVERS.discard(self)

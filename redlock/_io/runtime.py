@@ -6,6 +6,7 @@ and what a closed or forked one does instead.  Each world has its subclass.
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ from redlock._connect import NO_DESCRIPTOR, out_of_descriptors
 from redlock._io import process
 from redlock._io.connections import CLOSED
 from redlock._io.forklock import ForkLock
+from redlock._io.report import report_failure
 from redlock.errors import QuorumUnreachable, RedlockError, Vote
 
 if TYPE_CHECKING:
@@ -71,13 +73,27 @@ class RuntimeBase(ABC):
 
 
 _RUNTIMES: weakref.WeakSet[RuntimeBase] = weakref.WeakSet()
+# The drivers that may still owe a release when the interpreter exits, also those whose masters are gone.
+DRIVERS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _in_child() -> None:
     for runtime in list(_RUNTIMES):
         runtime.disown()
+    for driver in list(DRIVERS):  # those that are left
+        driver.disown()
 
 
+def _at_exit() -> None:
+    process.look()
+    for driver in list(DRIVERS):
+        try:
+            driver.deliver_at_exit()
+        except Exception:  # noqa: BLE001 - the other drivers owe releases, too
+            report_failure("sending what is owed at the end failed")
+
+
+atexit.register(_at_exit)
 process.in_child(_in_child)
 
 

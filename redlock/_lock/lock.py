@@ -430,9 +430,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """What an acquire asks for."""
         return Target(self._spec)
 
-    def _slot_of(self, state: LeaseState, target: Target) -> LockSpec:
-        """The lease ``state`` is on a slot.  Returns the lock that this is."""
-        raise NotImplementedError
+    def _slot_of(self, state: LeaseState, target: Target) -> LockSpec:  # noqa: ARG002 - a lock is no group
+        """The lock that the lease ``state`` is on: a slot, if ``target`` is a group of them."""
+        return target.spec
 
     def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
         """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""

@@ -25,7 +25,7 @@ from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
 import redlock
-from redlock._io import driver_async as driver
+from redlock._io.runtime import DRIVERS
 from tests.servers.needs import missing
 
 if TYPE_CHECKING:
@@ -222,8 +222,8 @@ class OnLoop:
         if foreign or busy:
             await asyncio.wait((*foreign, *busy), timeout=_PATIENCE)
         gc.collect()  # what was destroyed too early, or raised what nobody looked at, complains now
-        for one in list(driver._DRIVERS):
-            if one.loop is self._loop:
+        for one in list(DRIVERS):
+            if getattr(one, "loop", None) is self._loop:
                 self._complaints.append(f"masters were not closed: {one._connections.all}")
                 one.shut()
 
