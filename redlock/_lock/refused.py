@@ -71,7 +71,7 @@ def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> 
     else:
         why = refusal.tally.explain()
     if settings.outage_timeout <= (lasted := refusal.at - refusal.since) < math.inf:
-        why += f"; so it has been for {lasted:.1f} s, and outage_timeout is {settings.outage_timeout:g} s"
+        why += f"; this outage has lasted for {lasted:.1f} s, and outage_timeout is {settings.outage_timeout:g} s"
     return QuorumUnreachable(
         f"{spec.shown} not acquired in {_attempts(refusal)}: {why}", name=spec.name, votes=refusal.tally.votes()
     )

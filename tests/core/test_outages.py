@@ -57,7 +57,7 @@ def test_an_outage_ends_a_wait_that_has_no_other_end(masters: list[Master]) -> N
     assert refusal.kind == "unreachable"
     assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
     text = str(unreachable(world.spec(), refusal, world.settings))
-    assert f"so it has been for {world.after_start():.1f} s, and outage_timeout is 5 s" in text
+    assert f"this outage has lasted for {world.after_start():.1f} s, and outage_timeout is 5 s" in text
 
 
 def test_masters_that_answer_too_late_are_none() -> None:

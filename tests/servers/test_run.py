@@ -827,7 +827,7 @@ def test_an_outage_does_not_wait_for_ever(servers):
     kill(servers, 3)
     done = run([*RUN, "job", NEW, "--outage-timeout", "1", "--", "echo", "ran"], servers.urls)
     assert (done.returncode, done.stdout) == (69, "")
-    assert re.search(r"so it has been for 1\.\d s, and --outage-timeout is 1 s", done.stderr), done.stderr
+    assert re.search(r"this outage has lasted for 1\.\d s, and --outage-timeout is 1 s", done.stderr), done.stderr
 
 
 def test_masters_that_do_not_vote_yet_and_the_option_against_it():
