@@ -95,6 +95,7 @@ class Listed:
                     "remaining_s": round(status.remaining, 3) if math.isfinite(status.remaining) else None,
                     "fence": status.fence,
                     "masters": _masters(status),
+                    "waiters": status.waiters,
                 }
                 for status in self._locks
             ],
@@ -105,20 +106,21 @@ class Listed:
 
     def lines(self, style: Style) -> list[str]:
         widest = _WIDEST if style.terminal else 0
-        rows = [("NAME", "OWNER", "ENDS IN", "MASTERS")]
+        rows = [("NAME", "OWNER", "ENDS IN", "MASTERS", "WAIT")]
         rows += [
             (
                 _cut(printed(status.name), widest),
                 _cut(_owner(status), widest),
                 _ends_in(status),
                 f"{_masters(status)} of {self._masters}",
+                "-" if status.waiters is None else str(status.waiters),
             )
             for status in self._locks
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         table = [
-            f"{name:<{widths[0]}}  {owner:<{widths[1]}}  {ends:>{widths[2]}}  {on:>{widths[3]}}"
-            for name, owner, ends, on in rows
+            f"{name:<{widths[0]}}  {owner:<{widths[1]}}  {ends:>{widths[2]}}  {on:>{widths[3]}}  {wait:>{widths[4]}}"
+            for name, owner, ends, on, wait in rows
         ]
         said = f"{self._total} lock{'' if self._total == 1 else 's'}"
         if self._total > len(self._locks):

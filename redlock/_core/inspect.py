@@ -36,6 +36,9 @@ class LockStatus:
         remaining: seconds until the holder loses its majority, or the last reader does, unless the lease is extended.
         fence: the greatest fencing token that a master showed, None if none did.
         votes: what each master said: ``held``, ``free``, or why it did not count.
+        waiters: how many clients listen for its release: those that wait for it, and those that watch it (R40).  A
+            process, or an event loop, counts once, and for half a second after it.  None: too few masters said so; the
+            right for it is ``+pubsub|numsub``.
     """
 
     name: str
@@ -44,6 +47,7 @@ class LockStatus:
     fence: int | None
     votes: tuple[Vote, ...]
     shared: tuple[str, ...] = ()
+    waiters: int | None = None
 
     @property
     def owner(self) -> str:
@@ -153,7 +157,7 @@ def _vote(answer: wire.Seen) -> tuple[Outcome, str]:
 
 def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
     """Ask all masters, and wait for all of them up to `node_timeout`: a view with holes helps nobody."""
-    look = Look(settings, wire.status(key))
+    look = Look(settings, wire.status(key, listeners=True))
     yield from look.ask()
     return status_of(name, look.seen, look.tally), look.tally
 
@@ -179,7 +183,9 @@ def status_of(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus
     if token == READERS:
         token = None
     fence = max((answer.fence for answer in seen.values()), default=0)
-    return LockStatus(name, token, remaining, fence or None, tally.votes(), shared)
+    listeners = sorted((one.listeners for one in seen.values() if one.listeners is not None), reverse=True)
+    waiters = listeners[need - 1] if len(listeners) >= need else None
+    return LockStatus(name, token, remaining, fence or None, tally.votes(), shared, waiters)
 
 
 def known(status: LockStatus, tally: Tally) -> LockStatus:

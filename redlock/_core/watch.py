@@ -45,7 +45,7 @@ class Watch:
         subscription: Subscription | None = None
         looks = 0  # since a release was announced
         while True:
-            look = Look(self._settings, wire.status(self._key))
+            look = Look(self._settings, wire.status(self._key, listeners=True))
             at = yield from look.ask()
             status = status_of(self._name, look.seen, look.tally)
             if look.tally.misconfigured:

@@ -228,8 +228,9 @@ def announced_slot(message: bytes) -> int | None:
     return int(number) if token and number.isdigit() and len(number) < _DIGITS else None
 
 
-def status(key: str) -> Call:
-    return Call(scripts.STATUS, (key, fence_key(key)), (str(MOST_NAMED),))
+def status(key: str, *, listeners: bool = False) -> Call:
+    args = (str(MOST_NAMED), "1") if listeners else (str(MOST_NAMED),)
+    return Call(scripts.STATUS, (key, fence_key(key)), args)
 
 
 def look(prefix: str, names: Sequence[str]) -> Call:
@@ -319,13 +320,15 @@ class OtherMode(NamedTuple):
 class Seen(NamedTuple):
     """Answer of status: the token of the holder ("" if there is none), its remaining seconds, and the fence.
 
-    ``readers``: their tokens, those that end first, if it is held by readers (R33).
+    ``readers``: their tokens, those that end first, if it is held by readers (R33).  ``listeners``: how many listen for
+    its release; None: not asked, or not permitted.
     """
 
     holder: str
     remaining: float
     fence: int
     readers: tuple[str, ...] = ()
+    listeners: int | None = None
 
 
 class Scanned(NamedTuple):
@@ -446,9 +449,12 @@ def read_renew(value: Any, leases: int) -> dict[int, NotOwned | ErrorReply]:
 
 def read_status(value: Any) -> Seen:
     match value:
-        case [bytes(holder), int(pttl), bytes(fence), *readers] if all(type(one) is bytes for one in readers):
-            token = "" if pttl == _NO_KEY else _holder(holder)
-            return Seen(token, _seconds(pttl), _fence(fence), tuple(map(_text, readers)))
+        case [bytes(holder), int(pttl), bytes(fence), *rest]:
+            listeners = rest.pop(0) if rest and type(rest[0]) is int else -1
+            if all(type(one) is bytes for one in rest):
+                token = "" if pttl == _NO_KEY else _holder(holder)
+                readers = tuple(map(_text, rest))
+                return Seen(token, _seconds(pttl), _fence(fence), readers, listeners if listeners >= 0 else None)
     raise BadReply(_odd(value))
 
 

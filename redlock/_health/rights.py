@@ -34,6 +34,7 @@ _COMMANDS = {
 }
 # ... of readers (R33), and of who meets them. They are in the rule, and nobody is asked for them: most have no readers.
 _OF_CONNECTIONS = ("client|setname",)  # ... so that others can tell them from those of versions before (R34)
+_OF_LOOKS = ("pubsub|numsub",)  # ... which say how many wait (R40)
 _OF_READERS = ("zadd", "zrem", "zremrangebyscore", "zrange", "zcount", "zscore")
 _SCRIPT = "return 1"
 _SCRIPT_SHA = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
@@ -65,6 +66,7 @@ def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
     commands = [
         *_COMMANDS,
         *_OF_CONNECTIONS,
+        *_OF_LOOKS,
         *_OF_READERS,
         *(("select",) if database else ()),
         *(("scan",) if listing else ()),

@@ -3,8 +3,8 @@
 -- KEYS  n lock keys, then their n fence keys
 -- ARGV  how many readers of each to name
 --
--- returns for each name {holder, pttl, fence}, or {"shared:", pttl, fence, token...}, as `status` does; or an error, if its
--- key has another type
+-- returns for each name {holder, pttl, fence, listening}, or {"shared:", pttl, fence, listening, token...}, as `status` does
+-- where that is asked; or an error, if its key has another type
 -- Of what is longer than any token of ours, the first 128 bytes.  A fence key that holds none counts as "0".
 
 local n, answers, time = #KEYS / 2, {}, redis.call('TIME')
@@ -16,18 +16,20 @@ for i = 1, n do
     fence = string.format('%.0f', tonumber(stored))
   end
   local pttl = redis.call('PTTL', KEYS[i])
+  local listens = redis.pcall('PUBSUB', 'NUMSUB', KEYS[i] .. ':released')
+  local listening = tonumber(listens[2]) or -1
   if type(holder) == 'table' then
     local readers = redis.pcall('ZRANGE', KEYS[i], at, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
     if readers.err or pttl == -1 then
       answers[i] = holder
     elseif #readers == 0 then
-      answers[i] = {'', -2, fence}
+      answers[i] = {'', -2, fence, listening}
     else
       pttl = tonumber(redis.call('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')[2]) - now
-      answers[i] = {'shared:', pttl, fence, unpack(readers)}
+      answers[i] = {'shared:', pttl, fence, listening, unpack(readers)}
     end
   else
-    answers[i] = {string.sub(holder or '', 1, 128), pttl, fence}
+    answers[i] = {string.sub(holder or '', 1, 128), pttl, fence, listening}
   end
 end
 return answers

@@ -1,10 +1,11 @@
 -- Who holds a name, for how long, and its fence.  Changes nothing.
 --
 -- KEYS  lock key, fence key
--- ARGV  how many readers to name
+-- ARGV  how many readers to name, and perhaps anything: count those who listen for a release as well (R40)
 --
 -- returns {holder, pttl, fence}    "" and -2 if nobody holds it; pttl -1: a key without expiry;
 --                                  fence "0": none known.
+--                                  Behind the fence how many connections listen, if that was asked; -1: not permitted
 --         {"shared:", pttl, fence, token...}    it has readers (R33): until the last of them ends, and who they are
 --                                  Of what is longer than any token of ours, the first 128 bytes
 -- A lock key of another type is the error WRONGTYPE.
@@ -37,5 +38,9 @@ if stored then
     return redis.error_reply('BADFENCE ' .. KEYS[2] .. ' does not hold a fencing token but ' .. stored)
   end
   stored = string.format('%.0f', tonumber(stored))
+end
+if ARGV[2] then
+  local listens = redis.pcall('PUBSUB', 'NUMSUB', KEYS[1] .. ':released')
+  table.insert(readers, 1, tonumber(listens[2]) or -1)
 end
 return {string.sub(holder or '', 1, 128), pttl, stored or '0', unpack(readers)}

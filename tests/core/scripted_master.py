@@ -113,6 +113,8 @@ class ScriptedMaster:
                     raise ErrorReplied("NOPERM")
                 self.published.append((key, args[1]))
                 return self.listeners
+            case b"PUBSUB":
+                return self._lua.table_from([args[0], self.listeners])
         raise AssertionError(command)
 
     def _get(self, key: bytes) -> Any:

@@ -50,10 +50,10 @@ def test_a_look_is_the_status_of_each():
     master.set("{p:b}:fence", "no number")
     master.set("p:c", [b"a list"])
     answer = wire.read_look(master.run(wire.look("p:", ["a", "b", "c", "d"])), 4)
-    assert answer[:2] == [Seen("ann", 3.0, 17), Seen("x" * 128, float("inf"), 0)]
+    assert answer[:2] == [Seen("ann", 3.0, 17, (), 0), Seen("x" * 128, float("inf"), 0, (), 0)]
     assert isinstance(answer[2], ErrorReply)
     assert answer[2].code == "WRONGTYPE"
-    assert answer[3] == Seen("", 0.0, 0)
+    assert answer[3] == Seen("", 0.0, 0, (), 0)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_every_command_of_every_script_is_in_the_rule():
     """A script that learns a new command must not fail for those who have granted the rule."""
     called = {name.lower() for script in scripts.USUAL for name in re.findall(r"redis\.p?call\('(\w+)'", script.text)}
     assert {"set", "get", "del", "pexpire", "pttl", "publish"} <= called
-    assert called <= commands(rights.rule("redlock:"))
+    assert called - {"pubsub"} <= commands(rights.rule("redlock:"))  # of that one a subcommand, for looks
 
 
 def test_every_command_of_a_connection_is_in_the_rule():
@@ -39,7 +39,7 @@ def test_every_command_of_a_connection_is_in_the_rule():
 def test_every_right_of_the_rule_is_asked_for(prefix):
     of_readers = {word for word in commands(rights.rule(prefix)) if word.startswith("z")}
     asked = {question.needs for question in rights.questions(prefix, "n")} | {"info", "time"} | of_readers
-    asked |= set(rights._OF_CONNECTIONS)
+    asked |= {*rights._OF_CONNECTIONS, *rights._OF_LOOKS}
     assert asked == commands(rights.rule(prefix))
     patterns = {question.keys for question in rights.questions(prefix, "n")} - {""}
     assert patterns == {word for word in rights.rule(prefix).split() if word[0] in "~&"}

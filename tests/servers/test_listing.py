@@ -13,7 +13,8 @@ import redlock
 from redlock import ConfigurationError, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.commands import CHECK, run
-from tests.servers.look import all_up, each, eventually, kill
+from tests.servers.look import all_up, each, eventually, kill, take
+from tests.servers.waiter import Waiting
 
 FIVE = range(5)
 
@@ -264,17 +265,36 @@ def test_the_command_shows_a_table(redlock_servers, masters):
         said = re.sub(r"[34] of 5", "5 of 5", re.sub(r"\d+\.\d s", "# s", done.stdout))  # one may be late
         lines = [line.split() for line in said.splitlines()]
         assert lines == [
-            ["NAME", "OWNER", "ENDS", "IN", "MASTERS"],
-            ["a", "web-a/7", "#", "s", "5", "of", "5"],
-            ["b", "web-b/7", "#", "s", "5", "of", "5"],
-            ["other", "(token", "theirs)", "never", "5", "of", "5"],
-            ["rest", "(no", "majority)", "-", "1", "of", "5"],
+            ["NAME", "OWNER", "ENDS", "IN", "MASTERS", "WAIT"],
+            ["a", "web-a/7", "#", "s", "5", "of", "5", "0"],
+            ["b", "web-b/7", "#", "s", "5", "of", "5", "0"],
+            ["other", "(token", "theirs)", "never", "5", "of", "5", "0"],
+            ["rest", "(no", "majority)", "-", "1", "of", "5", "0"],
             [],
             ["4", "locks"],
         ]
         return True
 
     eventually(shows)  # the only master that has "rest" may be late
+
+
+def test_how_many_wait_for_each(redlock_servers, masters, others):
+    """R40: each process that waits or watches counts, and a right that is missing says so and no more."""
+    held = others.lock("job", ttl=50)
+    take(held)
+    waiting = Waiting(masters.lock("job", ttl=50), timeout=30)
+    eventually(lambda: masters.status("job").waiters == 1)
+    eventually(
+        lambda: (
+            [lock["waiters"] for lock in json.loads(check(redlock_servers, "--held", "--json").stdout)["locks"]] == [1]
+        )
+    )
+    each(redlock_servers, "execute_command", "ACL SETUSER", "default", "-pubsub|numsub")
+    assert masters.status("job").waiters is None
+    assert masters.status("job").token == held.lease.token
+    each(redlock_servers, "execute_command", "ACL SETUSER", "default", "+@all")
+    held.release()
+    assert waiting.end() is not None
 
 
 @pytest.mark.parametrize(("options", "names", "total"), [
@@ -324,7 +344,7 @@ def test_masters_that_do_not_vote_yet_show_what_they_have():
         look = [*CHECK, "--max-ttl", "60", "--held"]
         done = run(look, young.urls)
         assert (done.returncode, done.stderr) == (1, "")
-        assert re.search(r"^job +web +\d+\.\d s +[345] of 5$", done.stdout, re.MULTILINE), done.stdout
+        assert re.search(r"^job +web +\d+\.\d s +[345] of 5 +0$", done.stdout, re.MULTILINE), done.stdout
         assert "5 of 5 masters were started a short while ago and do not vote yet: 127.0.0.1:" in done.stdout
         assert "Locks that they have forgotten may still be held, and are not in this list." in done.stdout
         done = run([*look, "--json"], young.urls)

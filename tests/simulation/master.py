@@ -224,6 +224,10 @@ class Keyspace:
         found = [name] if fnmatchcase(name, options[1]) and self.find(name) is not None else []
         return [str(number) if len(left) > 1 else "0", found]
 
+    def _pubsub(self, what: str, channel: str) -> Any:
+        assert what == "NUMSUB"
+        return [channel, 0]
+
     def _publish(self, channel: str, message: str) -> Any:
         return 0  # nobody listens to a keyspace alone
 
@@ -406,6 +410,10 @@ class Master(Keyspace):
 
     def flush_scripts(self) -> None:
         self._cached.clear()
+
+    def _pubsub(self, what: str, channel: str) -> Any:
+        assert what == "NUMSUB"
+        return [channel, 0]
 
     def _publish(self, channel: str, message: str) -> int:
         if not self.announces:
