@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = Literal["granted", "held", "free", "error", "timeout", "quarantined", "pending"]
 Unheard: TypeAlias = Literal["error", "timeout"]  # outcomes without an answer to the request
-Kind: TypeAlias = Literal["held", "nobody"]
+Kind: TypeAlias = Literal["held", "nobody", "crowded"]
 Reason: TypeAlias = Literal["expired", "taken", "unreachable", "max_hold"]
 
 
@@ -139,6 +139,7 @@ class NotAcquired(LockUnavailable):
     Attributes:
         kind: ``held``: somebody else has the lock. ``nobody``: several asked for it at the same moment, time and
             again, and none of them got a majority. So nobody has it, and it is worth another try (C3).
+            ``crowded``: `max_waiters` of this process wait for it already (R40).
     """
 
     def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), kind: Kind = "held") -> None:

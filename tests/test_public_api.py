@@ -124,6 +124,7 @@ def test_the_defaults_are_those_of_the_design():
         "min_validity": None,
         "shared": False,
         "max_readers": 10_000,
+        "max_waiters": None,
         "fencing": True,
         "bound": True,
         "retry": None,

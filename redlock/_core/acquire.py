@@ -63,6 +63,7 @@ class Refusal(NamedTuple):
     split: bool = False  # if `held`: no token was seen on a majority
     contended: bool = False  # ... and masters have granted it to several, one of whom may be us: nobody has it (C3)
     by_readers: bool = False  # if `held`: a master has readers (R33)
+    crowd: int = 0  # if `held`: so many of this process wait in line already, and no more are to (R40)
     validity: float | None = None  # if `slow`: the validity that would have been left
     slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
     since: float = NEVER  # when a majority took part last, as far as is known (R38)
@@ -83,7 +84,9 @@ def acquire(
     marks: list[Send] = []  # takes our marks back, if there are any (R33)
     try:
         outcome = yield from attempt(settings, target, won, enter=True)
-        if not isinstance(outcome, Grant):
+        if outcome is None and place.crowd:
+            outcome = yield from _crowded(settings, place, began)
+        elif not isinstance(outcome, Grant):
             patience = Patience(deadline, began, settings.outage_timeout)
             contend = _waiting if outcome is None or outcome.at < deadline else _contend
             outcome = yield from contend(settings, target, patience, won, marks, outcome)
@@ -100,6 +103,16 @@ def acquire(
         yield from despite_interrupts(*marks, Leave(place))
         raise
     return outcome if target.stays or isinstance(outcome, Refusal) else outcome._replace(place=None)
+
+
+def _crowded(settings: MastersSettings, place: Place, at: float) -> Op[Refusal]:
+    """Too many wait already.  If they wait in an outage, it is one for this one as well (C2)."""
+    look = LookAhead(place)
+    yield look
+    outage = _outage(look.learned)
+    if outage is not None:
+        return outage._replace(at=at, attempts=0, before=())
+    return Refusal("held", Tally(settings.masters), at, attempts=0, crowd=place.crowd)
 
 
 def _waiting(
@@ -532,7 +545,7 @@ class Target:
 
     def __init__(self, spec: LockSpec) -> None:
         self.spec = spec  # what the next attempt asks for
-        self.place = Place(spec.keys.locks, spec.mode.shared)
+        self.place = Place(spec.keys.locks, spec.mode.shared, spec.max_waiters)
 
     def first(self) -> None:
         """It is our turn: choose what to ask for first."""

@@ -31,7 +31,7 @@ class FailedAttempt:
     ``seconds`` after the call of `acquire` it was decided.  ``kind`` is as in `LockRefused`.
     """
 
-    kind: Literal["held", "unreachable", "slow", "unusable"]
+    kind: Literal["held", "crowded", "unreachable", "slow", "unusable"]
     seconds: float
     votes: tuple[Vote, ...]
 
@@ -58,12 +58,13 @@ class LockAcquired(_OfALease):
 class LockRefused:
     """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``.
 
+    ``crowded``: as many of this process wait for it already as may (R40).
     ``unusable``: the masters are there, but something that is not a lock has the keys of this name; see ``votes``.
     ``failed`` are the attempts before the last one, the latest 16 of them.
     """
 
     name: str
-    kind: Literal["held", "unreachable", "slow", "unusable"]
+    kind: Literal["held", "crowded", "unreachable", "slow", "unusable"]
     attempts: int
     seconds: float
     votes: tuple[Vote, ...]

@@ -29,7 +29,8 @@ class Place:
     """A place in the lines for ``keys``: while an operation waits, and while a lease lasts."""
 
     __slots__ = (
-        "_answer", "_failed", "after", "awaited", "holds", "inbox", "keys", "mark", "shared", "turn", "yield_until",
+        "_answer", "_failed", "after", "awaited", "crowd", "holds", "inbox", "keys", "mark", "most", "shared", "turn",
+        "yield_until",
     )  # fmt: skip
 
     # Most places never have these.
@@ -37,9 +38,11 @@ class Place:
     _answer: Any  # set by `answered`
     holds: bool  # set by the operation that was granted the lock
 
-    def __init__(self, keys: tuple[str, ...], shared: bool = False) -> None:
+    def __init__(self, keys: tuple[str, ...], shared: bool = False, most: int | None = None) -> None:
         self.keys = keys
         self.shared = shared  # a reader
+        self.most = most  # it does not wait where so many wait for their turn already (R40)
+        self.crowd = 0  # how many that were, if it is not to wait
         self.turn = False  # nobody stands before it in its lines, or nobody but readers
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.mark = object()
@@ -95,6 +98,9 @@ class LocalQueue:
             line[place] = None
             first = first and next(iter(line)) is place
         place.turn = first or self._joins_readers(place)
+        if place.most is not None and not place.turn:
+            waiting = max(sum(not other.turn for other in self._lines[key]) for key in place.keys) - 1  # but for us
+            place.crowd = waiting if waiting >= place.most else 0
 
     def _joins_readers(self, place: Place) -> bool:
         for key in place.keys:

@@ -53,6 +53,7 @@ class LockSpec(NamedTuple):
     hold_at_least: float = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
     mode: Mode = EXCLUSIVE
     refused: Callable[[Any], object] | None = None  # told of each `Refusal` because others hold it
+    max_waiters: int | None = None  # of this process, behind the one that holds it or asks for it (R40)
     kept: bool = False  # at `max_hold` its keys stay, until its holder gives it back (R31)
 
     @property

@@ -120,7 +120,8 @@ class SlotTarget(Target):
 
     def __init__(self, group: Group, masters: int, random: Callable[[], float]) -> None:
         self.group = group
-        self.place = Place((group.key + "\0",))  # no name has a NUL: no lock stands in this line
+        line = group.key + "\0"  # no name has a NUL: no lock stands in this line
+        self.place = Place((line,), most=group.slots[0].max_waiters)
         self.slot = -1
         self._given: list[int | None] = []  # by each master, in the latest attempt
         self.wanted: tuple[int, ...] = ()  # the slots of `spec`

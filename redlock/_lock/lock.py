@@ -96,6 +96,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         min_validity: float | None = None,
         shared: bool = False,
         max_readers: int = MOST_READERS,
+        max_waiters: int | None = None,
         fencing: bool = True,
         bound: bool = True,
         retry: wait_base | None = None,
@@ -130,6 +131,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 away.  All names are shared, or none.
             max_readers: refuse a reader where a name has this many already.  For ``shared`` alone; each reader counts
                 by its own limit.
+            max_waiters: how many of this process may wait in line for a name, behind the one that has the lock or asks
+                for it (R40).  The next one is refused at once, as `NotAcquired` with ``kind="crowded"``, so that no
+                queue grows until a pool of threads is full.  None: no limit.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
@@ -175,6 +179,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._spec = LockSpec(
             names, keys, times.ttl, times.min_validity, retry, auto_extend,
             times.max_hold, on_lost, times.hold_at_least, mode,
+            max_waiters=None if max_waiters is None else options.number("max_waiters", max_waiters),
         )  # fmt: skip
         if owner is not None:
             if token is not None:

@@ -94,6 +94,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         min_validity: float | None = None,
         shared: bool = False,
         max_readers: int = MOST_READERS,
+        max_waiters: int | None = None,
         fencing: bool = True,
         bound: bool = True,
         retry: wait_base | None = None,
@@ -118,8 +119,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         super().__init__(
             name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
             hold_at_least=hold_at_least, min_validity=min_validity, shared=shared, max_readers=max_readers,
-            fencing=fencing, bound=bound, retry=retry, owner=owner, token=token, fence=fence, on_lost=on_lost,
-            **unknown,
+            max_waiters=max_waiters, fencing=fencing, bound=bound, retry=retry, owner=owner, token=token, fence=fence,
+            on_lost=on_lost, **unknown,
         )  # fmt: skip
         self._cancel_on_loss = options.flag("cancel_on_loss", cancel_on_loss)
 

@@ -83,7 +83,9 @@ class Observer:
         self._tell(events.MastersAgree())
 
 
-def _kind(refusal: Refusal) -> Literal["held", "unreachable", "slow", "unusable"]:
+def _kind(refusal: Refusal) -> Literal["held", "crowded", "unreachable", "slow", "unusable"]:
+    if refusal.crowd:
+        return "crowded"
     return "unusable" if refusal.kind == "unreachable" and not refusal.tally.outage else refusal.kind
 
 

@@ -25,7 +25,9 @@ def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     released = released_token(refusal.holder)
     whose = readers_of(refusal.holder) or owner_of(refusal.holder) or released or refusal.holder or "somebody else"
     who = f"released by {whose}, and kept from others" if released else f"held by {whose}"  # R28
-    if not refusal.attempts:
+    if refusal.crowd:
+        who = f"{refusal.crowd} of this process wait for it already, max_waiters is {spec.max_waiters}"
+    elif not refusal.attempts:
         who = "other threads or tasks of this process hold it or wait for it"
     elif refusal.contended:
         who = _NOBODY
@@ -38,7 +40,9 @@ def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
     """The error when all slots of a group are taken."""
     slots = "the only slot is" if limit == 1 else f"all {limit} slots are"
     who = f"{slots} taken"
-    if not refusal.attempts:
+    if refusal.crowd:
+        who = f"{refusal.crowd} of this process wait for a slot already, max_waiters is {spec.max_waiters}"
+    elif not refusal.attempts:
         who = "other threads or tasks of this process wait for a slot"
     elif refusal.contended:
         who = _NOBODY
@@ -52,7 +56,7 @@ def _error(spec: LockSpec, refusal: Refusal, who: str) -> NotAcquired:
         f"{spec.shown} not acquired in {_attempts(refusal)}: {who}",
         name=spec.name,
         votes=refusal.tally.votes(),
-        kind="nobody" if refusal.contended else "held",
+        kind="crowded" if refusal.crowd else "nobody" if refusal.contended else "held",
     )
 
 

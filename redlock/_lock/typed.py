@@ -28,6 +28,7 @@ class LockOptions(TypedDict, total=False):
     min_validity: float | None
     shared: bool
     max_readers: int
+    max_waiters: int | None
     fencing: bool
     bound: bool
     retry: wait_base | None
@@ -45,6 +46,7 @@ class SlotOptions(TypedDict, total=False):
     max_hold: float | None
     hold_at_least: float | None
     min_validity: float | None
+    max_waiters: int | None
     fencing: bool
     bound: bool
     retry: wait_base | None

@@ -81,10 +81,10 @@ _HOLD = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3
 ACQUIRE = Histogram(
     "redlock.acquire.duration",
     "Time from the call of acquire to its answer, waiting included; "
-    "outcome: acquired, held, unreachable, slow or unusable",
+    "outcome: acquired, held, crowded, unreachable, slow or unusable",
     _WAIT,
     ("outcome",),
-    values=("acquired", "held", "unreachable", "slow", "unusable"),
+    values=("acquired", "held", "crowded", "unreachable", "slow", "unusable"),
 )
 GRANT = Histogram(
     "redlock.grant.duration", "Time from sending a request for a lock until a majority had granted it", _ROUND

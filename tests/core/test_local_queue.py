@@ -48,6 +48,22 @@ def test_one_that_never_came_may_leave() -> None:
     assert len(local_queue) == 1
 
 
+def test_who_comes_when_enough_wait_is_not_to_wait() -> None:
+    """R40; the first one in line holds the lock or asks for it, and is none of those who wait."""
+    local_queue, (first, _, _) = line("a", "a", "ab")
+    assert first.turn
+    crowds = []
+    for keys, most in (("a", 3), ("a", 3), ("b", 1), ("ba", 4), ("c", 1)):
+        place = Place(tuple(keys), most=most)
+        local_queue.enter(place)
+        crowds.append(place.crowd)
+        local_queue.leave(place)
+    assert crowds == [0, 0, 1, 0, 0], "so many wait for a, for b one, for c nobody"
+    place = Place(("a",), most=2)
+    local_queue.enter(place)
+    assert place.crowd == 2
+
+
 steps = st.lists(
     st.one_of(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True), st.integers(0, 30)), max_size=40
 )

@@ -584,6 +584,7 @@ def test_an_empty_value_is_a_holder_for_status_as_it_is_for_acquire(master: Scri
     master.set(A, "", 2500)
     assert wire.read_status(master.run(wire.status(A))) == wire.Seen("''", 2.5, 0)
     (seen,) = wire.read_look(master.run(wire.look("redlock:", [A.removeprefix("redlock:")])), 1)
+    assert isinstance(seen, wire.Seen)
     assert seen._replace(listeners=None) == wire.Seen("''", 2.5, 0)
 
 

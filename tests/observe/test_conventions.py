@@ -75,7 +75,7 @@ def test_series_whose_labels_are_known_begin_at_zero():
         get_args(Reason), 0
     )
     outcomes = {labels["outcome"]: value for labels, value in system.series("redlock.acquire.duration", "count")}
-    assert outcomes == dict.fromkeys(("acquired", "held", "unreachable", "slow", "unusable"), 0)
+    assert outcomes == dict.fromkeys(("acquired", "held", "crowded", "unreachable", "slow", "unusable"), 0)
     system = OfPrometheus()
     system.make(label=str)  # nobody knows which locks there will be
     assert not [*system.series("redlock.losses")]

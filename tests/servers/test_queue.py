@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tenacity import wait_fixed
 
-from redlock import AsyncMasters, LockLost, QuorumUnreachable
+from redlock import AsyncMasters, ConfigurationError, LockLost, NotAcquired, QuorumUnreachable
 from tests.servers.look import (
     all_up,
     at_once,
@@ -25,6 +25,52 @@ from tests.servers.look import (
     take,
 )
 from tests.servers.waiter import subscribers_up
+
+
+def test_no_more_wait_than_may(world, masters, others):
+    """R40.  The next one is refused at once, and told how many there are; a place that is free is taken."""
+    held = others.lock("job", ttl=30)
+    take(held)
+    eventually(lambda: all_up(masters))
+    waiting = Contenders(world, masters)
+    for _ in range(3):  # the first one asks the masters, two stand behind it
+        waiting.come(masters.lock("job", ttl=30, max_waiters=2))
+    lock = masters.lock("job", ttl=30, max_waiters=2)
+    assert lock.acquire(timeout=60) is None
+    with pytest.raises(NotAcquired, match="2 of this process wait for it already, max_waiters is 2") as refused, lock:
+        pytest.fail("it is crowded")
+    assert refused.value.kind == "crowded"
+    assert masters.lock("job", ttl=30).acquire(timeout=0) is None, "without a limit it is refused as ever"
+    held.release()
+    waiting.join()
+    assert len(waiting.order) == 3
+    with lock:
+        pass
+
+
+def test_a_crowd_that_waits_in_an_outage_is_no_crowd(world, redlock_servers, masters):
+    """C2: what the one in front has learned of the masters is true for who is refused as well."""
+    eventually(lambda: all_up(masters))
+    kill(redlock_servers, 3)
+    waiting = Contenders(world, masters)
+    for _ in range(2):
+        waiting.come(masters.lock("job", ttl=30, max_waiters=1), timeout=5)
+
+    def refused():
+        try:
+            masters.lock("job", ttl=30, max_waiters=1).acquire(timeout=5)
+        except QuorumUnreachable:
+            return True
+        return False  # the one in front has not heard yet
+
+    eventually(refused)
+    waiting.join()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "many"])
+def test_a_number_of_waiters_that_cannot_be(masters, wrong):
+    with pytest.raises(ConfigurationError, match="max_waiters="):
+        masters.lock("job", max_waiters=wrong)
 
 
 def in_line(world, masters, name="job") -> int:

@@ -135,7 +135,7 @@ try:
 except QuorumUnreachable as error:
     assert_type(error.votes, tuple[Vote, ...])
 except NotAcquired as error:
-    assert_type(error.kind, Literal["held", "nobody"])
+    assert_type(error.kind, Literal["held", "nobody", "crowded"])
 except LockUnavailable as error:
     assert_type(error.name, str)
 except LockLost as error:
