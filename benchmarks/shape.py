@@ -96,9 +96,9 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "test lines": (
         "lines of tests",
         Budget(
-            58_000,
-            "49,671, and those defects as tests, and databases; 1,600 for what is new, as above. Each rule has one owner, "
-            "not two",
+            61_000,
+            "49,671, and those defects as tests, and databases; 4,600 for what is new, as above, for local masters, earlier "
+            "versions and expiries that are confirmed. Each rule has one owner, not two",
         ),
     ),
     "reaches": (
