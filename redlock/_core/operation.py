@@ -127,10 +127,12 @@ class OperationBase(ABC, Generic[T, AnyHost]):
             except BaseException as error:
                 if _is_closed(self._op):  # it has cleaned up and raised this
                     self._end()
+                    if isinstance(error, _Struck):
+                        raise error.by from None
                     if self._failed(error) or isinstance(error, (KeyboardInterrupt, SystemExit)):
                         raise
                     break
-                step, argument = self._op.throw, error
+                step, argument = self._op.throw, _Struck(error) if isinstance(error, GeneratorExit) else error
 
     def _perform(self, effect: Effect) -> Event | None:
         """Carry out ``effect``.  Returns what the generator is resumed with, or `WAITS`."""
@@ -149,6 +151,14 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     def _end(self) -> None:
         """The generator has ended.  A second time does no harm."""
         self._host.operations.discard(self)
+
+
+class _Struck(BaseException):
+    """A GeneratorExit of a signal handler.  To a generator that would mean that nobody carries out its effects."""
+
+    def __init__(self, by: GeneratorExit) -> None:
+        super().__init__(by)
+        self.by = by
 
 
 def _is_closed(op: Any) -> bool:

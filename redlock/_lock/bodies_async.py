@@ -88,7 +88,11 @@ def obedient(lead: Callable[[AsyncTerm], Awaitable[object]], before: int) -> Cal
     """
 
     async def body(term: AsyncTerm) -> None:
-        await lead(term)
+        try:
+            await lead(term)
+        except GeneratorExit as error:
+            error.of_body = True  # type: ignore[attr-defined]  # a run that is thrown away sees another one
+            raise
         if this_task().cancelling() > before:
             raise asyncio.CancelledError
 

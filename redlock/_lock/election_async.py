@@ -306,8 +306,10 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             await lead(term)
         # asyncio only
         except GeneratorExit as thrown_away:
-            await body.end(thrown_away)  # which does not wait: the coroutine must not
-            raise
+            if not hasattr(thrown_away, "of_body"):
+                await body.end(thrown_away)  # which does not wait: the coroutine must not
+                raise
+            error = thrown_away
         # both again
         except BaseException as raised:  # noqa: BLE001 - raised at the end of the run
             error = raised

@@ -738,6 +738,25 @@ async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others):
     task.exception()
 
 
+@in_tasks
+async def test_a_body_that_raises_generatorexit_is_told_of_as_any_other(masters, others):
+    """It is no coroutine that is thrown away: what awaits its end may wait, too."""
+    told = []
+
+    async def lead(term):
+        raise GeneratorExit
+
+    async def on_stopped(term):
+        await asyncio.sleep(0)
+        told.append(term.valid)
+
+    with pytest.raises(GeneratorExit):
+        await masters.leader("beat", ttl=30).run(lead, on_stopped=on_stopped)
+    assert told == [True]
+    async with others.lock("beat", ttl=10, timeout=5):  # given back
+        pass
+
+
 # -- between processes -------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from redlock import ConfigurationError, Masters, NotHeld
 from tests.servers.interrupt import at_every_line
-from tests.servers.look import all_up, at_once, each, eventually, lock_keys, nothing_left, take
+from tests.servers.look import all_up, at_once, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.process import run, started
 from tests.servers.waiter import NEVER, Waiting
 
@@ -417,3 +417,33 @@ def test_what_threads_wait_with_was_patched(redlock_servers, monkeypatch, patch,
             use()
     finally:
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("waits_for", ["answers", "its turn"])
+def test_a_signal_handler_that_raises_generatorexit_leaves_nothing(redlock_servers, waits_for):
+    """P7.  To a generator it means that it was thrown away, and may not even send."""
+
+    def strike(number, frame):
+        raise GeneratorExit
+
+    before = signal.signal(signal.SIGUSR1, strike)
+    try:
+        with Masters(redlock_servers.urls, restart_guard=False, node_timeout=5, max_ttl=60) as masters:
+            eventually(lambda: all_up(masters))
+            lock, other = masters.lock("job", ttl=30), masters.lock("job", ttl=30, bound=False)
+            if waits_for == "answers":
+                pause(redlock_servers)
+            else:
+                take(other)
+            threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
+            with pytest.raises(GeneratorExit):
+                lock.acquire()
+            if waits_for == "answers":
+                resume(redlock_servers)
+            else:
+                other.release()
+            eventually(lambda: nothing_left(redlock_servers))
+            with masters.lock("job", ttl=30, timeout=5):  # nobody stands in line
+                pass
+    finally:
+        signal.signal(signal.SIGUSR1, before)
