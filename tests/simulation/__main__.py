@@ -127,7 +127,7 @@ def chunk(start: int, *, seeds: int, drawn: Draw, variant: str | None) -> tuple[
 def fleets(seeds: range, traced: int | None) -> int:
     collect_rarely()
     violated = grants = extensions = steps = refused = 0
-    for seed in seeds if traced is None else (traced,):
+    for played, seed in enumerate(seeds if traced is None else (traced,), 1):
         run = FleetRun(settings(seed))
         try:
             run.play()
@@ -138,8 +138,10 @@ def fleets(seeds: range, traced: int | None) -> int:
         extensions += run.extensions
         if traced is not None:
             print(run.settings, *run.lines, sep="\n")
+        if played % CHUNK == 0:
+            print(f"\r{played} seeds, {grants} grants, violated: {violated}", end="", flush=True)
     print(
-        f"{grants} grants, {extensions} extensions, {steps} steps, a client gave way {refused} times, violated: {violated}"
+        f"\n{grants} grants, {extensions} extensions, {steps} steps, a client gave way {refused} times, violated: {violated}"
     )
     return 1 if violated else 0
 
