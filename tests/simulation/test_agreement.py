@@ -464,6 +464,22 @@ def test_who_works_and_was_taken_back_by_another_one_with_its_list_soon_finds_ou
     assert [stays.works, late.works].count(True) < 2
 
 
+def test_who_works_and_is_shown_new_ones_soon_looks_again(world):
+    """One of two masters was emptied, and the other one is silent to those that come then: so they work, too."""
+    stays, goes = sorted([("x", "y", "a", "b", "c"), ("x", "y", "d", "e", "f")], key=wire.fingerprint)
+    first = Client(world, goes)
+    live(world, 2 * MAX_TTL, first)
+    world.now += first.announcer.next(world.now, math.inf)
+    world.servers["x"].keys.clear()
+    late = Client(world, stays, silent="y")
+    first.keep_house()
+    live(world, 2 * NODE_TIMEOUT, first, late)
+    assert late.works
+    late.hears("y")
+    live(world, 0.1 * MAX_TTL, first, late)
+    assert (first.works, late.works) == (False, True)
+
+
 def test_what_an_answer_shows_wakes_who_has_to_end_leases(world):
     """The answers of a master that hung come when nobody awaits any."""
     first = Client(world, ONE)
