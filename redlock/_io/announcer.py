@@ -66,9 +66,13 @@ class Announcer:
         self._reported = _NOTHING
 
     def call(self, says: Says | None = None) -> Call:
-        """An announcement.  ``says=None``: of the current state, as a part of a handshake."""
+        """An announcement.  ``says=None``: of the current state, as a part of a handshake.
+
+        That takes nothing back: it may be carried out after it was given up, behind what was said later.
+        """
         fleet = self._fleet
-        return wire.fleet(self._prefix, fleet.names, self._client, says or fleet.says, fleet.life)
+        says = says or ("refused" if fleet.in_the_way else fleet.says)
+        return wire.fleet(self._prefix, fleet.names, self._client, says, fleet.life)
 
     def connected(self, now: float) -> None:
         """The list went with a handshake."""

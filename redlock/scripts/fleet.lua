@@ -7,10 +7,11 @@
 -- The name of a caller that only warns begins with ~: it works also where it has to give way.
 --
 -- It says "new"; "settled": it was recorded, and works; "back": it is not to be recorded; "refused": it gives
--- way, and only asks; "left": it is closed, and what it took may live on, as leases that were handed over do.
+-- way, and only asks (on a connection that was given up that may come late, and it works again); "left": it is
+-- closed, and what it took may live on, as leases that were handed over do.
 --
 -- returns {state, list, ...}: -1 this master is full, 0 not recorded, 1 recorded, 2 recorded, as clients
--- that are settled have this list here; then each list that is incompatible with the caller's, after
+-- that are settled have this list here (1 if only the caller has, and gives way); then each list that is incompatible with the caller's, after
 -- "MARK LEFT" and a line feed: it counts for so many ms yet.
 --
 -- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
@@ -80,6 +81,9 @@ local settled = before and before.mark == '2'
 if blocked or says == 'back' or says == 'refused' then
   if client ~= who and (settled or before.mark == '1' and says ~= 'back') then
     answer[1] = settled and 2 or 0 -- others have it: what they have settled stays, and who only asks changes nothing
+    return answer
+  elseif says == 'refused' and (settled or before and before.mark == '1') then
+    answer[1] = 1 -- it may take it back
     return answer
   end
   local works = string.sub(who, 1, 1) == '~' or client ~= who and before.mark == '~'

@@ -276,11 +276,9 @@ class Client:
 
     def _announce(self, announcement: Send) -> None:
         announcement.sent_at = self.clock()
-        order = list(enumerate(self.masters))
-        self.run.chance.shuffle(order)
-        for master, name in order:
-            if name in self.links:
-                self._ask(self.links[name], announcement.call, partial(self._answered, announcement, master))
+        for master in self.run.chance.sample(range(len(self.masters)), len(self.masters)):
+            if (link := self.links.get(self.masters[master])) is not None:
+                self._ask(link, announcement.call, partial(self._answered, announcement, master))
 
     def _answered(self, announcement: Send, master: int, value: Any) -> None:
         announcement.answered(master, value, self.clock())
@@ -596,10 +594,9 @@ class FleetRun:
         self.look()
 
     def look(self) -> None:
-        """Whether any two work whose masters do not go together, although both have heard what they share.
+        """Whether any two work whose masters do not go together, although both have heard those that they share.
 
-        Where they share one master, that is enough.  Of several, some may know the one and some the other one; and not all
-        that they know is true by then of both, whose next announcements come soon.
+        Of several masters, some may have the one list and some the other one: then the next announcements decide.
         """
         both = {
             pair

@@ -408,29 +408,36 @@ def test_of_two_that_as_many_common_masters_have_the_smaller_fingerprint_stays(w
     assert [clients[smaller].works, clients[greater].works] == [True, False]
 
 
-def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_both_are_answered(world):
-    """They say that they are new, for they did not work yet when they said it."""
-    one, other = clients = [Client(world, masters, silent="m") for masters in (ONE, OTHER)]
-    asked = [client.announcer.call() for client in clients]
-    live(world, 1.0, *clients)
+@pytest.mark.parametrize("given_up", [False, True])
+def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_both_are_answered(world, given_up):
+    """They say that they are new, for they did not work yet when they said it; one also where nobody reads the answer."""
+    one, other = [Client(world, masters, silent="m") for masters in (ONE, OTHER)]
+    asked = [(one, one.announcer.call()), (other, other.announcer.call())]
+    live(world, 1.0, one, other)
     assert (one.works, other.works) == (True, True), "nobody can know"
-    for client, call in zip(clients, asked, strict=True):
+    if given_up:
+        world.run("m", asked[0][1])
+        asked = [(other, other.announcer.call()), (one, one.announcer.call())]
+    for client, call in asked:
         client.hears("m", call)
-    assert (one.works, other.works) == (True, False)
-    live(world, 2 * LIFE, *clients)
-    assert (one.works, other.works) == (True, False)
+    for _ in range(2):
+        assert (one.works, other.works) == (True, False)
+        live(world, 2 * LIFE, one, other)
 
 
-def test_an_attempt_to_connect_that_was_given_up_decides_as_well(world):
-    """The master did not hear the end of it, and carries out what it was sent."""
-    one, other = clients = [Client(world, masters, silent="m") for masters in (ONE, OTHER)]
-    given_up = one.announcer.call()
-    live(world, 1.0, *clients)
+def test_an_attempt_from_when_it_gave_way_takes_nothing_back(world):
+    """It works again, and the master carries out what came on a connection that was given up long before."""
+    client = Client(world, OTHER, silent="m")
+    shown = wire.OtherList("2", LIFE, frozenset(ONE))
+    client.voters.told(0, wire.Lists(0, (shown,)), world.now, world.now)
+    assert client.fleet.in_the_way
+    given_up = client.announcer.call()
+    live(world, LIFE + 1.0, client)
+    client.hears("m")
+    assert client.works
     world.run("m", given_up)
-    other.hears("m")
-    assert (one.works, other.works) == (True, False)
-    one.hears("m")
-    assert (one.works, other.works) == (True, False)
+    assert not Client(world, ONE).works
+    assert client.works
 
 
 @pytest.mark.parametrize("swapped", [False, True])
