@@ -392,22 +392,6 @@ def test_of_two_that_both_work_the_one_stays_that_more_common_masters_have(world
     assert (many.works, few.works) == (True, False)
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-def test_of_two_that_as_many_common_masters_have_the_smaller_fingerprint_stays(world, swapped):
-    smaller, greater = sorted([("x", "y", "a"), ("x", "y", "b", "c", "d")], key=wire.fingerprint)
-    silent = ["x", "y"]
-    if swapped:
-        silent.reverse()
-    lists = {smaller: silent[0], greater: silent[1]}
-    clients = {masters: Client(world, masters, silent=silence) for masters, silence in lists.items()}
-    live(world, 1.0, *clients.values())
-    assert all(client.works for client in clients.values())
-    for masters, silence in lists.items():
-        clients[masters].hears(silence)
-    live(world, 1.0, *clients.values())
-    assert [clients[smaller].works, clients[greater].works] == [True, False]
-
-
 @pytest.mark.parametrize("given_up", [False, True])
 def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_both_are_answered(world, given_up):
     """They say that they are new, for they did not work yet when they said it; one also where nobody reads the answer."""
@@ -441,14 +425,15 @@ def test_an_attempt_from_when_it_gave_way_takes_nothing_back(world):
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_of_two_that_came_while_all_common_masters_hung_one_works_on_soon(world, swapped):
-    """One master was asked by the one first, and one by the other one."""
+@pytest.mark.parametrize("new", [False, True])
+def test_of_two_that_as_many_common_masters_have_the_smaller_fingerprint_stays(world, new, swapped):
+    """All of them hung when both came, and were asked by the one first, and by the other one.  ``new``: that is all they know."""
     lists = sorted([("x", "y", "a", "b", "c"), ("x", "y", "d", "e", "f")], key=wire.fingerprint)
     clients = [Client(world, masters, silent="xy") for masters in lists]
-    asked = [client.announcer.call() for client in clients]
+    calls = {client: client.announcer.call() if new else None for client in clients}
     live(world, 1.0, *clients)
+    assert all(client.works for client in clients)
     first, second = reversed(clients) if swapped else clients
-    calls = dict(zip(clients, asked, strict=True))
     for client, name in ((first, "x"), (second, "y"), (first, "y"), (second, "x")):
         client.hears(name, calls[client])
     live(world, 0.1 * MAX_TTL, *clients)
