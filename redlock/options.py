@@ -103,7 +103,7 @@ def names(value: object) -> tuple[str, ...]:
         raise ConfigurationError(f"name={shown(value)}: at least one name is needed")
     if len(several) > MOST_NAMES:
         raise ConfigurationError(
-            f"name={shown(value)}: {len(several)} names: allowed are at most {MOST_NAMES}, for a master is busy "
+            f"name={shown(value)}: {len(several)} names: allowed are at most {MOST_NAMES}, because a master is busy "
             "with all of them at once, and serves nobody else meanwhile"
         )
     if len(set(several)) < len(several):

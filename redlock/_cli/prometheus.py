@@ -38,7 +38,7 @@ def _metrics(health: Health) -> Iterator[tuple[str, str, Iterable[tuple[dict[str
     yield "master_reachable", "Whether it was connected to, and answered.", each("reachable")
     yield "master_latency_seconds", "A round trip to it.", each("latency_ms", 1e-3)
     yield "master_uptime_seconds", "How long it has been up.", each("uptime_s")
-    yield "master_quarantined_seconds", "So long its vote does not count, after a restart.", each("quarantined_s")
+    yield "master_quarantined_seconds", "Seconds until its vote counts, after a restart.", each("quarantined_s")
     yield "master_clock_offset_seconds", "Its wall clock less the median of all.", each("clock_offset_ms", 1e-3)
     yield "master_memory_bytes", "Memory that it uses.", each("used_memory")
     yield (

@@ -20,7 +20,7 @@ class _OfALease:
 
     @property
     def owner(self) -> str:
-        """Who has, or had, the lock; "" if the token does not say (R27)."""
+        """The name of the holder, present or past; "" if the token has none (R27)."""
         return owner_of(self.token)
 
 

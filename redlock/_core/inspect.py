@@ -51,7 +51,7 @@ class LockStatus:
 
     @property
     def owner(self) -> str:
-        """Who has the lock, as the token says; "" if it does not say, or nobody has it.  A hint, no proof (R27).
+        """The name of the holder, from the token; "" if it has none, or nobody holds the lock.  A hint, no proof (R27).
 
         If the lock was `released`: who had it.
         """

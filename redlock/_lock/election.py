@@ -198,7 +198,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         ttl: seconds after which another one leads if this process dies.  It renews at a third of that.
         max_hold: the longest term, in seconds: then it counts as lost, and others lead when the body has ended, or
             one TTL later at most.  None: until the body ends.
-        hold_at_least: seconds in which nobody else leads, also if the body ends before (R28).
+        hold_at_least: seconds in which nobody else leads, even if the body ends sooner (R28).
         min_validity: a term begins only if it has at least these seconds left (R7).
         retry: a tenacity wait strategy for the pause between attempts (R25).
         owner: who leads, for people (R27); None: that of the masters.

@@ -49,7 +49,7 @@ class LeaseBase(Generic[AnyState_co]):
 
     @property
     def owner(self) -> str:
-        """Who has the lock, as everybody else reads it in the token; "" if it does not say (R27)."""
+        """The name of the holder, as everybody else reads it in the token; "" if it has none (R27)."""
         return owner_of(self._state.token)
 
     @property

@@ -120,8 +120,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
                 (C7); None: no limit.
-            hold_at_least: seconds after the acquire in which nobody else gets the lock, also if it is released
-                before (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
+            hold_at_least: seconds after the acquire in which nobody else gets the lock, even if it is released
+                sooner (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
                 dies keeps it for no longer than its lease was valid.  None or 0: a release gives it away at once.
             min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL.  It
                 must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
@@ -139,7 +139,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
                 It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
-            owner: who has the lock, for people (R27); None: that of the masters, "": none.
+            owner: the holder's name, for people (R27); None: that of the masters, "": none.
             token: resume the lease with this `Lease.token`, handed over from another process.  `extend` has to come
                 first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.  The
                 token of a reader needs ``shared``, and `extend` refuses that for any other one.  What is left of a

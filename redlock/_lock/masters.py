@@ -86,17 +86,17 @@ class MastersBase(Generic[AnyRuntime]):
                 a master with ``appendfsync always`` is exempt; it must never come back with another disk.
             prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
-            timeout: seconds for which its locks wait if they do not say it themselves: negative waits for ever, 0 tries
-                once.  An election and `wait_until_free` go by their own.
-            outage_timeout: what waits for ever gives up with `QuorumUnreachable` when no attempt has had a majority of
-                masters for so many seconds (R38).  ``"max_ttl"``: for as long as that.  None: it waits through every
-                outage, as elections do.  What has a timeout tries until that.
-            owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
+            timeout: seconds for which a lock waits that has no timeout of its own: negative waits for ever, 0 tries
+                once.  An election and `wait_until_free` have their own.
+            outage_timeout: a wait without a timeout ends with `QuorumUnreachable` when no attempt has had a majority of
+                masters for this many seconds (R38).  ``"max_ttl"``: as many as that.  None: it goes on through every
+                outage, as elections do.  A wait with a timeout ends with that.
+            owner: the holder's name, for people (R27); a part of every token, and no proof of anything.
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
             agreement: what happens if other clients use an incompatible list of masters (R34).  ``"refuse"``: the
                 last to come gets no lock until the others are gone.  ``"warn"``: a warning, and an event.
                 ``"ignore"``: nobody announces or looks.  None: ``"refuse"`` where the masters have names, else
-                ``"warn"``, for an address may differ by who looks.
+                ``"warn"``, because a server may have another address for each client.
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 

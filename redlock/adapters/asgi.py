@@ -34,7 +34,7 @@ async def leading(
 
     At the end the election is stopped, ``lead`` is cancelled and awaited, and the lock is given back at once: the next
     leader does not wait for a TTL.  If ``lead`` ignores the cancellation, the end waits for it, and the lock is kept.
-    Signals are left alone, for they belong to the server.
+    Signals are left alone, because they belong to the server.
 
     What ``lead`` raises is logged, and does not reach the application: the next campaign begins after a growing random
     pause of up to 30 s (``on_error="retry"``).  So is a cancellation that nobody has asked us for: of something that

@@ -5,7 +5,7 @@ not vote, no key is left behind, and a dead minority is no error.
 
 - `Redlock.lock` waits as long as there were pauses between its attempts.  A release wakes it.
 - The lock is not renewed, and nobody is told that it ended: it lasts for its TTL, as before.
-- A lock that is not given back lasts for its TTL, also if the tuple is dropped.
+- A lock that is not given back lasts for its TTL, even if the tuple is dropped.
 - In an outage `lock` returns False, as before, and a warning is logged.
 
 Other than before: a TTL is at least three times `node_timeout` and at most `max_ttl`; two databases of one server are

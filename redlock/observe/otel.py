@@ -51,7 +51,7 @@ class OpenTelemetryObserver(_measures.Observer):
         """Make the instruments.
 
         Args:
-            meter_provider: where the meter comes from. None: the global provider, also if it is set later.
+            meter_provider: where the meter comes from. None: the global provider, even if it is set later.
             label: a function from the name of a lock to the value of ``redlock.lock``. Several names come joined by
                 ", ". It should return one of few values, as ``lambda name: name.partition(":")[0]`` does. None: there
                 is no such attribute.

@@ -48,7 +48,7 @@ class TraceObserver:
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
-        """``tracer_provider``: where the tracer comes from. None: the global provider, also if it is set later."""
+        """``tracer_provider``: where the tracer comes from. None: the global provider, even if it is set later."""
         self._tracer = trace.get_tracer("redlock", version(), tracer_provider)
         self._held: dict[str, tuple[Span, int]] = {}  # by token: the span, and when it began
         self._early: deque[str] = deque(maxlen=_EARLY)

@@ -150,7 +150,7 @@ class LocalMasters:
 
         Its ``restart_guard`` is off unless it is given: the servers are brand-new, so they can have forgotten no lock,
         and may vote at once (R22). Not promised: the same of a server that `restart` has started again. That one votes
-        at once as well, also if it has forgotten locks that are held. To see what production does then, say
+        at once as well, even if it has forgotten locks that are held. To see what production does then, say
         ``restart_guard=True``, and give it a short ``max_ttl`` or the servers ``persistence="always"``.
 
         Raises:
@@ -190,7 +190,7 @@ class LocalMasters:
         self._mine(i).kill()
 
     def restart(self, i: int, keep_data: bool = True) -> None:
-        """Start a new process on the same port. The old one is killed first if it is alive, also if paused.
+        """Start a new process on the same port. The old one is killed first if it is alive, even if it is paused.
 
         With ``keep_data=False`` the server comes back without a key, as after the loss of a disk. With persistence
         ``none`` it always does. Returns when it answers and has loaded its data.
