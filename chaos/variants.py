@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from redlock import _clock, scripts
-from redlock._core import acquire as acquiring, extend as extending, extend_many, quorum, renewals, wire
+from redlock._core import acquire as acquiring, ballots, extend as extending, extend_many, quorum, renewals, wire
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.mode import EXCLUSIVE
@@ -111,7 +111,7 @@ def _() -> None:
         settings: MastersSettings,
         spec: LockSpec,  # noqa: ARG001
         token: str,  # noqa: ARG001
-        first: acquiring.Ballot,
+        first: ballots.Ballot,
     ) -> Op[tuple[int, float, Tally]]:
         yield from ()
         proposal = first.highest + 1

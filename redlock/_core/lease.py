@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from redlock._core.acquire import Grant
+    from redlock._core.ballots import Grant
     from redlock._core.local_queue import Place
     from redlock._core.mode import Mode
     from redlock._core.quorum import Tally

@@ -36,7 +36,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock._core import wire
-from redlock._core.acquire import Ballot, Refusal, Target
+from redlock._core.acquire import Target
+from redlock._core.ballots import Ballot, Refusal
 from redlock._core.effects import Send
 from redlock._core.local_queue import Place
 from redlock._core.mode import EXCLUSIVE

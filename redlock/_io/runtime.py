@@ -67,9 +67,10 @@ class RuntimeBase(ABC):
         See `ConnectionsBase.troubles`; empty: there are none.  Any thread may call it.
         """
 
+    @property
+    @abstractmethod
     def known_driver(self) -> Any:
-        """The driver that can carry out a release for a caller that cannot wait for it."""
-        return None
+        """The driver that can carry out a release for a caller that cannot wait for it; None: any."""
 
 
 _RUNTIMES: weakref.WeakSet[RuntimeBase] = weakref.WeakSet()

@@ -57,6 +57,7 @@ class Runtime(RuntimeBase):
         """See `RuntimeBase`.  With a ``driver`` any thread may call this."""
         (driver or self.driver()).post(op)
 
+    @property
     def known_driver(self) -> Driver | None:
         """The driver of the running loop.  None: no loop runs, it has none, or the masters were closed just now."""
         loop = running_loop()
@@ -72,7 +73,7 @@ class Runtime(RuntimeBase):
         return troubles
 
     def keep(self, renewal: Renewal) -> None:
-        driver = self.known_driver()
+        driver = self.known_driver
         if driver is not None:  # else the masters were closed just now: nothing is renewed any more
             driver.keep(renewal)
 

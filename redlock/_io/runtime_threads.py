@@ -7,7 +7,7 @@ import threading
 import weakref
 from os import getpid
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redlock._io import process
 from redlock._io.connections import CLOSED
@@ -42,6 +42,8 @@ def _check_python() -> None:
 
 class Runtime(RuntimeBase):
     """Runs operations in the threads of their callers."""
+
+    known_driver: Final = None
 
     def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
         _check_python()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.acquire import Grant, Refusal
+    from redlock._core.ballots import Grant, Refusal
     from redlock._core.effects import Op
     from redlock._core.election import Pause, Step
     from redlock._lock.holds import Hold, Leaving

@@ -12,7 +12,7 @@ from redlock._io.loop import running_loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.acquire import Grant
+    from redlock._core.ballots import Grant
 
 
 # A wait is cut into chunks of this many seconds: the clock of a loop stands still while the machine sleeps (R5).

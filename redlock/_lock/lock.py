@@ -27,7 +27,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, options
-from redlock._core.acquire import Grant, Refusal, Target, acquire
+from redlock._core.acquire import Target, acquire
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.downgrade import downgrade
 from redlock._core.extend import extend
 from redlock._core.mode import EXCLUSIVE, MOST_READERS, resumed, shared_by
@@ -404,7 +405,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
         An interruption before the end of this leaves no key, and no hold (R11).
         """
-        hold.driver = self._runtime.known_driver()
+        hold.driver = self._runtime.known_driver
         if self._bound and hold.holder and self._reenter(hold):
             return None
         state = self._new_state()
@@ -468,7 +469,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if self._resumed:
                 resumed = self._resumed.pop()
                 resumed.state.mode = self._spec.mode
-                resumed.driver = self._runtime.known_driver()
+                resumed.driver = self._runtime.known_driver
                 self._runtime.keep(Renewal(self._settings, self._spec, resumed.state, resumed, _clock.now()))
 
     def _downgrading(self, state: LeaseState) -> Op[Extension | None]:

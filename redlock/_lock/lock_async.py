@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock, options
-from redlock._core.acquire import Refusal
+from redlock._core.ballots import Refusal
 from redlock._core.mode import MOST_READERS
 
 # > from redlock._io.loop import running_loop

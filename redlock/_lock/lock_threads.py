@@ -8,7 +8,7 @@ import functools
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
-from redlock._core.acquire import Refusal
+from redlock._core.ballots import Refusal
 from redlock._io.loop import running_loop
 from redlock._lock import decorated
 from redlock._lock.holds import AtTheEnd, beginning

@@ -9,7 +9,7 @@ from redlock._core.tokens import owner_of, readers_of, released_token
 from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable
 
 if TYPE_CHECKING:
-    from redlock._core.acquire import Refusal
+    from redlock._core.ballots import Refusal
     from redlock._core.extend import Extension
     from redlock._core.inspect import LockStatus
     from redlock._core.lease import LeaseState

@@ -20,7 +20,8 @@ from redlock.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from redlock._core.acquire import Refusal, Target
+    from redlock._core.acquire import Target
+    from redlock._core.ballots import Refusal
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec

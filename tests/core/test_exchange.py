@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from redlock._connect import NOTHING, parser
 from redlock._core import wire
-from redlock._core.acquire import Ballot
+from redlock._core.ballots import Ballot
 from redlock._core.effects import Send
 from redlock._core.exchange import Exchange
 from redlock._core.outcomes import Failure

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import wire
-from redlock._core.acquire import Grant, Refusal, Target, attempt
+from redlock._core.acquire import Target, attempt
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.fencing import LIMIT, FenceClock
 from redlock._core.voters import Facts
 from tests.core.scripted_master import ScriptedMaster

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from redlock._core import wire
-from redlock._core.acquire import Grant, Refusal, acquire
+from redlock._core.acquire import acquire
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.extend import extend
 from redlock._core.fleet import Fleet
 from redlock._core.slots import Board, SlotTarget, group_of, slot_name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from redlock._core.acquire import Grant
+from redlock._core.ballots import Grant
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._lock.lease import LeaseBase
 from redlock.errors import LockLost, Reason, Vote

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core.acquire import Grant, Refusal
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Effect, Leave, Op, Send, Turn, Wait
 from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.quorum import Tally

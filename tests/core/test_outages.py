@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock._core.acquire import Grant, Refusal
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.outages import EVERY, Outages
 from redlock._core.outcomes import Failure
 from redlock._core.quorum import Tally

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from redlock._core import outcomes, wire
-from redlock._core.acquire import Grant, Refusal, Target, attempt, despite_interrupts
+from redlock._core.acquire import Target, attempt, despite_interrupts
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Send, Wait
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply

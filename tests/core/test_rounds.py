@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from redlock._core import wire
-from redlock._core.acquire import Ballot
+from redlock._core.ballots import Ballot
 from redlock._core.effects import Op, Timeout, Turn
 from redlock._core.outcomes import Failure
 from redlock._core.quorum import Tally

@@ -11,7 +11,8 @@ import pytest
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.acquire import Ballot, Grant, Target, attempt
+from redlock._core.acquire import Target, attempt
+from redlock._core.ballots import Ballot, Grant
 from redlock._core.refusals import ErrorReply
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
 from tests.core.world import START, WALL, Master, World

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from redlock._core.acquire import Grant, Refusal
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.election import until_stopped
 from redlock._core.stop import Stop, Stopped
 from tests.core.world import NEVER, Master, World, held

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity.wait import wait_base, wait_fixed
 
-from redlock._core.acquire import Grant, Refusal
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Leave, Listen, Send, Wait
 from redlock._core.release import release
 from redlock._core.voters import Facts

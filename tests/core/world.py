@@ -21,7 +21,8 @@ from hypothesis import settings
 from tenacity.wait import wait_fixed
 
 from redlock._core import wire
-from redlock._core.acquire import Grant, Refusal, Target, acquire
+from redlock._core.acquire import Target, acquire
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, ReleaseHeard, Send, Tell, Timeout, Turn, Wait
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState

@@ -74,8 +74,8 @@ def test_the_rows_are_in_the_order_of_the_alphabet():
 def test_one_that_is_missing_and_one_that_is_gone_are_noticed():
     page = GLOSSARY.read_text(encoding="utf-8")
     (line,) = re.findall(r"^\| `Ballot` .*\n", page, re.MULTILINE)
-    assert wrong(page.replace(line, "")) == ["Ballot in _core/acquire.py has no row"]
-    assert wrong(page + line.replace("Ballot", "Ballots")) == ["there is no Ballots in _core/acquire.py"]
+    assert wrong(page.replace(line, "")) == ["Ballot in _core/ballots.py has no row"]
+    assert wrong(page + line.replace("Ballot", "Ballots")) == ["there is no Ballots in _core/ballots.py"]
     assert wrong(page + line) == ["Ballot has two rows"]
 
 

@@ -19,7 +19,7 @@ from redis.connection import Connection as RedisConnection
 
 from redlock import Masters, _connect, scripts
 from redlock._core import quorum, wire
-from redlock._core.acquire import Grant, Refusal
+from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Send
 from redlock._core.extend import extend
 from redlock._core.inspect import inspect

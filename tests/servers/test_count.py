@@ -10,7 +10,7 @@ import pytest
 
 from redlock import Lease, Masters, QuorumUnreachable, _clock
 from redlock._core import wire
-from redlock._core.acquire import Ballot
+from redlock._core.ballots import Ballot
 from redlock._core.effects import Timeout
 from redlock._core.release import Claim
 from redlock._core.voters import Facts

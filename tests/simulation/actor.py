@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenacity.wait import wait_random_exponential
 
-from redlock._core import acquire as acquiring, extend as extending, quorum, release as releasing, wire
+from redlock._core import acquire as acquiring, ballots, extend as extending, quorum, release as releasing, wire
 from redlock._core.downgrade import downgrade
 from redlock._core.listing import Listing
 from redlock._core.mode import EXCLUSIVE, shared_by
@@ -177,7 +177,7 @@ class Actor:
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
         self.judge.tries.waits_until(task, deadline)
 
-    def _refused(self, refusal: acquiring.Refusal) -> None:
+    def _refused(self, refusal: ballots.Refusal) -> None:
         """What a release keeps from everybody is not asked for before that is over: by what the masters said of it."""
         task, longest = self.client.driven, self.client.parameters.max_ttl
         assert task is not None
@@ -213,8 +213,8 @@ class Actor:
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquiring = None
         if self.client.parameters.one_writer and not self._spec.mode.shared and interrupted is None:
-            self.judge.wrote(self.client, self._invoked_at, granted=isinstance(outcome, acquiring.Grant))
-        if isinstance(outcome, acquiring.Grant):
+            self.judge.wrote(self.client, self._invoked_at, granted=isinstance(outcome, ballots.Grant))
+        if isinstance(outcome, ballots.Grant):
             self.hold = self._hold_of(task, outcome)
             self._plan_hold(self.hold, self._spec)
         else:
@@ -226,7 +226,7 @@ class Actor:
             task.attempt.over = True
         self.world.log("not granted", task.attempt, why)
 
-    def _hold_of(self, task: Task, outcome: acquiring.Grant) -> Hold:
+    def _hold_of(self, task: Task, outcome: ballots.Grant) -> Hold:
         client, attempt, spec = self.client, task.attempt, self._spec
         assert attempt is not None
         assert attempt.token == outcome.token

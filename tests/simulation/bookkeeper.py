@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from redlock import LockLost, NotAcquired
-from redlock._core import acquire as acquiring, release as releasing
+from redlock._core import acquire as acquiring, ballots, release as releasing
 from redlock.fenced import CommitUnknown, _order
 from redlock.fenced._order import Ended, Release, Step
 from tests.simulation.actor import Actor, spec_for
@@ -176,7 +176,7 @@ class Bookkeeper(Actor):
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquiring = None
-        if interrupted is not None or not isinstance(outcome, acquiring.Grant):
+        if interrupted is not None or not isinstance(outcome, ballots.Grant):
             self._fail_attempt(task, "interrupted" if interrupted else outcome.kind)
             self._go_on(NotAcquired("held"))
             return

@@ -27,7 +27,8 @@ from unittest import mock
 from tenacity.wait import wait_none
 
 from redlock._core import wire
-from redlock._core.acquire import Grant, Target, attempt
+from redlock._core.acquire import Target, attempt
+from redlock._core.ballots import Grant
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import extend
 from redlock._core.fencing import FenceClock

@@ -36,7 +36,7 @@ from tests.simulation.slot_user import SlotUser
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from redlock._core.acquire import Grant
+    from redlock._core.ballots import Grant
     from redlock._core.effects import Event
     from redlock._core.settings import LockSpec
     from tests.simulation.client import Task

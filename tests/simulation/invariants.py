@@ -24,7 +24,7 @@ from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from redlock._core.acquire import Grant
+    from redlock._core.ballots import Grant
     from redlock._core.effects import Send
     from redlock._core.inspect import LockStatus
     from redlock._core.quorum import Tally

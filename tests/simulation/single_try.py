@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from redlock._core.acquire import Grant
+from redlock._core.ballots import Grant
 from tests.simulation.actor import Actor
 from tests.simulation.slot_user import SlotUser
 

@@ -14,7 +14,7 @@ from tests.simulation.invariants import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redlock._core.acquire import Grant
+    from redlock._core.ballots import Grant
     from redlock._core.effects import Send
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Hold

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from redlock._core import extend as extending, release as releasing
-from redlock._core.acquire import Grant
+from redlock._core.ballots import Grant
 from redlock._core.lease import LeaseState
 from redlock._core.release import ReleaseDoubt
 from tests.simulation.actor import Actor, spec_for

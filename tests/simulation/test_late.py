@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redlock import scripts
-from redlock._core.acquire import Grant, Refusal
+from redlock._core.ballots import Grant, Refusal
 from tests.simulation.client import Cancelled
 from tests.simulation.interruption import DELAY, MASTERS, NODE_TIMEOUT, TTL, Stage, clean
 from tests.simulation.network import ANSWERS

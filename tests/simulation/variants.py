@@ -15,6 +15,7 @@ from unittest import mock
 from redlock import scripts
 from redlock._core import (
     acquire as acquiring,
+    ballots,
     collisions,
     downgrade as downgrading,
     election as electing,
@@ -717,7 +718,7 @@ def _() -> list[Any]:
     correct = acquiring.pause
 
     def pause(
-        settings: MastersSettings, subscription: Subscription | None, refusal: acquiring.Refusal, until: float
+        settings: MastersSettings, subscription: Subscription | None, refusal: ballots.Refusal, until: float
     ) -> Op[bool]:
         listens = subscription is not None and refusal.kind == "held"
         return (yield from correct(settings, subscription, refusal, math.inf if listens else until))
@@ -754,13 +755,13 @@ def _() -> list[Any]:
 @variant("outage-taken-for-a-holder", APART, drawn=crowd, young=0.5, clients=8)
 def _() -> list[Any]:
     """A client with too few votes waits for a release, and failed ones wake each other by what they take back (R24)."""
-    correct = acquiring.Ballot.refusal
+    correct = ballots.Ballot.refusal
 
-    def refusal(ballot: acquiring.Ballot, tally: Tally, at: float, valid_until: float) -> acquiring.Refusal:
+    def refusal(ballot: ballots.Ballot, tally: Tally, at: float, valid_until: float) -> ballots.Refusal:
         found = correct(ballot, tally, at, valid_until)
         return found._replace(kind="held") if found.kind == "unreachable" else found
 
-    return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
+    return [mock.patch.object(ballots.Ballot, "refusal", refusal)]
 
 
 @variant("subscription-left-behind", QUIET, drawn=crowd)
@@ -792,7 +793,7 @@ def _() -> list[Any]:
     """A fence greater than all that were seen, which no majority has stored (R17)."""
 
     def second_round(
-        settings: MastersSettings, spec: LockSpec, token: str, first: acquiring.Ballot
+        settings: MastersSettings, spec: LockSpec, token: str, first: ballots.Ballot
     ) -> Op[tuple[int, float, Tally]]:
         yield from ()
         proposal = first.highest + 1
@@ -993,7 +994,7 @@ def _() -> list[Any]:
     """A refused client asks for the same slot again, and does not pause (R25, R32)."""
     correct = slotting.SlotTarget.refused
 
-    def refused(target: slotting.SlotTarget, refusal: acquiring.Refusal) -> acquiring.Refusal | None:
+    def refused(target: slotting.SlotTarget, refusal: ballots.Refusal) -> ballots.Refusal | None:
         slot = target.slot
         outcome = correct(target, refusal)
         if refusal.kind != "held":
@@ -1033,7 +1034,7 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """Whoever only tries does not believe that somebody has it (C3)."""
 
-    def is_answer(refusal: acquiring.Refusal, deadline: float, _: Collisions) -> Op[bool]:
+    def is_answer(refusal: ballots.Refusal, deadline: float, _: Collisions) -> Op[bool]:
         if refusal.at >= deadline and refusal.kind == "held":
             yield from wait(refusal.at + 0.05)
             return False
