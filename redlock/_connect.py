@@ -53,7 +53,7 @@ from redlock.errors import ConfigurationError, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from redlock._core.wire import Call, Lists
+    from redlock._core.wire import Announced, Call, Lists
     from redlock.errors import Unheard
 
 T = TypeVar("T")
@@ -531,7 +531,7 @@ def _read_lists(answer: Any) -> Lists | None:
         return None
 
 
-def _read_announced(answer: Any, key: str) -> float:
+def _read_announced(answer: Any, key: str) -> Announced:
     if isinstance(answer, NoPermissionError):
         raise NoPermissionError(f"{answer} (grant EVAL and the key {key})")
     if isinstance(answer, MovedError):  # its text is the slot and an address, and no more

@@ -284,9 +284,10 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     )
 
     def take_a_lock(agreed: float) -> Probe:
-        # A client that connects announces its max_ttl for good (R21). So use a value that the masters already know.
+        # A client announces its max_ttl (R21). A check that announced the longest one again would keep a wrong one
+        # alive. The longest counts for this client, too, whatever it announces.
         ttl = min(agreed, max(_PROBE_TTL, 3 * client_options.node_timeout))
-        masters = Masters(wanted.masters, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
+        masters = Masters(wanted.masters, max_ttl=ttl, fence_ttl=agreed, connect_timeout=timeout, **options)
         try:
             return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
         finally:

@@ -36,7 +36,7 @@ def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Lis
         ConfigurationError: the pattern or an option cannot be right.
         QuorumUnreachable: too few masters answered, or allowed it.
     """
-    # A client announces its `max_ttl` for good (R21). The least that is allowed is no news where there are clients.
+    # A client announces its `max_ttl` (R21). The least that is allowed is no news where there are clients.
     least = 3 * wanted.options.get("node_timeout", _NODE_TIMEOUT)
     options = {"max_ttl": least, **wanted.options, "agreement": "ignore", "connect_timeout": timeout}
     size = len(wanted.urls)

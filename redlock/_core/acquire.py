@@ -353,8 +353,9 @@ def is_grant(
 ) -> bool:
     """Whether an attempt that was decided at ``at`` is a grant: a majority, and enough validity (R7).
 
-    Others may forget our list of masters, if we were stopped.  No lease lasts longer than they know it, and none was
-    asked for before they knew it, or knew it again (R34): votes may have been counted before we noticed that.
+    Others may forget our `max_ttl` and our list of masters, if we were stopped.  No lease lasts longer than they know
+    both (R21), and none was asked for before they knew the list, or knew it again (R34): votes may have been counted
+    before we noticed that.
     """
     voters = settings.voters
     known = sent_at >= voters.known_from and valid_until <= voters.known_until

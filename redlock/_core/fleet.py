@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
-LIFE = 2.0  # of max_ttl: so long a list counts that is not announced again
-_REFRESH = 0.5  # of max_ttl: a list is announced again
-_SOON = 0.05  # ... until it works, while another one is new, and after each connection was made
+_SOON = 0.05  # of max_ttl: a list is announced again, until it works, while another one is new, and after connecting
 _NEW, _SETTLED = "1", "2"  # marks of fleet.lua that count
 
 
@@ -93,7 +91,7 @@ class Fleet:
     ) -> None:
         self.names = tuple(names)
         self.refuses = refuses
-        self.life = LIFE * max_ttl
+        self.life = wire.LIFE * max_ttl
         self._max_ttl = max_ttl
         # Seconds from the announcement with which a connection was made to the next one: we may work by then.
         self.first_pause = _SOON * max_ttl
@@ -137,7 +135,7 @@ class Fleet:
     def pause(self) -> float:
         """Seconds until the next announcement."""
         soon = self.refuses and (self._new_ones or not self._works)
-        return self._max_ttl * (_SOON if soon else _REFRESH)
+        return self._max_ttl * (_SOON if soon else wire.REFRESH)
 
     @property
     def counts_from(self) -> float:

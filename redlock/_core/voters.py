@@ -3,6 +3,9 @@
 A restarted master may have lost its keys.  Then it would grant a lock that somebody still holds.  So it does not
 vote until every lease that it can have forgotten has expired.  That is `max_ttl` after its start.
 
+The largest `max_ttl` that any client has announced counts, for twice itself; clients go on announcing theirs.  No lease
+is valid for longer than a majority of masters knows the `max_ttl` of its client.
+
 A server that is configured under two names has one vote.
 
 A client whose list of masters is incompatible with that of others gets no votes at all: see `_core/fleet.py`.
@@ -13,13 +16,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from redlock._core import quorum, wire
 from redlock.errors import Vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._core.fleet import Fleet
-    from redlock._core.wire import Lists
+    from redlock._core.wire import Announced, Lists
     from redlock.errors import Outcome
 
 
@@ -29,9 +33,9 @@ class Facts(NamedTuple):
     run_id: str | None
     uptime: int | None  # in whole seconds, as INFO has it
     durable: bool = False  # it has an append-only file with appendfsync always, and forgets nothing
-    announced: float = 0.0  # the largest max_ttl that any client announced there
+    announced: Announced | None = None  # what it said to our max_ttl; None: it takes no announcement
     lists: Lists | None = None  # what it said to our list of masters; None: it takes no announcement (R34)
-    asked_at: float = -math.inf  # when that was sent
+    asked_at: float = -math.inf  # when both were sent
 
 
 class NotCounted(NamedTuple):
@@ -48,19 +52,25 @@ _ROUNDED = 0.0015  # seconds; values of max_ttl that differ by less are the same
 class Voters:
     """What is known of each master of one `Masters`, and which of them may vote."""
 
-    def __init__(self, masters: Sequence[str], max_ttl: float, *, guard: bool, fleet: Fleet | None = None) -> None:
+    def __init__(
+        self, masters: Sequence[str], max_ttl: float, *, guard: bool, fleet: Fleet | None = None, drift: float = 0.01
+    ) -> None:
         """``fleet``: what is known of the lists of others; None: nobody asks (R34)."""
         self._masters = masters
         self.fleet = fleet
         # A grant counts if it was asked for after the one time, and for no longer than until the other: before and
-        # after, our list may be unknown to the others (R34).
+        # after, our list (R34) and our `max_ttl` may be unknown to the others.
         self.known_from = -math.inf
         self.known_until = math.inf
         self._guard = guard
-        self._own_max_ttl = max_ttl
+        self.max_ttl = max_ttl
+        # The clocks of masters may run faster than ours, and slower.
+        self._counts, self._slower = wire.LIFE * max_ttl * (1 - drift), 1 + drift
         self._differs = False  # another client announced a different max_ttl, and that was logged
-        self.max_ttl = max_ttl  # the largest that was announced: the length of a quarantine
         size = len(masters)
+        self._said_at = [-math.inf] * size  # when it was told our max_ttl; infinity: it cannot be told
+        # The largest announced there, until when that counts, and the process that said so.
+        self._longest: list[tuple[float, float, str | None]] = [(max_ttl, -math.inf, None)] * size
         self._facts: list[Facts | None] = [None] * size  # of the present connection
         self._known: list[Facts | None] = [None] * size  # the last facts with a run_id
         self._started_by = [-math.inf] * size  # the latest moment, on our clock, at which it may have started
@@ -83,18 +93,33 @@ class Voters:
         if facts.run_id is not None:
             self._known[master] = facts
         self._heard_at[master] = at
-        notice = None
-        # The announced value is rounded to a millisecond; 0: no client has announced one.
-        if facts.announced and abs(facts.announced - self._own_max_ttl) > _ROUNDED and not self._differs:
-            self._differs = True
-            notice = (
-                f"clients of these masters use different max_ttl: {self._own_max_ttl:g} s here, "
-                f"{facts.announced:g} s announced on {self._masters[master]}; the largest one decides how "
-                "long a restarted master may not vote. Give all clients the same max_ttl"
-            )
-        self.max_ttl = max(self.max_ttl, facts.announced)
         self.told(master, facts.lists, facts.asked_at, at)
-        return notice
+        return self.announced(master, facts.announced, facts.asked_at, at)
+
+    def announced(self, master: int, announced: Announced | None, sent_at: float, at: float) -> str | None:
+        """``master`` answered to our `max_ttl`, sent at ``sent_at``.  None: it takes none.  Returns as `admit` does."""
+        self._said_at[master] = math.inf if announced is None else sent_at
+        if announced is not None:
+            value, until, process = self._longest[master]
+            # What a process before this one said counts to its end: the master may have forgotten it.
+            if process == self._run_id(master) or until <= at or value <= announced.max_ttl:
+                left = min(announced.left, wire.LIFE * announced.max_ttl) * self._slower + quorum.ROUNDING
+                self._longest[master] = announced.max_ttl, at + left, self._run_id(master)
+        self._recompute()
+        if announced is None or abs(announced.max_ttl - self.max_ttl) <= _ROUNDED or self._differs:
+            return None
+        self._differs = True
+        return (
+            f"clients of these masters use different max_ttl: {self.max_ttl:g} s here, "
+            f"{announced.max_ttl:g} s announced on {self._masters[master]}; the largest one decides how "
+            "long a restarted master may not vote. Give all clients the same max_ttl"
+        )
+
+    def longest(self, at: float) -> tuple[float, float, str]:
+        """The `max_ttl` that counts at ``at``, until when, and the master on which it is announced; "": it is ours."""
+        told = zip(self._longest, self._masters, strict=True)
+        found = [(value, until, name) for (value, until, _), name in told if until > at]
+        return max([one for one in found if one[0] > self.max_ttl + _ROUNDED], default=(self.max_ttl, math.inf, ""))
 
     def told(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
         """``master`` answered our announcement of ``sent_at``.  None: it does not take any (R34)."""
@@ -174,9 +199,11 @@ class Voters:
                 "no vote counts before all masters have said which lists of masters are in use, or were silent for "
                 "node_timeout (R34)",
             )
+        value, _, name = self.longest(at)
+        longer = f", as a client has announced max_ttl={value:g} s on {name} ({self.max_ttl:g} s here)" if name else ""
         return NotCounted(
             "quarantined",
-            f"restarted and may have forgotten locks: its vote counts in {left:.1f} s "
+            f"restarted and may have forgotten locks: its vote counts in {left:.1f} s{longer} "
             "(restart_guard=False switches this off)",
         )
 
@@ -204,11 +231,15 @@ class Voters:
             elif facts.uptime is None:
                 admitted_from[master] = math.inf
             else:
-                admitted_from[master] = self._started_by[master] + self.max_ttl
+                started = self._started_by[master]
+                others = (min(started + value, until) for value, until, _ in self._longest)
+                admitted_from[master] = max(started + self.max_ttl, *others)
         self._follow_fleet()
 
     def _follow_fleet(self) -> None:
+        said = sorted(self._said_at, reverse=True)[: quorum.majority(len(self._masters))]
+        self.known_until = min(said, default=0.0) + self._counts
         if self.fleet is not None:
-            self.known_from, self.known_until = self.fleet.counts_from, self.fleet.known_until
+            self.known_from, self.known_until = self.fleet.counts_from, min(self.known_until, self.fleet.known_until)
         for master, admitted_from in enumerate(self._admitted_from):
             self.votes_from[master] = max(admitted_from, self.known_from)

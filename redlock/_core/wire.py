@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from redlock.scripts import Script
 
 
+# Of max_ttl: an announcement counts for that long, and is made again after that.
+LIFE, REFRESH = 2.0, 0.5
 _ANNOUNCEMENT = "redlock-max-ttl:"
 _FLEET = "redlock-fleet:"
 
@@ -243,7 +245,7 @@ def scan(cursor: str, pattern: str, count: int) -> Call:
 
 
 def announce(prefix: str, max_ttl: float) -> Call:
-    return Call(scripts.ANNOUNCE, (announcement_key(prefix),), (milliseconds(max_ttl),))
+    return Call(scripts.ANNOUNCE, (announcement_key(prefix),), (milliseconds(max_ttl), milliseconds(LIFE * max_ttl)))
 
 
 def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float) -> Call:
@@ -336,6 +338,13 @@ class Scanned(NamedTuple):
 
     cursor: str
     keys: list[bytes]
+
+
+class Announced(NamedTuple):
+    """Answer of announce: the largest ``max_ttl`` there, and for how many seconds it counts (infinity: it stays)."""
+
+    max_ttl: float
+    left: float = math.inf
 
 
 class OtherList(NamedTuple):
@@ -472,10 +481,10 @@ def read_scan(value: Any) -> Scanned:
     raise BadReply(_odd(value))
 
 
-def read_announce(value: Any) -> float:
+def read_announce(value: Any) -> Announced:
     match value:
-        case int(ms) if 0 < ms < _BEYOND:
-            return ms / 1000
+        case [int(ms), int(left)] if 0 < ms < _BEYOND:
+            return Announced(ms / 1000, _seconds(left))
     raise BadReply(_odd(value))
 
 

@@ -7,6 +7,7 @@ connects now. Every wait ends at one deadline. The result is what is known by th
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import statistics
 import time
@@ -172,13 +173,24 @@ class Examination:
                         appendfsync=_text(config.get(b"appendfsync")),
                         durable=_connect.durable(answer),
                     )
-                case "GET", bytes() if question.words[1] == wire.announcement_key(self._prefix):
-                    try:
-                        self._know(announced=wire.read_announced(answer))
-                    except ValueError:
-                        self._know(unannounced=repr(answer.decode("utf-8", "replace")))
+                case (("GET" | "PTTL"), (bytes() | int())) if question.words[1] == wire.announcement_key(self._prefix):
+                    self._know_announced(answer)
                 case _:
                     pass
+
+    def _know_announced(self, answer: bytes | int) -> None:
+        """First the value is answered, and then its end."""
+        if isinstance(answer, int):
+            if self.facts.announced is not None:
+                left = math.inf if answer == -1 else max(0, answer) / 1000
+                self._know(announced=self.facts.announced._replace(left=left))
+            return
+        try:
+            value = wire.read_announced(answer)
+        except ValueError:
+            self._know(unannounced=repr(answer.decode("utf-8", "replace")))
+        else:
+            self._know(announced=wire.Announced(value) if value else None)
 
     def _ask_clients(self) -> None:
         """Look for clients that announce no list. Most users may not ask, and that is no finding."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from redlock._core.wire import FleetEntry
+    from redlock._core.wire import Announced, FleetEntry
 
 Failure: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 
@@ -41,7 +41,7 @@ class MasterFacts:
         connected: there was an authenticated connection.
         at: the time when INFO was answered, on the clock of R5.
         latency: seconds of a round trip.
-        announced: the longest TTL that any client announced, in seconds; 0: no client did (R21).
+        announced: the longest TTL that any client announced, and how long that counts yet; None: no client did (R21).
         lists: the lists of masters that clients announced there and that count now (R34). None: it does not say.
         asked_at: its wall clock when it was asked for the lists.
         silent: the hosts of connections that run scripts and have no name: each client of a version before has one, and
@@ -69,7 +69,7 @@ class MasterFacts:
     appendonly: str | None = None
     appendfsync: str | None = None
     durable: bool = False
-    announced: float = 0.0
+    announced: Announced | None = None
     lists: tuple[FleetEntry, ...] | None = None
     asked_at: float = 0.0
     silent: tuple[str, ...] = ()

@@ -112,6 +112,7 @@ def questions(prefix: str, name: str) -> list[Question]:
     locks, fences, announcements, fleets, channels = _patterns(prefix)
     return [
         Question(("GET", announcement), "get", announcements),
+        Question(("PTTL", announcement), "pttl", announcements),
         Question(("HGETALL", fleet), "hgetall", fleets),
         # A value is missing, which is refused after all other checks.
         Question(("HSET", fleet, name, "", name), "hset", fleets),

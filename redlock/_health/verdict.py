@@ -6,6 +6,7 @@ is critical only if no lock can be taken (C22).
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from dataclasses import dataclass
@@ -53,11 +54,11 @@ def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Pr
         majority=need,
         voting=voting,
         can_lose=max(0, voting - need),
-        max_ttl=voters.max_ttl,
+        max_ttl=_longest(voters, facts),
         probe=probe,
     )
     lists = fleet.lists(facts)
-    findings = (*_of_the_quorum(quorum, client_options), *fleet.findings(lists, facts))
+    findings = (*_of_the_quorum(quorum, client_options, facts), *fleet.findings(lists, facts))
     status: Status = "OK"
     if any(finding.level == "critical" for finding in findings):
         status = "CRITICAL"
@@ -73,7 +74,22 @@ def voting(facts: Sequence[MasterFacts], client_options: ClientOptions) -> int:
 
 def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
     """The longest TTL that any client announced, or ``default`` if none did (R21)."""
-    return max((one.announced for one in facts), default=0.0) or default
+    return max((one.announced.max_ttl for one in facts if one.announced is not None), default=default)
+
+
+def _longest(voters: Voters, facts: Sequence[MasterFacts]) -> float:
+    """The one that counts for a client with these options."""
+    return voters.longest(max((one.at for one in facts), default=0.0))[0]
+
+
+def _its_end(value: float, facts: Sequence[MasterFacts], ours: float) -> str:
+    """When this max_ttl ends, if another client has announced it, or if nobody goes on announcing it; for people."""
+    left = max((one.announced.left for one in facts if one.announced and one.announced.max_ttl == value), default=0.0)
+    if left == 0 or (value <= ours + _OTHER and left >= value):
+        return ""
+    if left == math.inf:
+        return "; it does not end by itself, for a client of version 0.1 has announced it"
+    return f"; it ends in {_short(left)} if no client announces it again"
 
 
 def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Voters:
@@ -105,7 +121,7 @@ def _judge(
     everybody: Sequence[MasterFacts],
 ) -> MasterHealth:
     same_as = next((one for one in everybody[:index] if _same_server(one, facts)), None)
-    quarantined = 0.0
+    quarantined, longest = 0.0, _longest(voters, everybody)
     sentinel = _role(facts) == "sentinel"
     if client_options.restart_guard and facts.uptime is not None and same_as is None and not sentinel:
         quarantined = voters.quarantined_for(index, facts.at)
@@ -122,8 +138,8 @@ def _judge(
         if same_as is not None:
             findings.insert(0, _duplicate(facts, same_as))
         if quarantined > 0:
-            findings.append(_restarted(facts, quarantined, voters.max_ttl))
-        findings.extend(_skewed(facts, offset, client_options, voters.max_ttl))
+            findings.append(_restarted(facts, quarantined, client_options, everybody, longest))
+        findings.extend(_skewed(facts, offset, client_options, longest))
         findings.extend(_own(facts, findings))
     takes_away_the_vote = any(finding.level == "critical" and finding.code not in _UNSAFE for finding in findings)
     return MasterHealth(
@@ -485,13 +501,15 @@ def _duplicate(facts: MasterFacts, first: MasterFacts) -> Finding:
     )
 
 
-def _restarted(facts: MasterFacts, left: float, max_ttl: float) -> Finding:
+def _restarted(
+    facts: MasterFacts, left: float, client_options: ClientOptions, everybody: Sequence[MasterFacts], max_ttl: float
+) -> Finding:
     uptime = facts.uptime or 0
     return Finding(
         "critical",
         "recently-restarted",
         f"it was started {_short(uptime)} ago and may have forgotten locks: its vote counts in {left:.0f} s "
-        f"(max_ttl is {max_ttl:g} s)",
+        f"(max_ttl is {max_ttl:g} s{_its_end(max_ttl, everybody, client_options.max_ttl)})",
         "wait. If it is new, nothing is wrong, and a brand-new deployment may begin with restart_guard=False "
         "(--no-restart-guard). If it is not, find out why it restarted",
     )
@@ -538,7 +556,9 @@ def _short(seconds: float) -> str:
 # -- all of them -------------------------------------------------------------------------------------
 
 
-def _of_the_quorum(quorum: QuorumHealth, client_options: ClientOptions) -> Iterator[Finding]:
+def _of_the_quorum(
+    quorum: QuorumHealth, client_options: ClientOptions, facts: Sequence[MasterFacts]
+) -> Iterator[Finding]:
     size, need, voting = quorum.size, quorum.majority, quorum.voting
     if voting < need:
         yield Finding(
@@ -567,9 +587,10 @@ def _of_the_quorum(quorum: QuorumHealth, client_options: ClientOptions) -> Itera
             "warning",
             "max-ttl",
             f"max_ttl is {client_options.max_ttl:g} s here, and another client has announced {quorum.max_ttl:g} s: "
-            "the longer one decides how long a restarted master may not vote",
-            f"give all clients the same max_ttl. If {quorum.max_ttl:g} s was a mistake, delete the key "
-            f"redlock-max-ttl:{client_options.prefix} on every master when they all have it",
+            f"the longer one decides how long a restarted master may not vote"
+            f"{_its_end(quorum.max_ttl, facts, client_options.max_ttl)}",
+            f"give all clients the same max_ttl. If {quorum.max_ttl:g} s was a mistake, wait for its end, or delete "
+            f"the key redlock-max-ttl:{client_options.prefix} on every master when no client has it any more",
         )
 
 

@@ -1,8 +1,8 @@
-"""Tells the masters of one `Masters` which list it uses, and reports what they say of others (R34).
+"""Tells the masters its `max_ttl` (R21) and which list it uses (R34), and reports what they say of others.
 
-The first announcement goes with the handshake of each connection.  The background sends the later ones, one request
-to each master every half `max_ttl`, and tells what has come of them.  The last one is sent when the connections are
-closed for good: it takes the list back.
+The first announcements go with the handshake of each connection.  The background sends the later ones to each master
+every half `max_ttl`, and tells what has come of them.  The last one is sent when the connections are closed for good:
+it takes the list back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from redlock._core.fleet import Disagreement, difference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.fleet import Fleet
     from redlock._core.outcomes import Failure
     from redlock._core.voters import Voters
     from redlock._core.wire import Call, Says
@@ -36,69 +35,84 @@ class Announcement(Send):
 
     open = True
 
-    def __init__(self, call: Call, announcer: Announcer) -> None:
+    def __init__(self, call: Call, heard: Callable[[int, Any, float, float], object]) -> None:
         super().__init__(call)
-        self._announcer = announcer
+        self._heard = heard
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         with contextlib.suppress(wire.BadReply):  # it costs nobody a vote
-            self._announcer.heard(master, wire.read_fleet(value), self.sent_at, at)
+            self._heard(master, value, self.sent_at, at)
         return False
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         if failure.refused:
-            self._announcer.heard(master, None, self.sent_at, at)
+            self._heard(master, None, self.sent_at, at)
         return False
 
 
 class Announcer:
     """The announcements of one driver.  Only one thread at a time may be in here, as in the connections."""
 
-    def __init__(self, voters: Voters, fleet: Fleet, prefix: str, wake: Callable[[], object]) -> None:
+    def __init__(self, voters: Voters, prefix: str, wake: Callable[[], object]) -> None:
         """``wake`` has `due` and `news` called soon."""
         self._voters = voters
         self._wake = wake
-        self._fleet = fleet
+        self._fleet = fleet = voters.fleet
         self._prefix = prefix
-        self._client = ("" if fleet.refuses else "~") + secrets.token_hex(4)
+        self._client = ("~" if fleet is None or not fleet.refuses else "") + secrets.token_hex(4)
         self._due = math.inf
         self._answers_until = -math.inf
         self._reported = _NOTHING
+        self._notices: Reports = []
 
-    def call(self, says: Says | None = None) -> Call:
-        """An announcement.  ``says=None``: of the current state, as a part of a handshake.
+    def call(self, says: Says | None = None) -> Call | None:
+        """An announcement of our list, if we make any.  ``says=None``: of the current state, as a part of a handshake.
 
         That takes nothing back: it may be carried out after it was given up, behind what was said later.
         """
-        fleet = self._fleet
+        if (fleet := self._fleet) is None:
+            return None
         says = says or ("refused" if fleet.in_the_way else fleet.says)
         return wire.fleet(self._prefix, fleet.names, self._client, says, fleet.life)
 
     def connected(self, now: float) -> None:
-        """The list went with a handshake."""
-        self._due = min(self._due, now + self._fleet.first_pause)
+        """Both went with a handshake."""
+        pause = wire.REFRESH * self._voters.max_ttl if self._fleet is None else self._fleet.first_pause
+        self._due = min(self._due, now + pause, self._voters.longest(now)[1])
         self._answers_until = now
         self._hurry(now)
 
-    def heard(self, master: int, lists: wire.Lists | None, sent_at: float, at: float) -> None:
-        self._voters.told(master, lists, sent_at, at)
+    def _heard_longest(self, master: int, value: Any, sent_at: float, at: float) -> None:
+        announced = None if value is None else wire.read_announce(value)
+        if notice := self._voters.announced(master, announced, sent_at, at):
+            self._notices.append((logging.WARNING, notice, None))
+
+    def heard(self, master: int, value: Any, sent_at: float, at: float) -> None:
+        """The answer to an announcement of our list."""
+        self._voters.told(master, None if value is None else wire.read_fleet(value), sent_at, at)
         self._hurry(at)
-        if self._fleet.disagreement != self._reported:  # a lease that is to end must not wait for the next look
-            self._wake()
+        if self._fleet is not None and self._fleet.disagreement != self._reported:
+            self._wake()  # a lease that is to end must not wait for the next look
 
     def _hurry(self, at: float) -> None:
-        self._due = min(self._due, at if self._fleet.in_the_way else at + self._pause())
+        in_the_way = self._fleet is not None and self._fleet.in_the_way
+        self._due = min(self._due, at if in_the_way else at + self._pause())
 
-    def due(self, now: float) -> Announcement | None:
-        """The announcement that is due at ``now``."""
+    def due(self, now: float) -> list[Announcement]:
+        """The announcements that are due at ``now``."""
         if now < self._due:
-            return None
-        says = self._fleet.announcing(now)
-        self._due = now + self._pause()
+            return []
+        due = [Announcement(wire.announce(self._prefix, self._voters.max_ttl), self._heard_longest)]
+        if self._fleet is not None and (call := self.call(self._fleet.announcing(now))) is not None:
+            due.append(Announcement(call, self.heard))
+        # Where a longer max_ttl has just ended, ours is to be known at once.
+        self._due = min(now + self._pause(), self._voters.longest(now)[1])
         self._answers_until = now + _ANSWERS
-        return Announcement(self.call(says), self)
+        return due
 
     def _pause(self) -> float:
+        if self._fleet is None:
+            return wire.REFRESH * self._voters.max_ttl
         # Two that come at once and give way to each other must not go on in step.
         return self._fleet.pause * (random.uniform(0.5, 1.0) if self._fleet.rejected else 1.0)  # noqa: S311 - no secret
 
@@ -108,17 +122,17 @@ class Announcer:
 
     def news(self) -> Reports:
         """What is to be told, once."""
-        found, before = self._fleet.disagreement, self._reported
-        if found == before:
-            return []
+        notices, self._notices = self._notices, []
+        if self._fleet is None or (found := self._fleet.disagreement) == self._reported:
+            return notices
         self._reported = found
         own, others, refused = self._fleet.names, found.others, found.refused
         if not others:
             text = "all clients use compatible masters again"
-            return [(logging.INFO, text, lambda observer: observer.masters_agree())]
+            return [*notices, (logging.INFO, text, lambda observer: observer.masters_agree())]
         what = "no lock can be taken here" if refused else "two may hold one lock unless one of them is refused"
         text = f"clients use masters that are incompatible, so {what}: " + "; and ".join(
             difference(own, other) for other in others
         )
         level = logging.ERROR if refused else logging.WARNING
-        return [(level, text, lambda observer: observer.masters_disagree(own, others, refused))]
+        return [*notices, (level, text, lambda observer: observer.masters_disagree(own, others, refused))]

@@ -56,9 +56,7 @@ class Background:
         self.ending = False
         self._connections = connections
         self._port = port
-        fleet = connections.voters.fleet
-        if fleet is not None:
-            connections.announcer = Announcer(connections.voters, fleet, deployment.prefix, self._wake)
+        connections.announcer = self._announcer = Announcer(connections.voters, deployment.prefix, self._wake)
         self._connect_timeout = connect_timeout
         self._prefix = deployment.prefix
         self._max_ttl = deployment.limits.max_ttl
@@ -90,11 +88,10 @@ class Background:
         connections = self._connections
         reports += connections.quieten(now)
         pause = LINGER / 2 if connections.subscriptions else math.inf
-        if connections.announcer is not None:
-            reports += connections.announce(now)
-            if connections.voters.refused:
-                self.renewer.give_way(now)
-            pause = min(pause, connections.announcer.next(now, TICK))
+        reports += connections.announce(now, self._announcer)
+        if connections.voters.refused:
+            self.renewer.give_way(now)
+        pause = min(pause, self._announcer.next(now, TICK))
         for stream in connections.streams:
             if (due := connections.connect_in(stream, now)) <= 0:
                 reports += self._start_connecting(stream)
@@ -149,9 +146,7 @@ class Background:
         made: Made
         try:
             bare = isinstance(stream, Subscriber)
-            announcer = self._connections.announcer
-            fleet = announcer.call() if announcer is not None else None
-            made = (connector.bare(), None) if bare else connector(self._prefix, self._max_ttl, fleet)
+            made = (connector.bare(), None) if bare else connector(self._prefix, self._max_ttl, self._announcer.call())
         except BaseException as error:  # noqa: BLE001 - the master is down, the error says why
             made = connector.failure(error)
         self._port.hand_over(made, partial(self._finish, threading.current_thread(), stream, made))

@@ -68,7 +68,7 @@ class ConnectionsBase(Exchange):
         self.voters = voters
         self.local_queue = LocalQueue()
         self.subscriptions = Subscriptions(len(endpoints))
-        self.announcer: Announcer | None = None  # tells them our list (R34)
+        self.announcer: Announcer | None = None  # tells them our max_ttl (R21) and our list (R34)
         self.closing = self.closed = False  # closing: nothing new begins; only releases are still sent
         self.look_after: Callable[[float], object] = id  # has `Background.tick` called at a time; `id` does nothing
         # Held while the connections are used.  A loop needs none, but the collector may come back in the middle.
@@ -478,20 +478,18 @@ class ConnectionsBase(Exchange):
         now = _clock.now()
         return [] if self.closed else [connection.pipeline.trouble(now) for connection in self.all]
 
-    # -- the list of our masters (R34) ---------------------------------------------------------------
+    # -- our max_ttl (R21) and the list of our masters (R34) -----------------------------------------
 
-    def announce(self, now: float) -> Reports:
-        """Tell the masters our list if that is due, and report what they said."""
-        assert self.announcer is not None  # noqa: S101 - the caller has looked
-        announcement = self.announcer.due(now)
-        if announcement is not None:
+    def announce(self, now: float, announcer: Announcer) -> Reports:
+        """Tell the masters what is due, and report what they said."""
+        for announcement in announcer.due(now):
             self._submit(announcement, _NOBODY, now)
-        return self.announcer.news()
+        return announcer.news()
 
     def _withdraw(self, now: float) -> None:
         """Take our list back: from now on nobody here asks for a lock."""
-        if self.announcer is not None:
-            self._submit(Send(self.announcer.call("left")), _NOBODY, now)
+        if self.announcer is not None and (call := self.announcer.call("left")) is not None:
+            self._submit(Send(call), _NOBODY, now)
 
     # -- connections again ---------------------------------------------------------------------------
 

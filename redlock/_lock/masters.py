@@ -95,7 +95,7 @@ class MastersBase(Generic[AnyRuntime]):
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
             agreement: what happens if other clients use an incompatible list of masters (R34).  ``"refuse"``: the
                 last to come gets no lock until the others are gone.  ``"warn"``: a warning, and an event.
-                ``"ignore"``: nobody announces or looks.  None: ``"refuse"`` where the masters have names, else
+                ``"ignore"``: nobody announces them or looks.  None: ``"refuse"`` where the masters have names, else
                 ``"warn"``, because a server may have another address for each client.
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
@@ -143,7 +143,7 @@ class MastersBase(Generic[AnyRuntime]):
             node_timeout=node_timeout,
             drift_factor=drift_factor,
             fence_ttl=fence_ttl,
-            voters=Voters(names, max_ttl, guard=self._restart_guard, fleet=fleet),
+            voters=Voters(names, max_ttl, guard=self._restart_guard, fleet=fleet, drift=drift_factor),
             fences=FenceClock(_clock.wall_us),
             token=token_source(owner),
             random=random.random,

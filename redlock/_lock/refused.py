@@ -64,8 +64,8 @@ def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> 
     """The error when too few masters took part, or too late."""
     if refusal.validity is not None and refusal.validity >= spec.min_validity:
         why = (
-            "this client was stopped or cut off for so long that others may have forgotten which masters it uses; it "
-            "announces them again now (R34)"
+            "this client was stopped or cut off for so long that others may have forgotten its max_ttl (R21) and which "
+            "masters it uses (R34); it announces them again now"
         )
     elif refusal.kind == "slow":
         why = (

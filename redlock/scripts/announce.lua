@@ -1,10 +1,16 @@
 -- Tell this master the longest TTL that the caller may ask for, and learn the longest that
--- anybody announced (R21).  The value is raised and never lowered.
+-- anybody announced (R21).
 --
 -- KEYS  the key of the announcement
--- ARGV  max_ttl in ms
+-- ARGV  max_ttl in ms, and ms for which that counts
 --
--- returns the largest value announced, in ms
+-- returns {the largest value announced, ms for which it counts yet}; -1 ms: it does not end
+--
+-- A greater value is stored at once, and an equal one counts anew.  A smaller one changes nothing:
+-- the greater one ends when no client with it is left, and then the next announcement is stored.
+--
+-- Clients of 0.1 announce once, on connecting, and for good.  Their value does not end here, nor
+-- does a greater one in its place: nobody would say it again.  It ends when somebody deletes the key.
 --
 -- What is no number is replaced, and what is no string is the error BADMAXTTL.  A number that no client can have announced is not: it may stand where the largest was.
 
@@ -15,12 +21,23 @@ if type(found) == 'table' then
   end
   found = '9007199254740992'
 end
-local known = tonumber(found or '0') or 0
+local known, own = tonumber(found or '0') or 0, tonumber(ARGV[1])
 if known >= 9007199254740992 then
   return redis.error_reply('BADMAXTTL ' .. KEYS[1] .. ' does not hold the max_ttl of a client: delete it')
 end
-if known >= tonumber(ARGV[1]) then
-  return known
+local left = known > 0 and redis.call('PTTL', KEYS[1]) or 0
+if known > own then
+  return {known, left}
 end
-redis.call('SET', KEYS[1], ARGV[1])
-return tonumber(ARGV[1])
+if left == -1 then
+  if known < own then
+    redis.call('SET', KEYS[1], ARGV[1])
+  end
+  return {own, -1}
+end
+if known < own then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+elseif type(redis.pcall('PEXPIRE', KEYS[1], ARGV[2])) == 'table' then
+  return {own, left} -- a master that takes no writes is told again, and keeps its connections
+end
+return {own, tonumber(ARGV[2])}

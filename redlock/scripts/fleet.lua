@@ -76,7 +76,8 @@ if says == 'left' then -- where others have this list it stays as it is: nobody 
 end
 
 local client = before and before.client ~= who and '*' or who
-local lasts = math.max(life, before and before.lasts or 0)
+-- who has a longer max_ttl counts for its own time, and for no longer because others have its list
+local lasts = math.max(life, before and before.lasts - math.abs(now - before.seen) or 0)
 local settled = before and before.mark == '2'
 if blocked or says == 'back' or says == 'refused' then
   if client ~= who and (settled or before.mark == '1' and says ~= 'back') then

@@ -210,7 +210,7 @@ class _Answers:
     def _of_script(self, script: scripts.Script, count: int, rest: list[str]) -> Any:
         keys, args = rest[:count], rest[count:]
         if script is scripts.ANNOUNCE:
-            return int(args[0])
+            return [int(word) for word in args]
         if script is scripts.SCAN:
             return ["0", []]
         if script in (scripts.STATUS, scripts.LOOK):

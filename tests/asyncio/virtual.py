@@ -213,6 +213,8 @@ class Fake:
                 return [(holder or "").encode(), 10_000 if holder else -2, b"0"]
             case "fleet":
                 return [1]
+            case "announce":
+                return [60_000, 120_000]
             case "repair":
                 self.keys.setdefault(name, token)
                 return [1]
@@ -261,12 +263,16 @@ class Deployment:
         self.loop, self.clock = loop, loop.clock
         self.fakes = [Fake() for _ in range(MASTERS)]
         urls = [f"redis://fake-{number}:6379" for number in range(MASTERS)]
-        options = {"agreement": "ignore", **options}  # else each has a timer, and announcements go out in between
+        quiet = "agreement" not in options  # else each has a timer, and announcements go out in between
+        options = {"agreement": "ignore", **options}
         self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT, **options)
         self.driver: Driver = self.masters._runtime.driver()
         self.connections: Connections = self.driver._connections
         self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]
-        self.driver.background._start_connecting = _connect_never  # type: ignore[method-assign]
+        background = self.driver.background
+        background._start_connecting = _connect_never  # type: ignore[method-assign]
+        if quiet:
+            background._announcer.connected = lambda now: None  # type: ignore[method-assign]
         self.driver.ready.set()
         for number in range(MASTERS):
             self.attach(number)

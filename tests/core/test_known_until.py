@@ -1,4 +1,4 @@
-"""No lease lasts longer than others know which masters its holder uses (R34)."""
+"""No lease lasts longer than others know the `max_ttl` of its holder (R21), and which masters it uses (R34)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_nothing_is_granted_that_was_asked_for_before_they_knew_it(known: float,
     assert isinstance(outcome, Grant if granted else Refusal)
     assert ("release" in {sent.verb for sent in here.sent}) is not granted
     if isinstance(outcome, Refusal):
-        assert "others may have forgotten which masters it uses" in str(unreachable(spec, outcome, here.settings))
+        assert "forgotten its max_ttl (R21) and which masters it uses" in str(unreachable(spec, outcome, here.settings))
 
 
 @pytest.mark.parametrize("options", [{}, {"renew": False}], ids=["renewed", "not-renewed"])

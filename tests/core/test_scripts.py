@@ -602,13 +602,24 @@ def test_an_empty_value_is_a_holder_for_who_has_lost_the_name_to_it(master: Scri
     assert (master.get(A), master.pttl(A)) == ("", 2500)
 
 
-def test_announce_raises_and_never_lowers(master: ScriptedMaster) -> None:
-    """R21: without expiry, for it has to outlive every lease."""
+@pytest.mark.parametrize(("stored", "left", "max_ttl", "largest", "then"), [
+    pytest.param("", 0, 60.0, 60.0, 120_000, id="the-first-one"),
+    pytest.param("60000", 70_000, 60.0, 60.0, 120_000, id="the-same-again"),
+    pytest.param("60000", 70_000, 300.0, 300.0, 600_000, id="raised-at-once"),
+    pytest.param("60000", 70_000, 10.0, 60.0, 70_000, id="a-smaller-one-takes-and-gives-it-no-time"),
+    # A client of 0.1 says it once, and for good.
+    pytest.param("60000", -1, 60.0, 60.0, -1, id="for-good"),
+    pytest.param("60000", -1, 10.0, 60.0, -1, id="for-good-and-larger"),
+    pytest.param("60000", -1, 300.0, 300.0, -1, id="for-good-and-smaller"),
+])  # fmt: skip
+def test_announce(master: ScriptedMaster, stored: str, left: int, max_ttl: float, largest: float, then: int) -> None:
+    """R21: it lives for twice itself after the last client with it has announced it."""
     key = "redlock-max-ttl:redlock:"
-    for max_ttl, largest in ((60.0, 60.0), (10.0, 60.0), (60.0, 60.0), (300.0, 300.0), (60.0, 300.0)):
-        assert wire.read_announce(master.run(wire.announce("redlock:", max_ttl))) == largest
-        assert master.get(key) == str(int(largest * 1000))
-        assert master.pttl(key) == -1
+    if stored:
+        master.set(key, stored, left)
+    answer = wire.read_announce(master.run(wire.announce("redlock:", max_ttl)))
+    assert answer == wire.Announced(largest, then / 1000 if then >= 0 else float("inf"))
+    assert (master.get(key), master.pttl(key)) == (str(int(largest * 1000)), then)
 
 
 @pytest.mark.parametrize("value", ["9007199254740992", "99999999999999999999", "1e300", "inf"])
@@ -642,9 +653,9 @@ def test_what_is_announced_is_read_from_the_key_as_by_the_script(master: Scripte
     """By a check, which writes nothing."""
     master.set("redlock-max-ttl:redlock:", value)
     largest = wire.read_announce(master.run(wire.announce("redlock:", 60.0)))
-    assert max(60.0, wire.read_announced(value.encode())) == largest
+    assert max(60.0, wire.read_announced(value.encode())) == largest.max_ttl
 
 
 def test_announce_mends_a_value_that_is_none(master: ScriptedMaster) -> None:
     master.set("redlock-max-ttl:redlock:", "soon")
-    assert master.run(wire.announce("redlock:", 60.0)) == 60_000
+    assert master.run(wire.announce("redlock:", 60.0)) == [60_000, 120_000]

@@ -103,7 +103,7 @@ def test_the_own_announcement_is_no_difference(max_ttl: float) -> None:
     """R21: else every connection of a fleet with this one setting warns of two."""
     from redlock._core.voters import Facts, Voters  # noqa: PLC0415
 
-    announced = wire.read_announce(int(wire.announce("redlock:", max_ttl).args[0]))
+    announced = wire.read_announce([int(word) for word in wire.announce("redlock:", max_ttl).args])
     voters = Voters(["redis-a:6379"], max_ttl, guard=True)
     assert voters.admit(0, Facts("run", 1000, announced=announced), 0.0) is None
 
@@ -146,7 +146,7 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
         (wire.mark(KEYS, "t", 2.5), scripts.MARK, ("p:a", "p:b"), ("t", "2500")),
         (wire.mark(KEYS, "t", 0.0), scripts.MARK, ("p:a", "p:b"), ("t", "0")),
         (wire.scan("7", "p:*", 500), scripts.SCAN, (), ("7", "p:*", "500")),
-        (wire.announce("p:", 2.5), scripts.ANNOUNCE, ("redlock-max-ttl:p:",), ("2500",)),
+        (wire.announce("p:", 2.5), scripts.ANNOUNCE, ("redlock-max-ttl:p:",), ("2500", "5000")),
     ],
     ids=lambda value: value.name if isinstance(value, scripts.Script) else "",
 )
@@ -186,9 +186,9 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
     (wire.read_status, [b"", -2, b"0"], wire.Seen("", 0.0, 0)),
     (wire.read_status, [b"ann", 100, b"9"], wire.Seen("ann", 0.1, 9)),
     (wire.read_status, [b"ann", -1, b"9"], wire.Seen("ann", math.inf, 9)),
-    (wire.read_announce, 2500, 2.5),
+    (wire.read_announce, [2500, 4000], wire.Announced(2.5, 4.0)),
     # The largest number that a script can count to is none too many.
-    (wire.read_announce, 2**53 - 1, (2**53 - 1) / 1000),
+    (wire.read_announce, [2**53 - 1, -1], wire.Announced((2**53 - 1) / 1000, math.inf)),
     (wire.read_status, [b"ann", 2**53 - 1, b"1"], wire.Seen("ann", (2**53 - 1) / 1000, 1)),
     (wire.read_acquire, [0, b"1", b"ann", 2**53 - 1], wire.Held(1, "ann", (2**53 - 1) / 1000)),
     (wire.read_status, [b"ann", -(10**400), b"1"], wire.Seen("ann", 0.0, 1)),
@@ -280,7 +280,7 @@ def test_nor_by_a_number_that_is_too_large(number: int) -> None:
     """RESP3 has big numbers, and hiredis makes ints of them: those do not even fit into a float."""
     readers: dict[Any, Any] = {
         wire.read_acquire: [0, b"1", b"ann", number], wire.read_status: [b"ann", number, b"1"],
-        wire.read_announce: number,
+        wire.read_announce: [number, 1],
     }  # fmt: skip
     for reader, value in readers.items():
         with pytest.raises(wire.BadReply) as caught:

@@ -82,7 +82,7 @@ GRANTS: dict[str, Says] = {
     "repair": [1],
     "release": [1, 0],
     "status": [b"", -2, b"0"],
-    "announce": 60_000,
+    "announce": [60_000, 120_000],
 }
 
 

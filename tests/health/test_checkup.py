@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from redlock import ConfigurationError, LockLost, Probe
+from redlock._core.wire import Announced
 from redlock._health import checkup, survey
 from redlock._health.checkup import Checkup
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy
@@ -142,7 +143,7 @@ def test_one_that_is_stopped_begins_no_probe(monkeypatch):
 
 
 def test_who_adopts_takes_the_longest_max_ttl_that_is_announced():
-    table = [(replace(healthy(i), announced=120.0 * i), 0.0) for i in range(3)]
+    table = [(replace(healthy(i), announced=Announced(120.0 * (i or 1))), 0.0) for i in range(3)]
     health, taken, _ = check(table, adopt=True)
     assert taken == [240.0]
     assert health.quorum.max_ttl == 240.0

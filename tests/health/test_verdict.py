@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from redlock import Probe
+from redlock._core.wire import Announced
 from redlock._health.facts import Clock, RefusedCommand
 from redlock._health.verdict import governing_max_ttl, judge
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
@@ -172,7 +173,7 @@ def test_the_quarantine_is_that_of_the_clients():
 
 def test_the_longest_max_ttl_announced_governs():
     facts = with_last(healthy(4, info={"uptime_in_seconds": "100"}))
-    facts[0] = replace(facts[0], announced=300.0)
+    facts[0] = replace(facts[0], announced=Announced(300.0))
     health = of(facts)
     assert health.quorum.max_ttl == 300.0
     assert health.masters[FIFTH].quarantined_s == pytest.approx(201.0)

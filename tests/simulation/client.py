@@ -406,11 +406,10 @@ class Client:
                 connection.facts = value
             return
         master = link.master.index
-        facts = connection.facts
-        announced = 0.0 if isinstance(value, ErrorReply) else wire.read_announce(value)
+        facts = connection.facts  # all have one max_ttl, and nobody looks when it was announced
         if self._heard_at[master] > -math.inf:
             self.voters.heard(master, self._heard_at[master])
-        self.voters.admit(master, facts._replace(announced=announced), now)
+        self.voters.admit(master, facts, now)
         self._failed[master] = 0
         self.exchange.connected(master)
         self.world.log("connected", link, facts)

@@ -188,7 +188,8 @@ class Client:
             random=run.chance.random, outages=Outages(lambda *_: None),
         )  # fmt: skip
         run.log(self.name, "starts with", masters)
-        self.announcer = Announcer(self.voters, self.fleet, PREFIX, partial(self._keep_house_in, 0.0))
+        self.announcer = Announcer(self.voters, PREFIX, partial(self._keep_house_in, 0.0))
+        self.call: Callable[..., Any] = self.announcer.call
         self.house_at = math.inf
         for master in run.chance.sample(range(len(masters)), len(masters)):
             self._connect(master)
@@ -247,7 +248,7 @@ class Client:
 
     def _connect(self, master: int) -> None:
         link = Link(self.masters[master], self.trip[self.masters[master]])
-        self._ask(link, self.announcer.call(), partial(self._connected, master, link, self.clock()))
+        self._ask(link, self.call(), partial(self._connected, master, link, self.clock()))
         if link.under_way:
             self._plan(CONNECT_TIMEOUT, partial(self._gives_up, master, link))
 
@@ -263,7 +264,7 @@ class Client:
     def _beside(self, link: Link) -> None:
         """What a second connection carries while the first one is silent: there is no use for it when both are answered."""
         if link.under_way and self.run.server(link.name).hangs_until > self.run.now:
-            self._ask(Link(link.name, link.trip), self.announcer.call(), _ignore)
+            self._ask(Link(link.name, link.trip), self.call(), _ignore)
         self._plan(self.run.chance.uniform(1.5, 3.0), partial(self._beside, link))
 
     def _gives_up(self, master: int, link: Link) -> None:
@@ -303,8 +304,9 @@ class Client:
         if self.run.now < self.house_at:  # that was brought forward, and done
             return
         self.house_at = math.inf
-        announcement = self.announcer.due(self.clock())
-        if announcement is not None:
+        for announcement in self.announcer.due(self.clock())[
+            1:
+        ]:  # the first one is of `max_ttl`, and all have the same
             self._announce(announcement)
             if self.fleet.rejected:
                 self.run.refused += 1
@@ -422,7 +424,7 @@ class Client:
         crashes = run.chance.random() < 0.5
         run.log(self.name, "crashes" if crashes else "closes")
         if not crashes:
-            self._announce(Send(self.announcer.call("left")))
+            self._announce(Send(self.call("left")))
         self.life, self.ended_at = self.life + 1, run.now
         run.later(run.chance.choice((0.1, 3.0)), self.run.begin, self)
 

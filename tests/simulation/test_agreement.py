@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -21,11 +22,17 @@ OLD, BOTH, NEW = ("a", "b", "c"), ("a", "b", "c", "d"), ("b", "c", "d")  # each 
 
 
 class World:
-    """Masters that are always there, and a clock that moves when it is told to."""
+    """Masters that are always there, but may restart, and a clock that moves when it is told to."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.servers: dict[str, Keyspace] = {}
+        self.restarts: dict[str, list[float]] = {}  # when each master did
+
+    def restart(self, name: str) -> None:
+        """It forgets everything.  Who uses it has to connect again."""
+        self.servers[name].keys.clear()
+        self.restarts.setdefault(name, []).append(self.now)
 
     def run(self, name: str, call: wire.Call) -> Any:
         server = self.servers.setdefault(name, Keyspace())
@@ -47,7 +54,7 @@ class World:
 
 
 class Client:
-    """What the connections and the background of one process do for its list."""
+    """What the connections and the background of one process do for its `max_ttl` and its list."""
 
     def __init__(
         self,
@@ -57,14 +64,17 @@ class Client:
         max_ttl: float = MAX_TTL,
         refuses: bool = True,
         silent: str = "",
+        agrees: bool = True,
+        guard: bool = False,
     ) -> None:
-        """``silent``: these masters do not answer before `hears`."""
+        """``silent``: these masters do not answer before `hears`.  ``agrees``: it announces its list."""
         self.world, self.masters = world, masters
         self.silent = set(silent)
         self.fleet = Fleet(masters, max_ttl, 0.01, NODE_TIMEOUT, refuses=refuses)
-        self.voters = Voters(masters, max_ttl, guard=False, fleet=self.fleet)
+        self.voters = Voters(masters, max_ttl, guard=guard, fleet=self.fleet if agrees else None)
         self.woken = 0
-        self.announcer = Announcer(self.voters, self.fleet, "p:", self._wake)
+        self.announcer = Announcer(self.voters, "p:", self._wake)
+        self.call: Any = self.announcer.call
         self.sent = 0
         for name in masters:
             if name not in self.silent:
@@ -72,9 +82,11 @@ class Client:
         self.keep_house()
 
     def _connect(self, name: str, call: wire.Call | None = None) -> None:
-        now = self.world.now
-        lists = wire.read_fleet(self.world.run(name, call or self.announcer.call()))
-        facts = Facts(f"run of {name}", 10**6, lists=lists, asked_at=now)
+        now, call = self.world.now, call or self.call()
+        announced = wire.read_announce(self.world.run(name, wire.announce("p:", self.voters.max_ttl)))
+        lists = None if call is None else wire.read_fleet(self.world.run(name, call))
+        restarts = self.world.restarts.get(name, [-1e6])
+        facts = Facts(f"run {restarts[-1]} of {name}", int(now - restarts[-1]), False, announced, lists, now)
         self.voters.admit(self.masters.index(name), facts, now)
         self.announcer.connected(now)
 
@@ -93,10 +105,10 @@ class Client:
 
     def keep_house(self) -> None:
         """What is due now, as often as it is."""
-        while (announcement := self.announcer.due(self.world.now)) is not None:
+        while due := self.announcer.due(self.world.now):
             self.sent += 1
-            announcement.sent_at = self.world.now
-            for master, name in enumerate(self.masters):
+            for announcement, (master, name) in itertools.product(due, enumerate(self.masters)):
+                announcement.sent_at = self.world.now
                 if name in self.silent:
                     continue
                 try:
@@ -108,7 +120,7 @@ class Client:
 
     def close(self) -> None:
         for name in self.masters:
-            self.world.run(name, self.announcer.call("left"))
+            self.world.run(name, self.call("left"))
 
     @property
     def works(self) -> bool:
@@ -477,7 +489,7 @@ def test_what_an_answer_shows_wakes_who_has_to_end_leases(world):
     first = Client(world, ONE)
     late = Client(world, OTHER, silent="m")
     live(world, 1.0, first, late)
-    announcement = Announcement(late.announcer.call(), late.announcer)
+    announcement = Announcement(late.call(), late.announcer.heard)
     announcement.sent_at = world.now
     woken = late.woken
     announcement.answered(0, world.run("m", announcement.call), world.now)
@@ -580,7 +592,7 @@ def test_a_full_master_shows_what_it_has_and_costs_nobody_a_vote(world):
 
 def test_an_answer_that_makes_no_sense_costs_no_vote(world):
     client = Client(world, OLD)
-    announcement = Announcement(client.announcer.call(), client.announcer)
+    announcement = Announcement(client.call(), client.announcer.heard)
     announcement.sent_at = world.now
     assert announcement.answered(0, b"hello", world.now) is False
     assert client.works
