@@ -79,3 +79,19 @@ def test_every_option_is_in_the_table_of_times():
     for name, default in seconds.items():
         shown = "for ever" if default < 0 else f"{default:g}"
         assert re.search(rf"^\| `{name}` \| {re.escape(shown)} \|", table, re.MULTILINE), (name, default)
+
+
+OBJECTS = {"masters": redlock.Masters, "lease": redlock.Lease, "term": redlock.Term, "election": redlock.Election}
+
+
+def unknown(text: str) -> list[str]:
+    """What ``text`` has after a dot that its object has not: in a sentence no example finds that."""
+    named = re.findall(rf"(?<!/)\b({'|'.join(OBJECTS)})\.([a-z]\w*)(?=[`(])", text)
+    return [f"{owner}.{name}" for owner, name in named if not hasattr(OBJECTS[owner], name)]
+
+
+def test_what_a_page_names_is_there():
+    pages = [DOCS.parent / "README.md", *(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
+    found = {page.name: unknown(page.read_text(encoding="utf-8")) for page in pages}
+    assert {name: names for name, names in found.items() if names} == {}
+    assert unknown("`masters.locked(template)` and `lease.fence`, `masters.lock`") == ["masters.locked"]
