@@ -32,7 +32,7 @@ def places():
     inside = (path for place in PLACES for path in (ROOT / place).rglob("*"))
     for path in sorted([*inside, *ROOT.glob("*.md")]):
         name = path.relative_to(ROOT).as_posix()
-        built = {"_build", "__pycache__", "secrets"} & set(path.parts)
+        built = {"_build", "__pycache__", "secrets", "version_0_1"} & set(path.parts)  # the last one is frozen
         if path.is_file() and path.suffix in KINDS and not built and name != _THIS:
             yield path
 

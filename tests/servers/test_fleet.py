@@ -114,6 +114,35 @@ def test_a_newcomer_gets_no_lock_before_the_master_that_is_further_away_has_answ
         lease.ensure()
 
 
+def test_a_newcomer_waits_once_for_a_master_that_is_silent(apart):
+    """And no longer than `node_timeout` after a majority has answered."""
+    _, newcomer, far = apart
+    far.replies = "hold"
+    masters = newcomer()
+    began = time.monotonic()
+    for _ in range(20):
+        with masters.lock("job", ttl=1.2, timeout=0):
+            pass
+    said(f"21 locks, and the wait before the first: {time.monotonic() - began:.3f} s")
+
+
+def test_who_was_refused_stays_refused_if_the_master_that_knew_is_emptied(apart, urls):
+    servers, prefix = urls
+    right, wrong, _ = apart
+    here, refused = right(), wrong()
+    with here.lock("job", ttl=1.2), redis.Redis.from_url(servers["lock-1"]) as admin:
+        with pytest.raises(QuorumUnreachable):
+            refused.lock("job", ttl=1.2).acquire(timeout=0)
+        admin.delete(f"redlock-fleet:{prefix}")
+
+        def knows_again():
+            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
+                refused.lock("job", ttl=1.2).acquire(timeout=0)
+            return any(b"lock-2" in value for value in admin.hvals(f"redlock-fleet:{prefix}"))
+
+        eventually(knows_again, 30)
+
+
 def test_of_two_that_came_into_use_while_what_they_share_was_silent_one_works_on(apart):
     """Both have the lock meanwhile: that cannot be known.  The one that lock-1 does not have loses it at once."""
     right, wrong, far = apart

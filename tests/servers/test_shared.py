@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from redis.exceptions import ResponseError
@@ -482,22 +481,6 @@ def test_readers_keep_others_away(redlock_servers, masters):
     lock.release()
     eventually(lambda: nothing_left(redlock_servers))
     assert all(redlock_servers.client(i).set(KEY, "theirs", nx=True, px=1000) for i in range(5))
-
-
-@pytest.mark.parametrize(("script", "keys", "args"), [
-    ("acquire", [KEY, FENCE], ["1", "theirs", "1000", "5", "60000"]),
-    ("extend", [KEY, FENCE], ["1", "theirs", "1000", "60000"]),
-    ("repair", [KEY, FENCE], ["1", "theirs", "1000", "5", "60000"]),
-    ("release", [KEY], ["theirs"]),
-])  # fmt: skip
-def test_the_version_before_is_refused_by_the_type(redlock_servers, masters, script, keys, args):
-    text = Path(__file__).with_name("version_before").joinpath(f"{script}.lua").read_text("utf-8")
-    with masters.lock("job", shared=True, ttl=30) as lease:
-        (first,) = [i for i, readers in enumerate(readers_on(redlock_servers)) if lease.token in readers][:1]
-        client = redlock_servers.client(first)
-        with pytest.raises(Exception, match="WRONGTYPE"):
-            client.eval(text, len(keys), *keys, *args)
-        assert lease.token in readers_on(redlock_servers)[first]
 
 
 def test_a_set_of_others_is_not_touched(redlock_servers, masters):

@@ -6,7 +6,6 @@
 --
 -- returns {1}            extended, and the fence keys live on (R20)
 --         {0, holder}    not all ours: the token of somebody else who holds one, "" if nobody does
---                        (of what is longer than any token of ours, the first 128 bytes)
 
 local n, token = tonumber(ARGV[1]), ARGV[2]
 
@@ -19,7 +18,7 @@ for i = 1, n do
   end
 end
 if not ours then
-  return {0, string.sub(other, 1, 128)}
+  return {0, other}
 end
 for i = 1, n do
   redis.call('PEXPIRE', KEYS[i], ARGV[3])

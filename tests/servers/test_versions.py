@@ -1,0 +1,246 @@
+"""Clients of the version before and of this one on the same masters (docs/upgrading.md), by what they say on the wire.
+
+First each script of the one on what each script of the other has left on a master, then whole leases.  The version
+before is 0.1.0: its scripts, run as its clients run them.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from redis.exceptions import ResponseError
+
+from redlock import scripts
+from redlock._core import wire
+from tests.servers.look import all_up, each, eventually, take
+from tests.servers.waiter import Waiting
+
+BEFORE = {file.stem: file.read_text("utf-8") for file in Path(__file__).with_name("version_0_1").glob("*.lua")}
+KEYS = wire.keys_for("redlock:", ["job"])
+(LOCK,), (FENCE,) = KEYS
+LONGEST = wire.announcement_key("redlock:")
+OURS, THEIRS = "a" * 40, "b" * 40
+HOUR = 3600.0
+OLD = {
+    "acquire": ([LOCK, FENCE], ["1", THEIRS, "30000", "5", "60000"]),
+    "fence": ([LOCK, FENCE], ["1", THEIRS, "5", "60000"]),
+    "extend": ([LOCK, FENCE], ["1", THEIRS, "30000", "60000"]),
+    "repair": ([LOCK, FENCE], ["1", THEIRS, "30000", "5", "60000"]),
+    "release": ([LOCK], [THEIRS]),
+    "status": ([LOCK, FENCE], []),
+}
+NEW = {
+    "acquire": wire.acquire(KEYS, OURS, 20.0, 9, HOUR),
+    "fence": wire.fence(KEYS, OURS, 9, HOUR),
+    "extend": wire.extend(KEYS, OURS, 20.0, HOUR),
+    "renew": wire.renew([(KEYS, OURS, 20.0)], HOUR),
+    "repair": wire.repair(KEYS, OURS, 20.0, 9, HOUR),
+    "release": wire.release(KEYS, OURS),
+    "release, held at least": wire.release(KEYS, OURS, 15.0),
+    "acquire shared": wire.acquire_shared(KEYS, OURS, 20.0, 9, HOUR, 9),
+    "extend shared": wire.extend_shared(KEYS, OURS, 20.0, HOUR),
+    "repair shared": wire.repair_shared(KEYS, OURS, 20.0, 9, HOUR),
+    "release shared": wire.release_shared(KEYS, OURS),
+    "mark": wire.mark(KEYS, OURS, 20.0),
+    "take the mark back": wire.mark(KEYS, OURS, 0.0),
+    "occupy": wire.occupy(KEYS.locks, (0,), KEYS, OURS, 20.0, 9, HOUR),
+    "vacate": wire.vacate("redlock:job#", (0,), KEYS, OURS),
+    "look": wire.look("redlock:", ["job"]),
+    "status": wire.status(LOCK),
+}
+# What of this version is on a master, by the scripts that have made it, and what undoes it.
+STATES = {
+    "a lock": (["acquire"], "release"),
+    "a slot": (["occupy"], "vacate"),
+    "a lock that is held at least": (["acquire", "release, held at least"], ""),
+    "readers": (["acquire shared"], "release shared"),
+    "a writer that waits": (["mark"], "take the mark back"),
+}
+
+
+@pytest.fixture
+def master(redlock_servers):
+    return redlock_servers.client(0)
+
+
+def new(master, script):
+    call = NEW[script]
+    return master.eval(call.script.text, len(call.keys), *call.keys, *call.args)
+
+
+def old(master, script, **changed):
+    keys, args = OLD[script]
+    return master.eval(
+        BEFORE[script], len(keys), *keys, *[changed.get("token", THEIRS) if x == THEIRS else x for x in args]
+    )
+
+
+def kept(master):
+    """What is at the key, to the last byte, and when that ends."""
+    return master.dump(LOCK), pytest.approx(time.time() + master.pttl(LOCK) / 1000, abs=0.1)
+
+
+def test_all_scripts_take_part():
+    assert set(BEFORE) == {*OLD, "announce"}
+    assert {call.script for call in NEW.values()} >= {
+        script for script in (*scripts.USUAL, scripts.LOOK) if script.name not in ("announce", "fleet")
+    }
+
+
+@pytest.mark.parametrize("script", OLD)
+@pytest.mark.parametrize("state", STATES)
+def test_the_version_before_leaves_alone_what_is_there(master, state, script):
+    """It is refused, by what it finds or by the type of the key: to its clients that is a holder, or a master without a vote."""
+    made, undone = STATES[state]
+    for step in made:
+        new(master, step)
+    there = kept(master)
+    if state in ("readers", "a writer that waits"):
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            old(master, script)
+    else:
+        answer = old(master, script)
+        assert answer[0].decode().endswith(OURS) if script == "status" else answer[0] in (0, -1)
+    assert kept(master) == there
+    if undone:
+        new(master, undone)
+        assert old(master, "acquire")[0] in (1, 2), "and then it is free"
+
+
+@pytest.mark.parametrize("script", NEW)
+def test_this_version_leaves_alone_what_the_one_before_holds(master, script):
+    old(master, "acquire")
+    there = kept(master)
+    answer = new(master, script)
+    assert answer in ([1], [THEIRS.encode()]) if script in ("mark", "take the mark back", "renew") else answer[0] != 1
+    assert kept(master) == there
+    assert old(master, "extend") == [1]
+    assert old(master, "release")[0] == 1
+    assert new(master, "acquire")[0] in (1, 2), "and then it is free"
+
+
+# -- leases ------------------------------------------------------------------------------------------
+
+
+def everywhere(servers, script, **changed):
+    return [old(servers.client(i), script, **changed) for i in range(5)]
+
+
+HOLDS = {
+    "a lock": lambda masters: masters.lock("job", ttl=30),
+    "several names": lambda masters: masters.lock(["another", "job"], ttl=30),
+    "a reader": lambda masters: masters.lock("job", ttl=30, shared=True),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_they_take_turns(redlock_servers, masters, hold):
+    """In both directions, and fences go on increasing (P1, P2)."""
+    eventually(lambda: all_up(masters))
+    lock, fence = HOLDS[hold](masters), 0
+    for _ in range(2):
+        with lock as lease:
+            for answer in (lock.extend(), lease):
+                assert answer.valid
+            if not lease.shared:
+                assert all(
+                    answer[0] == 0 and answer[2].decode() == lease.token
+                    for answer in everywhere(redlock_servers, "acquire")
+                )
+            assert lease.fence > fence
+            fence = lease.fence
+        eventually(lambda: all(answer[0] in (1, 2) for answer in everywhere(redlock_servers, "acquire")))
+        seen = max(int(answer[1]) for answer in everywhere(redlock_servers, "fence"))  # as R17: its second round
+        settled = [
+            redlock_servers.client(i).eval(BEFORE["fence"], 2, LOCK, FENCE, "1", THEIRS, str(seen + 1), "60000")
+            for i in range(5)
+        ]
+        assert {int(answer[1]) for answer in settled} == {seen + 1}
+        assert seen + 1 > fence
+        fence = seen + 1
+        assert lock.acquire(timeout=0) is None
+        assert masters.status("job").token == THEIRS
+        everywhere(redlock_servers, "release")
+
+
+def test_each_wakes_the_other(redlock_servers, masters, master):
+    """R24: the channel and the messages are the same."""
+    channel = wire.channel(LOCK)
+    everywhere(redlock_servers, "acquire")
+    with master.pubsub(ignore_subscribe_messages=True) as ear:
+        ear.subscribe(channel)
+        waiting = Waiting(masters.lock("job", ttl=30))
+        eventually(lambda: sum(redlock_servers.client(i).pubsub_numsub(channel)[0][1] for i in range(5)) == 6)
+        assert sum(answer[1] for answer in everywhere(redlock_servers, "release")) == 6
+        lease = waiting.end()
+        heard: list[bytes] = []
+
+        def both():
+            heard.extend(filter(None, [(ear.get_message(timeout=1) or {}).get("data")]))
+            return {THEIRS.encode(), lease.token.encode()} <= set(heard)
+
+        eventually(both)
+
+
+def test_a_lease_is_handed_over_in_both_directions(redlock_servers, masters):
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", ttl=30, bound=False, auto_extend=False)
+    token = take(lock).token
+    eventually(lambda: everywhere(redlock_servers, "extend", token=token) == [[1]] * 5)
+    assert [answer[0] for answer in everywhere(redlock_servers, "release", token=token)] == [1] * 5
+    everywhere(redlock_servers, "acquire")
+    resumed = masters.lock("job", token=THEIRS, fence=5, ttl=30)
+    assert resumed.extend().valid
+    assert masters.lock("job").acquire(blocking=False) is None
+    resumed.release()
+    eventually(
+        lambda: everywhere(redlock_servers, "status") == [[b"", -2, everywhere(redlock_servers, "status")[0][2]]] * 5
+    )
+
+
+def test_a_key_that_the_other_one_has_is_not_taken_by_a_repair(redlock_servers, masters, master):
+    """R14, on a master that lost the key of a lease and gave it to a client of the other version."""
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", ttl=30, auto_extend=False)
+    take(lock)
+    master.delete(LOCK)
+    assert old(master, "acquire")[0] in (1, 2)
+    assert lock.extend().valid
+    assert masters.status("job").token != THEIRS
+    assert master.get(LOCK) == THEIRS.encode()
+    lock.release()
+    assert master.get(LOCK) == THEIRS.encode()
+
+
+# -- max_ttl (R21) -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "then", "value", "ends"), [
+    ((60.0, "new"), (60.0, "old"), 60_000, True),
+    ((60.0, "new"), (30.0, "old"), 60_000, True),
+    ((60.0, "new"), (90.0, "old"), 90_000, False),
+    ((60.0, "old"), (60.0, "new"), 60_000, False),
+    ((60.0, "old"), (30.0, "new"), 60_000, False),
+    ((60.0, "old"), (90.0, "new"), 90_000, False),
+])  # fmt: skip
+def test_a_max_ttl_of_the_version_before_counts_for_as_long_as_it_is_there(master, first, then, value, ends):
+    """Its clients say it once.  So it does not end by itself, and neither does a larger one that takes its place."""
+    answer = None
+    for max_ttl, version in (first, then):
+        call = wire.announce("redlock:", max_ttl)
+        answer = master.eval(BEFORE["announce"] if version == "old" else call.script.text, 1, LONGEST, *call.args)
+    assert answer == value if then[1] == "old" else answer == [value, master.pttl(LONGEST)]
+    assert int(master.get(LONGEST)) == value
+    assert (master.pttl(LONGEST) > 0) is ends
+
+
+def test_an_announcement_without_end_is_deleted_and_then_ends(world, redlock_servers):
+    """As docs/upgrading.md says: clients of this version that are there announce theirs again."""
+    each(redlock_servers, "set", LONGEST, "600000")
+    with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=1.5, node_timeout=0.2) as masters:
+        eventually(lambda: all_up(masters))
+        each(redlock_servers, "delete", LONGEST)
+        eventually(lambda: all(redlock_servers.client(i).get(LONGEST) == b"1500" for i in range(5)))
+        assert all(0 < redlock_servers.client(i).pttl(LONGEST) <= 3000 for i in range(5))
