@@ -2,6 +2,7 @@
 
     nox -s "tests-3.12(server='valkey')"            the newest of all dependencies
     nox -s "oldest(server='redis-6.2')"             the oldest that pyproject.toml allows
+    nox -s prerelease                               the newest redis-py, before it is released
     nox -s oldest -- tests/core -n auto             only some of the tests
     nox -s servers                                  what a server may do differently, on each that comes in a wheel
 
@@ -35,6 +36,7 @@ SMOKE = (
     "-k",
     "not uvloop and not wheel and not tls",  # certificates take openssl, which is not on the path of a session
 )
+PRERELEASE = ("tests/core", "tests/properties", "tests/health", "tests/servers", "tests/test_redis_py.py")
 
 
 @nox.session(python=PYTHONS)
@@ -51,6 +53,14 @@ def oldest(session: nox.Session, server: str) -> None:
     """The same with the oldest dependencies, which are the lower bounds of pyproject.toml."""
     install(session, *lowest())
     run(session, server)
+
+
+@nox.session(python=PYTHONS[-1])
+def prerelease(session: nox.Session) -> None:
+    """What meets redis-py, with its newest pre-release, also where that is beyond the range of pyproject.toml."""
+    install(session)
+    session.install("--pre", "--upgrade", "--no-deps", "redis")
+    run(session, "redis", *(session.posargs or PRERELEASE))
 
 
 @nox.session(python=OLDEST_PYTHON)

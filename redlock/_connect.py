@@ -2,7 +2,19 @@
 
 redis-py builds and authenticates the connection, as it knows TLS, ACL users, unix sockets and credential providers.
 Then this library takes over the bare socket: a vote has our deadlines and no retries (R4). All code that depends on
-the inside of redis-py is in this file.
+the inside of redis-py is in this file. It depends on this:
+
+- `Connection`, `SSLConnection` and `UnixDomainSocketConnection` take the settings of a client (`connection_kwargs` of
+  its pool), `socket_timeout`, `socket_connect_timeout`, `retry`, `protocol` and `parser_class`.
+- `connect` makes the socket, speaks AUTH, HELLO and SELECT over it, and then has it in `_sock`, from where we take it;
+  `disconnect` closes it.
+- A command goes through `send_packed_command`, and its answer comes through `read_response`. Both are replaced on the
+  connection. `send_command(..., check_health=False)` uses the first.
+- `DefaultParser` is the one of hiredis, and has its reader in `_reader` from `on_connect` on.
+
+On the day that this is not so any more, one sentence says it (`_installed.misfit`): an ImportError or a
+ConfigurationError where the masters are given. What shows only while connecting is the vote of each master, and ends an
+acquire at once.
 """
 
 from __future__ import annotations
@@ -23,32 +35,36 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import hiredis
 import redis
 import redis.asyncio
-from redis.backoff import NoBackoff
-from redis.connection import (
-    AbstractConnection,
-    Connection,
-    DefaultParser,
-    SSLConnection,
-    UnixDomainSocketConnection,
-)
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    InvalidResponse,
-    MovedError,
-    NoPermissionError,
-    RedisError,
-    ResponseError,
-)
-from redis.retry import Retry
 
-from redlock import _clock, _url, options, scripts
+from redlock import _clock, _installed, _url, options, scripts
 from redlock._core import wire
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 from redlock._core.sizes import Sizes, TooMuch
 from redlock._core.voters import Facts
 from redlock.errors import ConfigurationError, printable
+
+try:
+    from redis.backoff import NoBackoff
+    from redis.connection import (
+        AbstractConnection,
+        Connection,
+        DefaultParser,
+        SSLConnection,
+        UnixDomainSocketConnection,
+    )
+    from redis.exceptions import (
+        AuthenticationError,
+        AuthorizationError,
+        InvalidResponse,
+        MovedError,
+        NoPermissionError,
+        RedisError,
+        ResponseError,
+    )
+    from redis.retry import Retry
+except ImportError as error:
+    raise ImportError(_installed.misfit(error)) from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -224,6 +240,8 @@ def _checked(target: Endpoint) -> Endpoint:
         _build(target, 1.0)
         if target.tls:
             _check_files(target.settings)
+    except ConfigurationError:
+        raise
     except Exception as error:  # noqa: BLE001 - each setting has its own error: TypeError, ValueError, redis-py's own
         if out_of_descriptors(error):  # it is no fault of the settings: who connects will see
             return target
@@ -276,6 +294,9 @@ def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - so a c
     return True
 
 
+_INSIDE = ("_sock", "connect", "disconnect", "read_response", "send_command", "send_packed_command")
+
+
 def _build(target: Endpoint, timeout: float) -> Any:
     connection = target.kind(
         **target.settings,
@@ -285,6 +306,9 @@ def _build(target: Endpoint, timeout: float) -> Any:
         protocol=2,  # in RESP2 each command gets one answer, and nothing is pushed in between
         parser_class=_Parser,
     )
+    missing = [name for name in _INSIDE if not hasattr(connection, name)]
+    if missing:
+        raise ConfigurationError(_installed.misfit(f"its connections have no {', '.join(missing)}"))
     connection.send_packed_command = functools.partial(_send, connection)  # type: ignore[method-assign]
     connection.read_response = _Answers(connection.read_response).read  # type: ignore[method-assign]
     return connection
@@ -406,6 +430,8 @@ class Connector:
     def failure(self, error: BaseException) -> Failure:
         """The meaning of a failed attempt for the vote of this master."""
         words = self.words(error)
+        if isinstance(error, (AttributeError, TypeError)) and _at_the_border(error):
+            return Failure("error", _installed.misfit(words), sent=False, configuration=True)
         if "Too many open files" in words:  # which file it was to be says nothing
             return Failure("error", NO_DESCRIPTOR, sent=False)
         found = classify(error, words)
@@ -421,6 +447,14 @@ class Connector:
         except Exception:  # noqa: BLE001
             text = ""
         return masked(self._target, text) or type(error).__name__
+
+
+def _at_the_border(error: BaseException) -> bool:
+    """Whether it was raised in redis-py or here, and not in what a user has given, as a credential provider is."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    return where is not None and where.tb_frame.f_globals["__name__"].partition(".")[0] in ("redis", "redlock")
 
 
 NO_DESCRIPTOR = "Too many open files in this process (or machine): close some, or raise its limit (ulimit -n)"

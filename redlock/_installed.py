@@ -1,5 +1,6 @@
-"""Finds another distribution that has put a module ``redlock`` in the same place as this one.
+"""Whether what is installed beside this library fits it.
 
+A `redis-py` may not.  And another distribution may have put a module ``redlock`` in the same place as this one.
 Several distributions have a module of that name (`redlock`, `redlock-py` and forks of both). pip lets them overwrite
 each other's files without a word. The one that was installed last works, until another one is upgraded or removed:
 that takes files of this one with it. The locks of a program must not depend on that.
@@ -17,6 +18,14 @@ from pathlib import Path
 from redlock.errors import ConfigurationError
 
 _OURS = "redlock-quorum"
+FITS = "redis>=5.0,<9"  # as in pyproject.toml
+
+
+def misfit(what: object) -> str:
+    """The sentence about a redis-py whose inside is not what `_connect.py` needs."""
+    import redis  # noqa: PLC0415 - it is there, but perhaps not all of it
+
+    return f"redis-py {redis.__version__} does not fit this version of {_OURS} ({what}): install {FITS}"
 
 
 def check() -> None:
