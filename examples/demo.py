@@ -99,7 +99,7 @@ def taken_and_refused(ours: Masters, theirs: Masters) -> int:
     began = time.monotonic()
     with ours.lock(NAME, ttl=TTL) as lease:
         print(f"  granted in {(time.monotonic() - began) * 1000:.2f} ms, valid for {lease.remaining():.3f} s")
-        print(f"  fencing token {lease.fence}: hand it to what you write to, it refuses smaller ones")
+        print(f"  fencing token {lease.fence}: hand it to the store that you write to, which refuses smaller ones")
         show(lease.votes)
         assert lease.fence is not None
 
