@@ -10,14 +10,7 @@ In short::
 """
 
 import importlib
-import sys
 import typing
-
-if sys.platform == "win32":
-    raise ImportError(
-        "redlock-quorum runs on Linux and macOS, not on Windows: its clock, its sockets and its signals are those of "
-        "POSIX. In the Windows Subsystem for Linux it runs as on Linux"
-    )
 
 from redlock.errors import (
     ConfigurationError,

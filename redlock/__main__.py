@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import redlock
 from redlock._installed import others_beside
-from redlock._local import LOCAL, joined
+from redlock._local import LOCAL
+from redlock._platform import WINDOWS
 from redlock.testing import ServerNotFound, find_server
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="end the masters of REDLOCK_MASTERS=local, whoever uses them, and nothing else; they remember their locks",
     )
-    if parser.parse_args(argv).stop_local:
+    if parser.parse_args(argv).stop_local and not WINDOWS:
+        from redlock._local import joined  # noqa: PLC0415 - not on Windows
+
         sys.stdout.write("stopped\n" if joined.stop() else "none run\n")
         return 0
     for name, what in facts():
@@ -64,7 +67,10 @@ def facts() -> Iterator[tuple[str, str]]:
     yield from _servers()
     masters = [one.strip() for one in os.environ.get("REDLOCK_MASTERS", "").split(",") if one.strip()]
     yield "REDLOCK_MASTERS", LOCAL if masters == [LOCAL] else f"{len(masters)} addresses" if masters else "not set"
-    yield "local masters", joined.found()
+    if not WINDOWS:
+        from redlock._local import joined  # noqa: PLC0415
+
+        yield "local masters", joined.found()
 
 
 def _gil() -> str:

@@ -7,8 +7,11 @@ import time
 from functools import partial
 
 # Seconds of a clock that never steps, and that goes on while the machine sleeps. On Linux that is CLOCK_BOOTTIME, on
-# macOS CLOCK_MONOTONIC. time.monotonic() reads another clock on both.
-now = partial(time.clock_gettime, time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
+# macOS CLOCK_MONOTONIC. time.monotonic() reads another clock on both. On Windows no lock is taken.
+if sys.platform == "win32":
+    now = time.monotonic
+else:
+    now = partial(time.clock_gettime, time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
 
 
 def wall_us() -> int:

@@ -9,12 +9,13 @@ if TYPE_CHECKING:
     import pytest
 
 # A run in the background (`nohup make test &`) ignores these, and so would all that it starts.
-for _number, _handler in (
-    (signal.SIGINT, signal.default_int_handler),
-    (signal.SIGQUIT, signal.SIG_DFL),
-    (signal.SIGHUP, signal.SIG_DFL),
+for _name, _handler in (
+    ("SIGINT", signal.default_int_handler),
+    ("SIGQUIT", signal.SIG_DFL),
+    ("SIGHUP", signal.SIG_DFL),
 ):
-    if signal.getsignal(_number) is signal.SIG_IGN:
+    _number = getattr(signal, _name, None)  # Windows has only the first one
+    if _number is not None and signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
 

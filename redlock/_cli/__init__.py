@@ -23,6 +23,11 @@ def redlock_check() -> NoReturn:
 def redlock_run() -> NoReturn:
     _without_opentelemetry()
     try:
+        if sys.platform == "win32":  # most of what it imports does not exist there
+            from redlock._platform import SENTENCE  # noqa: PLC0415
+
+            sys.stderr.write(f"redlock-run: {SENTENCE}\n")
+            sys.exit(71)  # as where nothing can be started
         from redlock._cli.run import entry  # noqa: PLC0415
 
         entry()

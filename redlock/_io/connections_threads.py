@@ -6,7 +6,7 @@ does what no caller does: it connects, reads late answers and sends owed release
 
 from __future__ import annotations
 
-import select
+import sys
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -15,8 +15,15 @@ from redlock import _clock
 from redlock._core.effects import Turn
 from redlock._io import process
 from redlock._io.connections import CLOSED, TICK, ConnectionsBase
-from redlock._io.waker import Waker
 from redlock.errors import RedlockError
+
+if sys.platform == "win32":
+    from redlock import _windows as select
+    from redlock._windows import Waker
+else:
+    import select
+
+    from redlock._io.waker import Waker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import functools
 import math
-import select
+import sys
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -35,6 +35,11 @@ from redlock._io.operation_async import LATE, Operation
 from redlock._io.report import report_failure
 from redlock._io.runtime import DRIVERS
 from redlock.errors import RedlockError
+
+if sys.platform == "win32":
+    from redlock import _windows as select
+else:
+    import select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

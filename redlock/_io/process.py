@@ -42,7 +42,8 @@ here: Callable[[], bool] = partial(is_this, mark)  # true in this process, false
 def name() -> str:
     """This process for people, ``host/pid``: the owner of its locks unless they are given one (R27)."""
     pid = f"/{getpid()}"
-    host = "".join(character if character.isprintable() else "?" for character in os.uname().nodename)
+    node = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    host = "".join(character if character.isprintable() else "?" for character in node)
     return host.encode()[: LONGEST_OWNER - len(pid)].decode(errors="ignore") + pid
 
 
@@ -84,4 +85,5 @@ def notice() -> None:
             _busy = False
 
 
-os.register_at_fork(after_in_child=look)
+if hasattr(os, "register_at_fork"):  # else nothing forks
+    os.register_at_fork(after_in_child=look)

@@ -9,6 +9,7 @@ connections of the latest loop.
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from os import getpid
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,9 @@ from redlock._io.driver_async import Driver
 from redlock._io.loop import running_loop
 from redlock._io.runtime import RuntimeBase, without_masters
 from redlock.errors import RedlockError
+
+if sys.platform == "win32":
+    from redlock import _windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,6 +85,8 @@ class Runtime(RuntimeBase):
         """The driver of the running loop, made if there is none."""
         process.look()
         loop = asyncio.get_running_loop()
+        if sys.platform == "win32":
+            _windows.check(loop)
         return self.drivers.get(loop) or self._make_driver(loop)
 
     def _make_driver(self, loop: asyncio.AbstractEventLoop) -> Driver:

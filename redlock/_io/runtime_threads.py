@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import sys
 import threading
 import weakref
 from os import getpid
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 def _check_python() -> None:
     """Check that nobody has put something else in the place of what threads wait with, since we were imported."""
-    if not hasattr(select, "poll"):
+    if sys.platform != "win32" and not hasattr(select, "poll"):
         raise ConfigurationError(
             "select.poll is gone, and Masters wait with it (eventlet.monkey_patch() takes it away): "
             "allowed are threads, processes and gevent"

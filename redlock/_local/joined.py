@@ -189,6 +189,10 @@ def _greeting(line: socket.socket) -> dict[str, Any] | None:
 
 def _start(directory: Path) -> socket.socket | None:
     """Start a keeper, and connect to it.  None: another program is doing so."""
+    if getattr(sys, "frozen", False):
+        raise _failed(
+            directory, "a packed program has no Python for it; start them with another one, redlock-check say"
+        )
     program = _program()
     door, log = directory / "door", directory / "keeper.log"
     try:
@@ -198,10 +202,10 @@ def _start(directory: Path) -> socket.socket | None:
             if not os.path.samestat(os.fstat(lock), directory.stat()):
                 return None
             door.unlink(missing_ok=True)
-            with socket.socket(socket.AF_UNIX) as listener, log.open("wb") as errors:
+            with socket.socket(socket.AF_UNIX) as listener, log.open("wb") as errors, contextlib.ExitStack() as stack:
                 listener.bind(os.fspath(door))
                 listener.listen(128)
-                line = socket.socket(socket.AF_UNIX)
+                line = stack.enter_context(socket.socket(socket.AF_UNIX))
                 line.connect(os.fspath(door))  # first: the keeper has somebody to say it to, whatever goes wrong
                 with subprocess.Popen(  # noqa: S603 - our own program
                     [sys.executable or "python3", "-I", "-S", os.fspath(_KEEPER), _plan(directory, program)],
@@ -214,6 +218,7 @@ def _start(directory: Path) -> socket.socket | None:
                     start_new_session=True,
                 ):
                     pass  # it goes on as a child of nobody
+                stack.pop_all()
             return line
         finally:
             os.close(lock)

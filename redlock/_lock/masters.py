@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
-from redlock import _clock, _connect, _installed, options
+from redlock import _clock, _connect, _installed, _platform, options
 from redlock._core.fencing import FenceClock
 from redlock._core.fleet import Fleet
 from redlock._core.outages import Outages
@@ -101,10 +101,11 @@ class MastersBase(Generic[AnyRuntime]):
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 
         Raises:
-            ConfigurationError: a value cannot be right; the text names it and what is allowed.
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.  Or this is Windows.
         """
         _installed.check()
         endpoints = _endpoints(masters)
+        _platform.check(target.identity for target in endpoints)
         if agreement is None:
             agreement = "refuse" if isinstance(masters, Mapping) else "warn"
         if agreement not in ("refuse", "warn", "ignore"):
@@ -178,6 +179,7 @@ class MastersBase(Generic[AnyRuntime]):
         """
         value = os.environ.get(variable, "")
         if value.strip() == LOCAL:
+            _platform.refuse()
             from redlock._local import joined  # noqa: PLC0415 - for laptops
 
             return cls(joined.urls(), **options)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-_NEVER_CAUGHT = {signal.SIGKILL, signal.SIGSTOP}
+_NEVER_CAUGHT = {"SIGKILL", "SIGSTOP"}
 
 
 class Signals:
@@ -120,8 +120,8 @@ def _checked(numbers: Iterable[int]) -> list[signal.Signals]:
     try:
         checked = [signal.Signals(number) for number in numbers]
     except (TypeError, ValueError):
-        checked = [signal.SIGKILL]
-    if not _NEVER_CAUGHT.isdisjoint(checked):
+        checked = None
+    if checked is None or any(one.name in _NEVER_CAUGHT for one in checked):
         raise ConfigurationError(
             f"signals={options.shown(numbers)}: allowed are signals that a process can catch, as signal.SIGTERM"
         )

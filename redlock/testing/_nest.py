@@ -216,4 +216,5 @@ def _disown_all() -> None:
         nest.disown()
 
 
-os.register_at_fork(after_in_child=_disown_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

@@ -18,7 +18,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 
-from redlock import scripts
+from redlock import _platform, scripts
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,6 +41,9 @@ class FixedMasters:
     ``"unreachable"``: nobody is let in, so `QuorumUnreachable` comes at once, whatever the timeout.
     ``"lost"``: every lock is granted, and somebody else has it when it is extended: at the first renewal, after a third
     of its TTL at the latest, or at `extend` or `release`.
+
+    On Windows, where there are no other masters, asyncio has to have a loop that watches sockets:
+    `asyncio.SelectorEventLoop`.
 
     Not promised: that anything is excluded; commands that the locks do not need, as those of `Masters.check`.
 
@@ -71,6 +74,7 @@ class FixedMasters:
         for _ in range(_MASTERS):
             listener = socket.create_server((_LOOPBACK, 0))
             self._ports.append(listener.getsockname()[1])
+            _platform.fixed.add((_LOOPBACK, self._ports[-1]))
             self._selector.register(listener, selectors.EVENT_READ, functools.partial(self._accept, listener))
         self._thread = threading.Thread(target=self._serve, name=f"redlock-testing {self.outcome}", daemon=True)
         self._thread.start()
@@ -82,6 +86,7 @@ class FixedMasters:
         for masters in self._made:
             masters.close()
         self._made.clear()
+        _platform.fixed.difference_update((_LOOPBACK, port) for port in self._ports)
         self._ports.clear()
         self._stopping.close()
         self._thread.join()

@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import quote
 
+from redlock import _platform
 from redlock._local.programs import find_server
 from redlock.testing._nest import LOOPBACK, Nest
 from redlock.testing.servers import Server, wait_until_ready
@@ -84,6 +85,7 @@ class LocalMasters:
         """Start all servers at the same time, and return when every one answers. If it fails, nothing is left behind.
 
         Raises:
+            ConfigurationError: this is Windows.
             ServerNotFound: there is no server program on this machine.
             ServerFailed: a server ended, or did not answer in time.
             ClockUnavailable: ``clock`` is set, but clocks cannot be moved here.
@@ -92,6 +94,7 @@ class LocalMasters:
         """
         if self._nest is not None:
             raise RuntimeError("these masters have been started already")
+        _platform.refuse()
         program = find_server(self._program)
         try:
             self._nest = nest = Nest()

