@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -404,21 +405,22 @@ def test_of_two_that_both_work_the_one_stays_that_more_common_masters_have(world
     assert (many.works, few.works) == (True, False)
 
 
-@pytest.mark.parametrize("given_up", [False, True])
-def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_both_are_answered(world, given_up):
-    """They say that they are new, for they did not work yet when they said it; one also where nobody reads the answer."""
-    one, other = [Client(world, masters, silent="m") for masters in (ONE, OTHER)]
-    asked = [(one, one.announcer.call()), (other, other.announcer.call())]
-    live(world, 1.0, one, other)
-    assert (one.works, other.works) == (True, True), "nobody can know"
-    if given_up:
-        world.run("m", asked[0][1])
-        asked = [(other, other.announcer.call()), (one, one.announcer.call())]
-    for client, call in asked:
-        client.hears("m", call)
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+@pytest.mark.parametrize("new", list(product((False, True), repeat=2)))
+def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_both_are_answered(world, order, new):
+    """Of each it carries out two requests; nobody reads the answer to the one.  ``new``: the other is as old as that one."""
+    clients = [Client(world, masters, silent="m") for masters in (ONE, OTHER)]
+    given_up = [client.announcer.call() for client in clients]
+    live(world, 1.0, *clients)
+    assert all(client.works for client in clients), "nobody can know"
+    for number in order:
+        if (who := number % 2) == number:
+            world.run("m", given_up[who])
+        else:
+            clients[who].hears("m", given_up[who] if new[who] else None)
     for _ in range(2):
-        assert (one.works, other.works) == (True, False)
-        live(world, 2 * LIFE, one, other)
+        assert [client.works for client in clients].count(True) == 1
+        live(world, 2 * LIFE, *clients)
 
 
 def test_an_attempt_from_when_it_gave_way_takes_nothing_back(world):
