@@ -68,12 +68,12 @@ class Budget(NamedTuple):
 LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "functions": (
         "functions of an acquire in a thread",
-        Budget(59, "more than that nobody follows; a target, for locks and slots have one acquire, is the latest"),
+        Budget(58, "more than that nobody follows"),
     ),
-    "files": ("files of an acquire in a thread", Budget(24, "each is opened by whoever follows an acquire; as above")),
+    "files": ("files of an acquire in a thread", Budget(24, "each is opened by whoever follows an acquire")),
     "changes": (
         "changes of folder of an acquire in a thread",
-        Budget(45, "rooms that call each other to and fro are one room; 28 if they were cut by subject"),
+        Budget(36, "rooms that call each other to and fro are one room; they are cut by subject"),
     ),
     "thread": ("bytecodes of a pair in a thread", None),
     "task": ("bytecodes of a pair in a task alone", None),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +15,7 @@ import redlock.observe.otel
 import redlock.observe.prometheus
 import redlock.observe.traces
 import redlock.testing
-from redlock import errors
+from tools import surface
 
 
 @pytest.mark.parametrize("module", [redlock, redlock.testing])
@@ -87,75 +87,35 @@ def documented(module):
                 assert inspect.getdoc(function), f"{name}.{method}"
 
 
-def parameters(function) -> dict[str, object]:
-    return {
-        name: parameter.default for name, parameter in inspect.signature(function).parameters.items() if name != "self"
-    }
+def test_the_public_surface_is_the_one_that_was_reviewed():
+    """`tests/surface.txt`: names, signatures, fields, commands, metrics.  Its tool says what to do."""
+    command = [sys.executable, "-m", "tools.surface"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-NONE = inspect.Parameter.empty
+class Sample(redlock.RedlockError):
+    limit = 3
+
+    def __init__(self, a, /, b=1.5, *c, d=redlock.RedlockError, **e): ...
+
+    async def wait(self, *, ends=("x", Path)): ...
+
+    @property
+    def free(self): ...
+
+    def _private(self): ...
 
 
-def test_the_defaults_are_those_of_the_design():
-    """What later versions add comes on top."""
-    assert parameters(redlock.Masters) == {
-        "masters": NONE,
-        "node_timeout": 0.25,
-        "connect_timeout": 2.0,
-        "drift_factor": 0.01,
-        "max_ttl": 60.0,
-        "restart_guard": True,
-        "prefix": "redlock:",
-        "fence_ttl": 3600.0,
-        "timeout": -1.0,
-        "outage_timeout": "max_ttl",
-        "owner": None,
-        "agreement": None,
-        "observer": None,
-    }
-    assert parameters(redlock.MultiLock) == {
-        "name": NONE,
-        "masters": NONE,
-        "ttl": 30.0,
-        "timeout": None,
-        "auto_extend": True,
-        "max_hold": None,
-        "hold_at_least": None,
-        "min_validity": None,
-        "shared": False,
-        "max_readers": 10_000,
-        "max_waiters": None,
-        "fencing": True,
-        "bound": True,
-        "retry": None,
-        "owner": None,
-        "token": None,
-        "fence": None,
-        "on_lost": None,
-    }
-    assert parameters(redlock.Election) == {
-        "name": NONE,
-        "masters": NONE,
-        "ttl": 15.0,
-        "max_hold": None,
-        "hold_at_least": None,
-        "min_validity": None,
-        "retry": None,
-        "owner": None,
-    }
-    assert parameters(redlock.Election.run) == {
-        "lead": NONE,
-        "on_stopped": None,
-        "on_new_leader": None,
-        "signals": (signal.SIGTERM, signal.SIGINT),
-        "on_error": "raise",
-    }
-    assert parameters(redlock.MultiLock.acquire) == {"blocking": True, "timeout": None}
-    assert parameters(redlock.MultiLock.extend) == {"ttl": None}
-    assert parameters(redlock.Lease.wait_lost) == {"timeout": None}
-    assert parameters(redlock.Lease.ensure) == {"at_least": 0.0}
-    assert parameters(redlock.Masters.status) == {"name": NONE}
-    assert parameters(redlock.Masters.check) == {"timeout": 3.0, "probe": True}
+def test_what_is_written_down_of_a_class():
+    Sample.__module__ = "redlock"
+    assert surface.value("Sample", Sample) == [
+        "class Sample(RedlockError, Exception)",
+        "    __init__(a, /, b=1.5, *c, d=RedlockError, **e)",
+        "    property free",
+        "    limit = 3",
+        "    async wait(*, ends=('x', Path))",
+    ]
 
 
 def test_type_checkers_know_the_options_that_are_handed_on():
@@ -165,9 +125,11 @@ def test_type_checkers_know_the_options_that_are_handed_on():
     from redlock._lock.typed import ElectionOptions, MastersOptions  # noqa: PLC0415
 
     for kind, options in ((redlock.MultiLock, MultiLockOptions), (redlock.AsyncMultiLock, AsyncMultiLockOptions)):
-        assert set(parameters(kind)) - {"name", "masters"} == set(options.__annotations__)
-    assert set(parameters(redlock.Masters)) - {"masters"} == set(MastersOptions.__annotations__)
-    assert set(parameters(redlock.Election)) - {"name", "masters"} == set(ElectionOptions.__annotations__)
+        assert set(inspect.signature(kind).parameters) - {"name", "masters"} == set(options.__annotations__)
+    assert set(inspect.signature(redlock.Masters).parameters) - {"masters"} == set(MastersOptions.__annotations__)
+    assert set(inspect.signature(redlock.Election).parameters) - {"name", "masters"} == set(
+        ElectionOptions.__annotations__
+    )
 
 
 WORLDS = [
@@ -237,21 +199,6 @@ def test_what_does_io_is_awaitable_in_one_world_and_in_that_alone(one, other):
 ])  # fmt: skip
 def test_that_they_drift_apart_is_noticed(drifted):
     assert differences(redlock.MultiLock, type("Drifted", (redlock.AsyncMultiLock,), drifted)) == list(drifted)
-
-
-def test_errors_are_the_builtins_that_callers_may_already_catch():
-    bases = {
-        errors.ConfigurationError: ValueError,
-        errors.NotAcquired: errors.LockUnavailable,
-        errors.QuorumUnreachable: errors.LockUnavailable,
-        errors.NotExtended: TimeoutError,
-        errors.NotHeld: RuntimeError,
-        errors.WouldDeadlock: RuntimeError,
-    }
-    for kind, base in bases.items():
-        assert issubclass(kind, base)
-        assert issubclass(kind, redlock.RedlockError)
-    assert issubclass(redlock.LockLost, redlock.RedlockError)
 
 
 def test_importing_starts_nothing_and_does_not_bring_the_test_tools():

@@ -39,6 +39,8 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "restart_guard": bool,
     "agreement": str,
 }
+KEYS: dict[str, Any] = {"masters": list, **_ACCESS, **_OPTIONS}
+KEYS_OF_A_MASTER: dict[str, Any] = {"url": str, "name": str, **_ACCESS}
 _TIMES = ("max_ttl", "node_timeout", "outage_timeout")
 _PASSWORDS = ("password", "password_file", "password_env")  # the first one that is given counts
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
@@ -160,13 +162,13 @@ def _read(file: str) -> dict[str, Any]:
         if not isinstance(content["masters"], list) or not content["masters"]:
             raise _nameless(file)
         content["masters"] = [{"url": one} if isinstance(one, str) else one for one in content["masters"]]
-    _check(content, {"masters": list, **_ACCESS, **_OPTIONS}, file)
+    _check(content, KEYS, file)
     _check_times(content, file)
     for number, master in enumerate(content.get("masters", ()), 1):
         where = f"{file}, master {number}"
         if not isinstance(master, dict) or "url" not in master:
             raise ConfigurationError(f"{where}: write a URL, or a table with at least a url")
-        _check(master, {"url": str, "name": str, **_ACCESS}, where)
+        _check(master, KEYS_OF_A_MASTER, where)
     return content
 
 

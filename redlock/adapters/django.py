@@ -5,7 +5,7 @@
     INSTALLED_APPS = [..., "redlock.adapters.django"]       # checks the settings
     REDLOCK = {
         "MASTERS": ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"],
-        "OPTIONS": {"node_timeout": 0.25},                  # those of Masters
+        "OPTIONS": {"timeout": 5},                          # those of Masters: no request waits longer
     }
 """
 
@@ -68,8 +68,8 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
 
     Args:
         name: of the lock.  None: ``command:`` and the module of the command.
-        options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock; 0 for a crontab, which starts it
-            again anyway.
+        options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock, or what the settings say; 0 for
+            a crontab, which starts it again anyway.
 
     What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, somebody else has it;
     69, too few masters answered; 70, it was lost while the command ran.
