@@ -633,6 +633,14 @@ def test_different_max_ttl(world):
     assert short.works
 
 
+def test_a_list_counts_no_longer_because_a_client_had_a_long_max_ttl_once(world):
+    """It has its own time, and not for as long as others have its list."""
+    short, _ = Client(world, OLD), Client(world, OLD, max_ttl=4 * MAX_TTL)  # the second one is gone at once
+    live(world, 4 * LIFE, short)
+    live(world, LIFE + 0.1)
+    assert not world.counting()
+
+
 def test_who_only_asks_takes_nothing_from_others_with_its_list(world):
     """One was refused, and did not hear yet that nothing stands against it; the other one works already."""
     first = Client(world, OLD)
