@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
-_SOON = 0.05  # of max_ttl: a list is announced again, until it works, while another one is new, and after connecting
+SOON = 0.05  # of max_ttl: a list is announced again, until it works, while another one is new, and after connecting
 _NEW, _SETTLED = "1", "2"  # marks of fleet.lua that count
 
 
@@ -94,7 +94,7 @@ class Fleet:
         self.life = wire.LIFE * max_ttl
         self._max_ttl = max_ttl
         # Seconds from the announcement with which a connection was made to the next one: we may work by then.
-        self.first_pause = _SOON * max_ttl
+        self.first_pause = SOON * max_ttl
         # The clocks of the masters may run faster than ours, ...
         self._counts = self.life * (1 - drift_factor)
         self._slower = 1 + drift_factor  # ... and slower.
@@ -135,7 +135,7 @@ class Fleet:
     def pause(self) -> float:
         """Seconds until the next announcement."""
         soon = self.refuses and (self._new_ones or not self._works)
-        return self._max_ttl * (_SOON if soon else wire.REFRESH)
+        return self._max_ttl * (SOON if soon else wire.REFRESH)
 
     @property
     def counts_from(self) -> float:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
 from redlock._core.effects import Send
-from redlock._core.fleet import Disagreement, difference
+from redlock._core.fleet import SOON, Disagreement, difference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ class Announcer:
 
     def _hurry(self, at: float) -> None:
         in_the_way = self._fleet is not None and self._fleet.in_the_way
-        self._due = min(self._due, at if in_the_way else at + self._pause())
+        self._due = min(self._due, at if in_the_way else at + self._pause(at))
 
     def due(self, now: float) -> list[Announcement]:
         """The announcements that are due at ``now``."""
@@ -106,11 +106,15 @@ class Announcer:
         if self._fleet is not None and (call := self.call(self._fleet.announcing(now))) is not None:
             due.append(Announcement(call, self.heard))
         # Where a longer max_ttl has just ended, ours is to be known at once.
-        self._due = min(now + self._pause(), self._voters.longest(now)[1])
+        self._due = min(now + self._pause(now), self._voters.longest(now)[1])
         self._answers_until = now + _ANSWERS
         return due
 
-    def _pause(self) -> float:
+    def _pause(self, now: float) -> float:
+        # A majority that knows us has heard of us within half a max_ttl, and knows us for more than one.  If it does not,
+        # masters are silent, and once they have forgotten us nothing counts that they grant: so ask until they answer.
+        if self._voters.known_until - now < self._voters.max_ttl:
+            return SOON * self._voters.max_ttl
         if self._fleet is None:
             return wire.REFRESH * self._voters.max_ttl
         # Two that come at once and give way to each other must not go on in step.

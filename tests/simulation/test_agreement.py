@@ -561,6 +561,20 @@ def test_who_stands_still_knows_how_long_it_counts(world):
     assert client.voters.known_until == client.fleet.known_until
 
 
+@pytest.mark.parametrize("options", [{}, {"refuses": False}, {"agrees": False}])
+@pytest.mark.parametrize("lasts", [LIFE, LIFE + 0.1 * MAX_TTL, LIFE + 0.3 * MAX_TTL, LIFE + 1.7 * MAX_TTL])
+def test_who_was_forgotten_while_a_majority_hung_is_known_again_soon(world, lasts, options):
+    """Its connections have outlived that.  Until a majority knows it again all that it is granted is worth nothing."""
+    client = Client(world, OLD, **options)
+    live(world, MAX_TTL, client)
+    client.silent = {"a", "b"}
+    live(world, lasts, client)
+    assert client.voters.known_until < world.now + MAX_TTL / 10
+    client.silent = set()
+    live(world, 0.1 * MAX_TTL, client)
+    assert client.voters.known_until > world.now + MAX_TTL
+
+
 def test_masters_that_refuse_to_be_told_and_one_that_is_gone_stop_nobody(world):
     """They keep their votes: four of these five are a majority."""
     five = ("a", "b", "c", "d", "e")
@@ -610,6 +624,7 @@ def test_the_price(world, permitted):
     if not permitted:
         world.run = lambda *_: (_ for _ in ()).throw(PermissionError)
         for master in range(3):
+            client.voters.announced(master, None, world.now, world.now)
             client.voters.told(master, None, world.now, world.now)
     live(world, 100 * MAX_TTL, client)
     assert 190 < client.sent <= 200
