@@ -111,8 +111,8 @@ class Announcer:
         return due
 
     def _pause(self, now: float) -> float:
-        # A majority that knows us has heard of us within half a max_ttl, and knows us for more than one.  If it does not,
-        # masters are silent, and once they have forgotten us nothing counts that they grant: so ask until they answer.
+        # A majority that answers has heard of us within half a max_ttl, and knows us for more than one.  If it does not
+        # answer, it forgets us, and then nothing counts that it grants: so tell it until it has heard us.
         if self._voters.known_until - now < self._voters.max_ttl:
             return SOON * self._voters.max_ttl
         if self._fleet is None:
