@@ -137,6 +137,18 @@ def test_many_that_start_at_the_same_moment_have_one_set_which_outlives_them(lap
     assert laptop.which() == {*which.split()}
 
 
+def test_while_one_program_starts_them_another_one_waits(laptop):
+    stop = "(seen.append(event), os.kill(os.getpid(), signal.SIGSTOP))"
+    stops = f"seen = []; sys.addaudithook(lambda event, _: event == 'socket.bind' and not seen and {stop})\n"
+    first = laptop.start(BEGIN + stops + WHICH + TILL_EOF)
+    os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+    second = laptop.start(BEGIN + WHICH + TILL_EOF)
+    time.sleep(2)  # in which it could have started others
+    first.send_signal(signal.SIGCONT)
+    assert line(first) == line(second)
+    assert laptop.keeper()
+
+
 def test_each_directory_is_a_set_of_its_own_that_nobody_else_reaches(laptop):
     other = Laptop(laptop.directory.with_name("other"))
     try:
