@@ -46,13 +46,14 @@ def laptop():
         for process in one.started:
             with process:
                 process.kill()
-        one.python("--stop-local")
-        left = one.processes()
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(folder)
-        assert not left
+        try:
+            one.python("--stop-local")
+            assert not one.processes()
+        finally:
+            for pid in one.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(folder)
 
 
 class Laptop:
