@@ -266,7 +266,7 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_is_caught(name):
     with VARIANTS[name]:
-        for seed in range(35 if name == "not-announced-again" else 0, 100):
+        for seed in range(210 if name == "not-announced-again" else 0, 400):  # few seeds catch that one
             try:
                 Many(seed)
             except (Overlap, AssertionError):
