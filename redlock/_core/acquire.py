@@ -10,7 +10,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
-from redlock._core import quorum, wire
+from redlock._core import quorum
 from redlock._core.ballots import Ballot, Grant, Refusal, SecondBallot
 from redlock._core.collisions import Collisions
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Tell, Timeout, Turn, wait
@@ -150,6 +150,10 @@ def is_answer(refusal: Refusal, deadline: float, collisions: Collisions) -> Op[b
     """
     if refusal.tally.misconfigured or refusal.at < deadline:
         return refusal.tally.misconfigured
+    if refusal.again:
+        while not isinstance((yield from wait(refusal.at + refusal.kept + quorum.ROUNDING, quiet=True)), Timeout):
+            pass
+        return False
     return not (refusal.contended and (yield from collisions.try_again(refusal.at, refusal.tally.took)))
 
 
@@ -326,7 +330,7 @@ def attempt(
         if not target.stays:
             own, tally = target.settle(ballot), ballot.tally
         fence = proposal or None
-        if fencing and tally.yes >= tally.need and not ballot.stored:
+        if fencing and (tally.yes >= tally.need or ballot.confirmed) and not ballot.stored:
             fence, at, tally = yield from second_round(settings, own, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
         if is_grant(settings, spec, tally, ballot.sent_at, at, valid_until):
@@ -336,6 +340,7 @@ def attempt(
             outcome: Grant | Refusal = grant
             interruption = None if target.stays else (yield from despite_interrupts(*target.besides(ballot, token)))
         else:
+            yield from ballot.leave_phantom(spec, token, at)
             outcome = ballot.refusal(tally, at, valid_until)
             interruption = yield from rollback(spec, token, ballot)
         if interruption is not None:
@@ -363,15 +368,14 @@ def is_grant(
 
 
 def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: Ballot) -> Op[tuple[int, float, Tally]]:
-    """Send a fence greater than all seen to the masters that granted or may yet grant (R17).
+    """Send a fence greater than all seen to the masters that may have stored it by then (R17, R35).
 
     This round ends with the time of the attempt: a master does not get more time because it is asked twice.
     """
     proposal = first.highest + 1
     settings.fences.learn(proposal)
-    granted = frozenset(master for master in first.reached() if first.tally.outcome(master) in ("granted", None))
-    call = wire.fence(spec.keys, token, proposal, settings.fence_ttl)
-    second = SecondBallot(settings, call, to=granted, before=first.tally)
+    call, to = first.settling(spec, token, proposal)
+    second = SecondBallot(settings, call, to=to, before=first.tally)
     at = yield from second.ask(first.sent_at + settings.node_timeout)
     return proposal, at, second.tally
 
@@ -386,7 +390,9 @@ def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | No
     sent_at = round_.sent_at
     if sent_at == NEVER:  # interrupted before the round was sent
         return None
-    release = Send(spec.mode.release(spec.keys, token, 0.0), to=round_.reached(), owed_until=sent_at + 2 * spec.ttl)
+    release = Send(
+        spec.mode.release(spec.keys, token, 0.0, None), to=round_.reached(), owed_until=sent_at + 2 * spec.ttl
+    )
     return (yield from despite_interrupts(release))
 
 

@@ -13,9 +13,10 @@ from redlock._core.tokens import READERS, by_whom, released_token
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from redlock._core.effects import Op
     from redlock._core.local_queue import Place
     from redlock._core.quorum import Tally
-    from redlock._core.settings import MastersSettings
+    from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Vote
 
 
@@ -49,6 +50,7 @@ class Refusal(NamedTuple):
     split: bool = False  # if `held`: no token was seen on a majority
     contended: bool = False  # ... and masters have granted it to several, one of whom may be us: nobody has it (C3)
     by_readers: bool = False  # if `held`: a master has readers (R33)
+    again: bool = False  # a key that is in the way ends soon: it is tried again then, whatever the deadline (R35)
     crowd: int = 0  # if `held`: so many of this process wait in line already, and no more are to (R40)
     validity: float | None = None  # if `slow`: the validity that would have been left
     slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
@@ -92,6 +94,20 @@ class Ballot(Round):
         if not self._elsewhere:
             return tally.yes >= tally.need
         return tally.yes - tally.granted_by(self._elsewhere) >= tally.need
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a second round may take it, as its last lease is over for certain (R35)."""
+        return False
+
+    def settling(self, spec: LockSpec, token: str, proposal: int) -> tuple[wire.Call, frozenset[int]]:
+        """The second round, and to which masters: those that granted or may yet grant (R17)."""
+        granted = frozenset(master for master in self.reached() if self.tally.outcome(master) in ("granted", None))
+        return wire.fence(spec.keys, token, proposal, self._settings.fence_ttl), granted
+
+    def leave_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:  # noqa: ARG002 - see `confirm`
+        """The attempt has failed: leave the name to nobody, if nobody can tell who has it (R35)."""
+        yield from ()
 
     def _kept(self) -> float:
         """Seconds until a majority may be free, if all keys go now but those that a release has left (R28)."""

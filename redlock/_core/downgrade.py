@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now: float) -> Op[Extension]:
     """Share the lease with readers.  Readers that wait in this process enter."""
-    lease.mode = shared_by()
+    lease.mode = shared_by(records_=bool(spec.keys.grants))
     try:
         extension = yield from extend(settings, spec, lease, lease.ttl, now)
     except GeneratorExit:

@@ -70,11 +70,22 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
             lease.changed()  # it lasts longer; or too few masters answered, and its renewer must hurry
 
 
+def mark_of(settings: MastersSettings, lease: LeaseState) -> str:
+    """What an extension leaves on record, and no other extension of this lease does (R35).
+
+    Numbers rise in the order in which extensions are sent.  Those of several processes or event loops have no common
+    order: then marks are random, begin with ``r``, and agree with no other.  Once that is so, it stays so.
+    """
+    lease.scattered = lease.scattered or not lease.in_order
+    return f"r{settings.token()[:16]}" if lease.scattered else str(settings.mark())
+
+
 class Extending(Claim):
     """The round that extends one lease."""
 
     def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float) -> None:
-        super().__init__(settings, lease.mode.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
+        record = (mark_of(settings, lease), lease.fence) if spec.keys.grants else ()
+        super().__init__(settings, lease.mode.extend(spec.keys, lease.token, ttl, settings.fence_ttl, *record))
         self._spec, self._lease, self._ttl = spec, lease, ttl
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:

@@ -27,7 +27,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from redlock._core import quorum, wire
+from redlock._core import quorum, records, wire
 from redlock._core.effects import Op, Timeout, Wait
 from redlock._core.extend import Extension, is_missing, repair
 from redlock._core.lease import PendingExtension
@@ -101,6 +101,14 @@ def renew(settings: MastersSettings, ends: dict[AnyMember, Extension], now: floa
             member.lease.end_extension(pending)
 
 
+def _call(settings: MastersSettings, asked: Sequence[Member], ttl: float) -> wire.Call:
+    if asked[0].spec.keys.grants:
+        recorded = [(member.spec.keys, member.lease.token, ttl, member.lease.fence) for member in asked]
+        return records.renew(recorded, settings.fence_ttl, str(settings.mark()))
+    leases = [(member.spec.keys, member.lease.token, ttl) for member in asked]
+    return wire.renew(leases, settings.fence_ttl)
+
+
 def _extendable(ends: dict[AnyMember, Extension], ttl: float, now: float) -> list[AnyMember]:
     """The leases that have not ended meanwhile, and still have this TTL.  The others are tried again soon."""
     asked, clock = [], next(iter(ends)).lease.clock()
@@ -131,8 +139,7 @@ class BatchExtension(Round):
     """
 
     def __init__(self, settings: MastersSettings, asked: Sequence[Member], ttl: float) -> None:
-        leases = [(member.spec.keys, member.lease.token, ttl) for member in asked]
-        super().__init__(settings, wire.renew(leases, settings.fence_ttl))
+        super().__init__(settings, _call(settings, asked, ttl))
         self.counts = None  # it stays open, so it is told of each vote
         self.asked = asked
         self.left: set[int] = set()  # by their index in the request

@@ -60,6 +60,7 @@ class LeaseState:
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
     released = False
     given_back = False  # its holder released it in time, and only that showed that it was lost
+    scattered = False  # its extensions have no common order (R35)
     # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
     on_change: Callable[[bool], None] | None = None
     tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again

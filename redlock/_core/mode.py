@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from redlock._core import wire
+from redlock._core import records, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,20 +24,23 @@ class Mode(NamedTuple):
 
     shared: bool
     acquire: Callable[[Keys, str, float, int, float], Call]
-    extend: Callable[[Keys, str, float, float], Call]
+    extend: Callable[..., Call]  # where that is on record (R35), it is told the mark and the fence as well
     repair: Callable[[Keys, str, float, int | None, float], Call]
-    release: Callable[[Keys, str, float], Call]
+    release: Callable[[Keys, str, float, int | None], Call]
 
 
 EXCLUSIVE = Mode(False, wire.acquire, wire.extend, wire.repair, wire.release)
+RECORDED = Mode(False, records.acquire, records.extend, records.repair, records.release)  # R35
 
 
 def resumed(mode: Mode) -> Mode:
     """``mode`` until masters have said that the token is one of that mode: it makes no reader of a writer."""
-    return mode._replace(extend=partial(wire.extend_shared, reads=True)) if mode.shared else mode
+    return mode._replace(extend=partial(mode.extend, reads=True)) if mode.shared else mode
 
 
 @lru_cache(maxsize=16)
-def shared_by(max_readers: int = MOST_READERS) -> Mode:
-    acquire = partial(wire.acquire_shared, most=max_readers)
-    return Mode(True, acquire, wire.extend_shared, wire.repair_shared, wire.release_shared)
+def shared_by(max_readers: int = MOST_READERS, *, records_: bool = False) -> Mode:
+    """``records_``: writers are on record (R35)."""
+    where = records if records_ else wire
+    acquire = partial(where.acquire_shared, most=max_readers)
+    return Mode(True, acquire, where.extend_shared, where.repair_shared, where.release_shared)

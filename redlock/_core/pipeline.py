@@ -67,12 +67,25 @@ def _down(_: Any) -> Any:
 
 _CREATE = frozenset(
     script.name
-    for script in (scripts.ACQUIRE, scripts.REPAIR, scripts.OCCUPY, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED)
+    for script in (
+        scripts.ACQUIRE, scripts.REPAIR, scripts.OCCUPY, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED,
+        scripts.ACQUIRE_RECORDED, scripts.SETTLE, scripts.REPAIR_RECORDED, scripts.OCCUPY_RECORDED,
+        scripts.ACQUIRE_SHARED_RECORDED, scripts.SETTLE_SHARED,
+    )
+)  # fmt: skip
+
+
+# A fence that was stored is not greater than itself (R18), and neither is a mark (R35): the second one is refused.
+_ONCE = frozenset(
+    script.name
+    for script in (
+        scripts.FENCE,
+        scripts.SETTLE,
+        scripts.SETTLE_SHARED,
+        scripts.EXTEND_RECORDED,
+        scripts.RENEW_RECORDED,
+    )
 )
-
-
-# A fence that was stored is not greater than itself (R18), so this would be refused the second time.
-_ONCE = frozenset((scripts.FENCE.name,))
 
 
 def _with_text(request: Send) -> Send:

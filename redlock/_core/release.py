@@ -141,7 +141,7 @@ def _call(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> wire.
     keep = 0.0
     if lease.hold_at_least and (left := lease.kept) > 0:
         keep = left + quorum.drift(left, settings.drift_factor)
-    return lease.mode.release(spec.keys, lease.token, keep)
+    return lease.mode.release(spec.keys, lease.token, keep, lease.fence)
 
 
 def release_lost(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Send:

@@ -133,7 +133,11 @@ class Renewal:
     @property
     def alone(self) -> bool:
         """It is to be extended by a request of its own."""
-        return self._left or self.refused or self.lease.mode.shared
+        lease = self.lease
+        scattered = bool(self.spec.keys.grants) and (
+            lease.scattered or not lease.in_order
+        )  # its marks are random (R35)
+        return self._left or self.refused or lease.mode.shared or scattered
 
     def tell(self) -> None:
         """The lease is lost: report it, and tell the holder, once (C9)."""

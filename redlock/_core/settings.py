@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock import options
@@ -33,6 +34,7 @@ class MastersSettings(NamedTuple):
     token: Callable[[], str]  # a fresh random token at every call (R8)
     random: Callable[[], float]  # a random number from 0 to 1 at every call
     outages: Outages
+    mark: Callable[[], int] = count(1).__next__  # a number greater than all before, for an extension on record (R35)
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
     outage_timeout: float = math.inf  # seconds after which an outage ends a wait that has no other end (R38)
     lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its holder is told

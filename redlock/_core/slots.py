@@ -35,12 +35,12 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redlock._core import wire
+from redlock._core import records, wire
 from redlock._core.acquire import Target
 from redlock._core.ballots import Ballot, Refusal
 from redlock._core.effects import Send
 from redlock._core.local_queue import Place
-from redlock._core.mode import EXCLUSIVE
+from redlock._core.mode import EXCLUSIVE, RECORDED
 from redlock._core.quorum import Tally, majority
 from redlock._core.subscriptions import Subscription
 
@@ -85,17 +85,17 @@ class Group(NamedTuple):
         keys = wire.Keys(
             tuple(key for spec in specs for key in spec.keys.locks),
             tuple(key for spec in specs for key in spec.keys.fences),
+            tuple(key for spec in specs for key in spec.keys.grants),
         )
         locks = tuple(key for spec in self.slots for key in spec.keys.locks)
         names = tuple(name for spec in specs for name in spec.names)
-        return specs[0]._replace(
-            names=names,
-            keys=keys,
-            mode=EXCLUSIVE._replace(
-                acquire=functools.partial(wire.occupy, locks, asked),
-                release=functools.partial(wire.vacate, self.key, asked),
-            ),
-        )
+        mode, occupy = EXCLUSIVE, functools.partial(wire.occupy, locks)
+        vacate: Callable[..., wire.Call] = wire.vacate
+        if keys.grants:
+            grants = tuple(key for spec in self.slots for key in spec.keys.grants)
+            mode, occupy, vacate = RECORDED, functools.partial(records.occupy, locks, grants), records.vacate
+        acquire, release = functools.partial(occupy, asked), functools.partial(vacate, self.key, asked)
+        return specs[0]._replace(names=names, keys=keys, mode=mode._replace(acquire=acquire, release=release))
 
 
 def slot_name(name: str, slot: int) -> str:
@@ -187,12 +187,13 @@ class SlotTarget(Target):
         if not elsewhere:
             return ()
         rest = self.group.any_of(tuple(one for one in self.wanted if one != self.slot))
-        release = rest.mode.release(rest.keys, token, 0.0)
+        release = rest.mode.release(rest.keys, token, 0.0, None)
         return (Send(release, to=elsewhere, owed_until=ballot.sent_at + 2 * rest.ttl),)
 
     def remaining(self) -> float | None:
         """Seconds until a majority is free in some slot, unless keys are extended.  None: that cannot be known."""
-        return min((left for left in self._left() if left > 0), default=None) if self._seen else None
+        soon = 0.001  # it is on record, and nobody knows for how long (R35)
+        return min((left for left in self._left() if left > soon), default=None) if self._seen else None
 
     def _left(self) -> list[float]:
         """For each slot the seconds until a majority may be free there, if those are that said nothing."""

@@ -15,6 +15,7 @@ from redlock import options
 
 _SHOWN = 8  # digits in a text; people compare no more
 _RELEASED = "released:"
+_EXPIRED = "expired:"
 READERS = "shared:"
 _SHARED = {
     READERS: "readers",
@@ -36,6 +37,11 @@ def released_token(value: str | None) -> str:
     return value.removeprefix(_RELEASED) if value is not None and value.startswith(_RELEASED) else ""
 
 
+def is_phantom(value: str) -> bool:
+    """Whether the name is left to nobody, as nobody can tell whether its last lease is over (R35)."""
+    return value.startswith(_EXPIRED)
+
+
 def readers_of(value: str | None) -> str:
     """For a text: the readers that have a name, if ``value`` says so (R33), or what else is no token; else ""."""
     return _SHARED.get(value, "") if value is not None else ""
@@ -45,6 +51,8 @@ def by_whom(value: str) -> str:
     """The holder that is in the way, for a text: its owner and a few digits, which tell two of its attempts apart."""
     if (readers := readers_of(value)) != "":
         return f"by {readers}"
+    if is_phantom(value):
+        return "by nobody: it is in doubt whether its last lease is over, until that must be"
     owner, released = owner_of(value), released_token(value)
     token = released or value
     who = f"{owner} ({token[:_SHOWN]}…)" if owner else token

@@ -53,25 +53,27 @@ class Keys(NamedTuple):
 
     locks: tuple[str, ...]
     fences: tuple[str, ...]
+    grants: tuple[str, ...] = ()  # where it is on record who has them (R35)
 
 
-def keys_for(prefix: str, names: Sequence[str], *, fencing: bool = True) -> Keys:
+def keys_for(prefix: str, names: Sequence[str], *, fencing: bool = True, records: bool = False) -> Keys:
     locks = (prefix + names[0],) if len(names) == 1 else tuple(prefix + name for name in names)
     if not fencing:
         return Keys(locks, ())
-    return Keys(locks, (fence_key(locks[0]),) if len(names) == 1 else tuple(map(fence_key, locks)))
+    fences = (fence_key(locks[0]),) if len(names) == 1 else tuple(map(fence_key, locks))
+    return Keys(locks, fences, tuple(fence_key(lock, ":grant") for lock in locks) if records else ())
 
 
-def fence_key(key: str) -> str:
+def fence_key(key: str, suffix: str = ":fence") -> str:
     """The fence key, in the same hash slot as ``key``.
 
     A cluster hashes the text between the first ``{`` and the next ``}``, unless that is empty.
     """
     start = key.find("{")
     if start < 0:
-        return f"{{{key}}}:fence"
+        return f"{{{key}}}{suffix}"
     end = key.find("}", start + 1)
-    return f"{key}:fence" if end > start + 1 else f"{{{key}}}:fence"
+    return f"{key}{suffix}" if end > start + 1 else f"{{{key}}}{suffix}"
 
 
 def channel(key: str) -> str:
@@ -95,12 +97,13 @@ def name_of(prefix: str, key: bytes) -> str | None:
         return None
     name = text.removeprefix(prefix)
     ours = text.startswith(prefix) and 0 < len(name.encode()) <= LONGEST_NAME and "\0" not in name
-    return name if ours and not text.startswith((_ANNOUNCEMENT, _FLEET)) and not _is_fence_key(text) else None
+    beside = _is_beside(text, ":fence") or _is_beside(text, ":grant")
+    return name if ours and not text.startswith((_ANNOUNCEMENT, _FLEET)) and not beside else None
 
 
-def _is_fence_key(key: str) -> bool:
-    lock = key.removesuffix(":fence")
-    return lock != key and (fence_key(lock) == key or (lock.startswith("{") and lock.endswith("}")))
+def _is_beside(key: str, suffix: str) -> bool:
+    lock = key.removesuffix(suffix)
+    return lock != key and (fence_key(lock, suffix) == key or (lock.startswith("{") and lock.endswith("}")))
 
 
 def literal(text: str) -> str:
@@ -148,7 +151,7 @@ def renew(leases: Sequence[tuple[Keys, str, float]], fence_ttl: float) -> Call:
         keys += where.locks
         keys += where.fences
         args += (str(len(where.locks)), str(len(where.fences)), token, milliseconds(ttl))
-    return Call(scripts.RENEW, tuple(keys), tuple(args), _renewed(len(leases)))
+    return Call(scripts.RENEW, tuple(keys), tuple(args), renewed(len(leases)))
 
 
 def nothing(script: Script) -> Call:
@@ -157,7 +160,7 @@ def nothing(script: Script) -> Call:
 
 
 @lru_cache(maxsize=64)
-def _renewed(leases: int) -> bytes:
+def renewed(leases: int) -> bytes:
     """The usual answer: every one of the ``leases`` is extended."""
     return b"*%d\r\n" % leases + leases * b":1\r\n"
 
@@ -167,7 +170,7 @@ def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: flo
     return Call(scripts.REPAIR, keys.locks + keys.fences, args)
 
 
-def release(keys: Keys, token: str, keep: float = 0.0) -> Call:
+def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None) -> Call:  # noqa: ARG001 - see `records`
     """``keep``: seconds in which nobody may have the names yet (R28)."""
     args = (token, milliseconds(keep)) if keep > 0 else (token,)
     # The usual answer: the key was ours, and nobody listened.
@@ -190,7 +193,7 @@ def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_t
     return repair(keys, token, ttl, fence, fence_ttl)._replace(script=scripts.REPAIR_SHARED)
 
 
-def release_shared(keys: Keys, token: str, keep: float = 0.0) -> Call:  # noqa: ARG001 - readers keep nobody out (R28)
+def release_shared(keys: Keys, token: str, *_: object) -> Call:  # readers keep nobody out (R28)
     return release(keys, token)._replace(script=scripts.RELEASE_SHARED)
 
 
@@ -218,7 +221,7 @@ def occupy(
     )
 
 
-def vacate(group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: float = 0.0) -> Call:
+def vacate(group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: float = 0.0, *_: object) -> Call:
     """`release` for any of the slots ``asked``; ``group``: the key of their channel (R32)."""
     lasts = milliseconds(keep) if keep > 0 else "0"
     return Call(scripts.VACATE, keys.locks, (token, channel(group), lasts, *map(str, asked)), b"*2\r\n:1\r\n:0\r\n")
@@ -380,14 +383,17 @@ def read_acquire(value: Any) -> Taken | Held:
         case [1, bytes(fence)]:
             return Taken(_fence(fence), stored=True)
         case [2, bytes(fence)]:
-            return Taken(_exceeded(fence), stored=False)
+            return Taken(read_exceeded(fence), stored=False)
         case [0, bytes(fence), bytes(holder), int(pttl)]:
-            return Held(_exceeded(fence), _holder(holder), _seconds(pttl))
+            return Held(read_exceeded(fence), _holder(holder), seconds(pttl))
         case [0, bytes(fence), bytes(holder), int(pttl), list(slots)] if all(type(left) is int for left in slots):
-            # A key that has less than a millisecond left is not free yet.
-            left = tuple(0.0 if left == -2 else max(_seconds(left), 0.001) for left in slots)  # noqa: PLR2004 - see the script
-            return Held(_exceeded(fence), _holder(holder), _seconds(pttl), left)
+            return Held(read_exceeded(fence), _holder(holder), seconds(pttl), read_slots(slots))
     raise BadReply(_odd(value))
+
+
+def read_slots(slots: Sequence[int]) -> tuple[float, ...]:
+    # A key that has less than a millisecond left is not free yet.
+    return tuple(0.0 if left == _NO_KEY else max(seconds(left), 0.001) for left in slots)
 
 
 def read_occupied(value: Any) -> tuple[Any, int | None]:
@@ -463,7 +469,7 @@ def read_status(value: Any) -> Seen:
             if all(type(one) is bytes for one in rest):
                 token = "" if pttl == _NO_KEY else _holder(holder)
                 readers = tuple(map(_text, rest))
-                return Seen(token, _seconds(pttl), _fence(fence), readers, listeners if listeners >= 0 else None)
+                return Seen(token, seconds(pttl), _fence(fence), readers, listeners if listeners >= 0 else None)
     raise BadReply(_odd(value))
 
 
@@ -484,7 +490,7 @@ def read_scan(value: Any) -> Scanned:
 def read_announce(value: Any) -> Announced:
     match value:
         case [int(ms), int(left)] if 0 < ms < _BEYOND:
-            return Announced(ms / 1000, _seconds(left))
+            return Announced(ms / 1000, seconds(left))
     raise BadReply(_odd(value))
 
 
@@ -558,14 +564,14 @@ def _fence(digits: bytes) -> int:
     return fence
 
 
-def _exceeded(digits: bytes) -> int:
+def read_exceeded(digits: bytes) -> int:
     # The next fence has to be greater than this one (R17), and a valid one itself.
     if (fence := _fence(digits)) + 1 == _BEYOND:
         raise BadReply(_odd(digits))
     return fence
 
 
-def _seconds(pttl: int) -> float:
+def seconds(pttl: int) -> float:
     if pttl >= _BEYOND:
         raise BadReply(_odd(pttl))
     return math.inf if pttl == -1 else max(0, pttl) / 1000

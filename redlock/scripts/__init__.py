@@ -2,6 +2,7 @@
 
 Each file starts with its contract.  A master runs no other command while it runs a script.  So a script can look
 who holds a key, and then act on that.  The scripts about readers begin with the text of `readers.lua`.
+Those that mind records (R35) have that of `records.lua` in them, where a line names it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ def _load_shared(name: str) -> Script:
     return Script(name, f"{contract}\n\n{_READERS}\n{body}")
 
 
+def _load_recorded(name: str) -> Script:
+    text = _text(name).replace("-- (readers.lua)\n", _READERS)
+    return Script(name, text.replace("-- (records.lua)\n", _RECORDS))
+
+
 _READERS = _text("readers")
+_RECORDS = _text("records")
 
 
 ACQUIRE = _load("acquire")
@@ -67,6 +74,17 @@ MARK = _load_shared("mark")
 OCCUPY = _load("occupy")
 VACATE = _load("vacate")
 
+ACQUIRE_RECORDED = _load_recorded("acquire_recorded")
+SETTLE = _load_recorded("settle")
+EXTEND_RECORDED = _load_recorded("extend_recorded")
+RENEW_RECORDED = _load_recorded("renew_recorded")
+REPAIR_RECORDED = _load_recorded("repair_recorded")
+RELEASE_RECORDED = _load_recorded("release_recorded")
+OCCUPY_RECORDED = _load_recorded("occupy_recorded")
+VACATE_RECORDED = _load_recorded("vacate_recorded")
+ACQUIRE_SHARED_RECORDED = _load_recorded("acquire_shared_recorded")
+SETTLE_SHARED = _load_recorded("settle_shared")
+
 SCAN = _load("scan")
 LOOK = _load("look")
 
@@ -76,4 +94,9 @@ USUAL = (
     ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE, FLEET,
     ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK, OCCUPY, VACATE,
 )  # fmt: skip
-ALL = (*USUAL, SCAN, LOOK)
+# What takes the place of some of these where an expiry is confirmed by more than one clock (R35).
+RECORDED = (
+    ACQUIRE_RECORDED, SETTLE, EXTEND_RECORDED, RENEW_RECORDED, REPAIR_RECORDED, RELEASE_RECORDED, OCCUPY_RECORDED,
+    VACATE_RECORDED, ACQUIRE_SHARED_RECORDED, SETTLE_SHARED,
+)  # fmt: skip
+ALL = (*USUAL, *RECORDED, SCAN, LOOK)

@@ -4,7 +4,8 @@
 -- What the caller has for itself becomes its place among readers: so a downgrade is an extension, and one that did not
 -- come here is made up for by the next.
 --
--- KEYS  n lock keys, then their n fence keys (none: fencing is off)
+-- KEYS  n lock keys, then their n fence keys (none: fencing is off); and where an expiry is confirmed by more than one
+--       clock (R35) their n grant keys: the caller is not on record any more
 -- ARGV  n, token, ttl in ms, life of a fence key in ms, and where the caller has to be a reader already: anything
 --
 -- returns {1}            extended, and the fence keys live on (R20)
@@ -41,7 +42,8 @@ for i = 1, n do
     put(KEYS[i], token, '', ttl)
   end
 end
-for i = n + 1, #KEYS do
+for i = n + 1, math.min(#KEYS, 2 * n) do
   redis.call('PEXPIRE', KEYS[i], ARGV[4])
 end
+forget(2 * n + 1, token)
 return {1}

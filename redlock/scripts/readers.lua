@@ -35,3 +35,18 @@ local function put(key, member, sign, ms)
   redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)
   settle(key)
 end
+
+-- Whose record is at `key` (R35); nil: there is none.
+local function on_record(key)
+  local found = redis.pcall('GET', key)
+  return found and (type(found) == 'string' and string.match(found, '^%S+ %d+ %d+ (.*)$') or '') or nil
+end
+
+-- The records of `token` go, from the grant key KEYS[first] on: it has been a writer, and is none any more (R35).
+local function forget(first, token)
+  for i = first, #KEYS do
+    if on_record(KEYS[i]) == token then
+      redis.call('DEL', KEYS[i])
+    end
+  end
+end

@@ -2,8 +2,9 @@
 -- leave is announced to the waiters (R24).  Where a downgrade did not arrive, the caller's own key is deleted.
 -- Others are left alone (P8).
 --
--- KEYS  n lock keys
--- ARGV  token
+-- KEYS  n lock keys; and where an expiry is confirmed by more than one clock (R35) their n grant keys: the caller is not
+--       on record any more
+-- ARGV  token, and with grant keys n
 --
 -- returns {1, listeners}    every name was the caller's; how many connections heard of it
 --         {0, holder}       not all were: the token that has one for itself, "" if none has ("''": somebody does, with an empty one)
@@ -11,7 +12,9 @@
 -- A key of another type is an error (WRONGTYPE), but the others are released.
 
 local token, ours, other, listeners, failure = ARGV[1], true, '', 0, nil
-for i = 1, #KEYS do
+local n = tonumber(ARGV[2]) or #KEYS
+forget(n + 1, token)
+for i = 1, n do
   local found, wrong = writer(KEYS[i])
   local free = false
   if found == token then

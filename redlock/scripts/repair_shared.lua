@@ -1,8 +1,9 @@
 -- What repair.lua does for a writer, for a reader: put it back among the readers of a master that lost or never had it,
 -- after an extension was won (R14, R33).  Does nothing where somebody has a name for itself.  The greater of two
--- fences stays.
+-- fences stays.  Nor where somebody else is on record (R35).
 --
--- KEYS  n lock keys, then their n fence keys (none: fencing is off)
+-- KEYS  n lock keys, then their n fence keys (none: fencing is off); and where an expiry is confirmed by more than one
+--       clock (R35) their n grant keys
 -- ARGV  n, token, ttl in ms, fence of the lease (decimal), life of a fence key in ms
 --
 -- returns {1}    the caller reads every name here now, and the fence keys live on (R20)
@@ -20,8 +21,13 @@ for i = 1, n do
     return {0}
   end
 end
+for i = 2 * n + 1, #KEYS do
+  if (on_record(KEYS[i]) or token) ~= token then
+    return {0}
+  end
+end
 local greater = {}
-for i = n + 1, #KEYS do
+for i = n + 1, math.min(#KEYS, 2 * n) do
   local stored = redis.call('GET', KEYS[i]) or '0'
   greater[i] = string.match(stored, '^%d+$') and fence > tonumber(stored)
 end
@@ -31,7 +37,7 @@ for i = 1, n do
   end
   put(KEYS[i], token, '', tonumber(ARGV[3]))
 end
-for i = n + 1, #KEYS do
+for i = n + 1, math.min(#KEYS, 2 * n) do
   if greater[i] then
     redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])
   else

@@ -96,8 +96,9 @@ class ScriptedMaster:
                 self.expiries[key] = int(options[options.index(b"PX") + 1]) if b"PX" in options else -1
                 return before
             case b"DEL":
-                self.expiries.pop(key, None)
-                return int(self.values.pop(key, None) is not None)
+                for one in args:
+                    self.expiries.pop(one, None)
+                return sum(self.values.pop(one, None) is not None for one in args)
             case b"PTTL":
                 return self.expiries.get(key, -2)
             case b"PEXPIRE":

@@ -36,13 +36,19 @@ CALLS = {
 
 def test_every_file_is_loaded_and_named_as_a_master_names_it() -> None:
     folder = Path(scripts.__file__).parent
-    assert {script.name for script in scripts.ALL} == {file.stem for file in folder.glob("*.lua")} - {"readers"}
-    readers = (folder / "readers.lua").read_text()
+    assert {script.name for script in scripts.ALL} == {file.stem for file in folder.glob("*.lua")} - {
+        "readers",
+        "records",
+    }
+    readers, records = ((folder / f"{name}.lua").read_text() for name in ("readers", "records"))
     for script in scripts.ALL:
         text = (folder / f"{script.name}.lua").read_text()
-        if "R33" in text and script.name.endswith(("_shared", "mark")):
+        if "-- (readers.lua)\n" in text:
+            text = text.replace("-- (readers.lua)\n", readers)
+        elif "R33" in text and script.name.endswith(("_shared", "mark")):
             contract, body = text.split("\n\n", 1)
             text = f"{contract}\n\n{readers}\n{body}"
+        text = text.replace("-- (records.lua)\n", records)
         assert script.sha == hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 

@@ -10,6 +10,7 @@
 --come-and-go       of runs with many readers and one writer
 --slots             of runs in which all want one of few slots
 --transactions      of runs in which all add to what their locks protect, in fenced transactions
+--confirmed         of runs in which a minority of clocks is wrong, and an expiry is confirmed by more than one (R35)
 --fleets            instead: fleets that change their masters one at a time
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
@@ -34,6 +35,7 @@ from tests.simulation.parameters import (
     Parameters,
     at_once,
     come_and_go,
+    confirmed,
     crowd,
     draw,
     elections,
@@ -67,6 +69,7 @@ def main() -> int:
     parser.add_argument("--come-and-go", action="store_true")
     parser.add_argument("--slots", action="store_true")
     parser.add_argument("--transactions", action="store_true")
+    parser.add_argument("--confirmed", action="store_true")
     parser.add_argument("--at-once", action="store_true")
     parser.add_argument("--fleets", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
@@ -84,7 +87,7 @@ def main() -> int:
     drawn = periods if options.periods else elections if options.elections else slots if options.slots else drawn
     drawn = readers_and_writers if options.readers else come_and_go if options.come_and_go else drawn
     drawn = transactions if options.transactions else drawn
-    drawn = at_once if options.at_once else drawn
+    drawn = at_once if options.at_once else confirmed if options.confirmed else drawn
     if options.trace is not None:
         return trace(options.trace, drawn, options.variant)
     return many(options.start, options.seeds, drawn, options.variant, options.jobs)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tenacity.wait import wait_random_exponential
 
 from redlock._core import acquire as acquiring, ballots, extend as extending, quorum, release as releasing, wire
+from redlock._core.confirm import ConfirmingTarget
 from redlock._core.downgrade import downgrade
 from redlock._core.listing import Listing
-from redlock._core.mode import EXCLUSIVE, shared_by
+from redlock._core.mode import EXCLUSIVE, RECORDED, shared_by
 from redlock._core.settings import LockSpec
 from redlock._core.wait_until_free import wait_until_free
 from redlock._core.watch import Watch
@@ -35,13 +36,13 @@ def spec_for(
     enough = quorum.enough_to_hold(at_least, ttl, parameters.drift_factor, parameters.node_timeout)
     return LockSpec(
         names=tuple(names),
-        keys=wire.keys_for(PREFIX, names),
+        keys=wire.keys_for(PREFIX, names, records=parameters.confirm),
         ttl=ttl,
         min_validity=max(parameters.min_validity * ttl, enough),
         # In proportion to the TTL, so that a run has about as many attempts whatever its TTL is.
         retry=wait_random_exponential(multiplier=ttl / 20, max=parameters.eager * ttl, min=ttl / 500),
         hold_at_least=at_least,
-        mode=shared_by() if shared else EXCLUSIVE,
+        mode=shared_by(records_=parameters.confirm) if shared else RECORDED if parameters.confirm else EXCLUSIVE,
     )
 
 
@@ -173,7 +174,8 @@ class Actor:
         self._invoked_at = self.world.now
         began = client.clock()
         deadline = began + timeout
-        op = acquiring.acquire(client.settings, acquiring.Target(self._spec), deadline, began)
+        target = (ConfirmingTarget if client.parameters.confirm else acquiring.Target)(self._spec)
+        op = acquiring.acquire(client.settings, target, deadline, began)
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
         self.judge.tries.waits_until(task, deadline)
 
@@ -234,9 +236,11 @@ class Actor:
         lease.client, lease.lost_by = client, None
         lease.hold_at_least, lease.mode = spec.hold_at_least, spec.mode
         self.acquired += 1
-        return self.judge.granted(
-            client, attempt, lease, outcome, self._invoked_at, spec.ttl, task.origins[self._request]
-        )
+        origins: dict[int, tuple[int, float, bool]] = {}
+        for request, answered in task.origins.items():  # its last round may have asked masters that had said nothing
+            if attempt.token in request.call.args:
+                origins |= answered
+        return self.judge.granted(client, attempt, lease, outcome, self._invoked_at, spec.ttl, origins)
 
     # -- holding -------------------------------------------------------------------------------------
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
+from redlock import scripts
 from redlock._core import wire
 from redlock._core.effects import Leave, Listen, LookAhead, ReleaseHeard, Send, Tell, Turn
 from redlock._core.fencing import FenceClock
@@ -206,6 +208,7 @@ class Client:
             token=self.token,
             outages=cast("Outages", self),
             random=world.random.random,
+            mark=count(1).__next__,
         )
         self.links = [Link(world, parameters, self, master) for master in masters]
         self.exchange = ClientExchange(self, len(masters))
@@ -331,6 +334,11 @@ class Client:
             return None
         if task.on_send is not None:
             task.on_send(request)
+        if request.call.script in (scripts.SETTLE, scripts.SETTLE_SHARED):
+            task.refused, task.refused_by = (
+                False,
+                set(),
+            )  # whether its last round is refused, and by whom, nobody tells us
         self.judge.sent(request, task.attempt)
         self._attempts[request] = task.attempt
         request.sent_at, request.inbox = self.clock(), task

@@ -30,6 +30,10 @@ class Nemesis:
         self._steps_left = [
             0.45 * run.parameters.drift_factor * 0.5 * run.parameters.ttl / run.parameters.episodes for _ in run.masters
         ]
+        # Those that may be wrong about time in this episode (R35).  What was granted before has to be over first.
+        masters = run.parameters.masters
+        self._wrong = self.random.sample(run.masters, (masters - 1) // 2) if run.parameters.confirm else []
+        self._wrong_from = self.world.now + (0.0 if run.world.now < 1.0 else 1.1 * run.parameters.max_ttl)
         for fault, rate in run.parameters.faults:
             self._later(fault, rate / run.parameters.ttl)
 
@@ -140,6 +144,8 @@ class Nemesis:
         master = self._master()
         if master is None or (master.durable and not remember):
             return
+        if self._wrong and not remember:  # its uptime, by which it is kept from voting, is wall time (R21)
+            remember = master in self._wrong or master.stepped
         self.restarted = True
         self.world.log("fault: stop", f"m{master.index}", "with" if remember else "without", "memory")
         master.stop()
@@ -199,6 +205,19 @@ class Nemesis:
     def _jump(self) -> None:
         by = self.random.choice((-2.0, -0.5, 0.5, 1.0, 5.0)) * self.run.parameters.ttl
         self._move(self.random.choice(self.run.masters), by)
+
+    def _lie(self) -> None:
+        by = self.random.choice((-1.0, -0.3, 0.3, 0.7, 1.0, 1.1)) * self.run.parameters.max_ttl
+        if self._wrong and self.world.now >= self._wrong_from:
+            master = self.random.choice(self._wrong)
+            master.stepped = True
+            self._move(master, by)
+
+    def _evict(self) -> None:
+        if self._wrong and self.world.now >= self._wrong_from:
+            master = self.random.choice(self._wrong)
+            self.world.log("fault: evict", f"m{master.index}")
+            master.lose_locks()
 
     def _move(self, master: Master, by: float) -> None:
         self.world.log("fault: clock", f"m{master.index}", f"{by:+.4f}")

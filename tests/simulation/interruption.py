@@ -24,6 +24,7 @@ from redlock._core import (
     slots as slotting,
     wire,
 )
+from redlock._core.confirm import ConfirmingTarget
 from redlock._core.effects import Op, Send, Wait
 from redlock._core.lease import LeaseState
 from tests.simulation.actor import Actor, spec_for
@@ -142,7 +143,8 @@ class Caller(Actor):
         self._invoked_at = self.world.now
         self._won: list[Grant] = []
         now = self.client.clock()
-        op = acquiring.acquire(self.client.settings, acquiring.Target(spec), now + timeout, now, self._won)
+        target = (ConfirmingTarget if self.client.parameters.confirm else acquiring.Target)(spec)
+        op = acquiring.acquire(self.client.settings, target, now + timeout, now, self._won)
         self._go(op, self._taken, None, self._sends_acquire)
 
     def spec(self) -> LockSpec:
@@ -162,7 +164,7 @@ class Caller(Actor):
         sent: list[Send] = []
 
         def sends(request: Send, task: Task) -> None:
-            if request.call.script is scripts.EXTEND:
+            if request.call.script in (scripts.EXTEND, scripts.EXTEND_RECORDED):
                 sent.append(request)
                 self.judge.shortened(hold)
 
@@ -235,10 +237,10 @@ class SlotCaller(Caller, SlotUser):
 
 class Stage:
     """Five masters, the caller whose operation is interrupted, and a rival.  What a scene changes it
-    undoes in ``heal``.  ``slots``: they want one of so many; 0: a lock.
+    undoes in ``heal``.  ``slots``: they want one of so many; 0: a lock.  ``confirm``: masters keep records (R35).
     """
 
-    def __init__(self, slots: int = 0) -> None:
+    def __init__(self, slots: int = 0, *, confirm: bool = False) -> None:
         random.seed(1)  # what is random outside of the world: the pauses before a reconnection
         self.run = Run(
             Parameters(
@@ -251,6 +253,7 @@ class Stage:
                 patience=NODE_TIMEOUT,  # as in the real links
                 delay=DELAY,
                 slots=slots,
+                confirm=confirm,
             )
         )
         self.kind = SlotCaller if slots else Caller
@@ -336,9 +339,11 @@ def _told(play: Callable[[Strike], None], strike: Strike) -> None:
 # -- the three operations ------------------------------------------------------------------------------
 
 
-def acquire(scene: Callable[[Stage], None], strike: Strike, *, patience: float = 0.0, slots: int = 0) -> None:
+def acquire(
+    scene: Callable[[Stage], None], strike: Strike, *, patience: float = 0.0, slots: int = 0, confirm: bool = False
+) -> None:
     """Interrupted while it acquires: nothing stays, and whoever comes next has it at once."""
-    stage = Stage(slots)
+    stage = Stage(slots, confirm=confirm)
     caller = stage.caller
     scene(stage)
     caller.strike = strike
@@ -352,18 +357,20 @@ def acquire(scene: Callable[[Stage], None], strike: Strike, *, patience: float =
     clean(stage)
 
 
-def extend(scene: Callable[[Stage], None], strike: Strike, *, ttl: float = TTL, robbed: bool = False) -> None:
+def extend(
+    scene: Callable[[Stage], None], strike: Strike, *, ttl: float = TTL, robbed: bool = False, confirm: bool = False
+) -> None:
     """Interrupted while it extends: the lease says no more than is true, and its release leaves nothing.
 
     ``robbed``: it has lost its majority behind its back, and cannot say what is true.
     """
     if not robbed:  # and once more, for the end of a lease is the end of its keys
-        _extend(scene, Strike(strike.at, strike.again), ttl, to_its_end=True)
-    _extend(scene, strike, ttl, to_its_end=False)
+        _extend(scene, Strike(strike.at, strike.again), ttl, to_its_end=True, confirm=confirm)
+    _extend(scene, strike, ttl, to_its_end=False, confirm=confirm)
 
 
-def _extend(scene: Callable[[Stage], None], strike: Strike, ttl: float, *, to_its_end: bool) -> None:
-    stage = Stage()
+def _extend(scene: Callable[[Stage], None], strike: Strike, ttl: float, *, to_its_end: bool, confirm: bool) -> None:
+    stage = Stage(confirm=confirm)
     caller = stage.caller
     caller.take()
     stage.finish(caller)
@@ -404,9 +411,9 @@ def truthful(stage: Stage, lease: LeaseState) -> None:
             )
 
 
-def release(scene: Callable[[Stage], None], strike: Strike, *, slots: int = 0) -> None:
+def release(scene: Callable[[Stage], None], strike: Strike, *, slots: int = 0, confirm: bool = False) -> None:
     """Interrupted while it releases: it is released."""
-    stage = Stage(slots)
+    stage = Stage(slots, confirm=confirm)
     caller = stage.caller
     caller.take()
     stage.finish(caller)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redlock import scripts
 from redlock._core import wire
+from redlock._core.confirm import ConfirmingBallot, PhantomRound
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
 from tests.simulation import database
@@ -39,11 +40,16 @@ if TYPE_CHECKING:
 MILLISECOND = 0.001
 TINY = 1e-9
 LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
-ACQUIRES = (scripts.ACQUIRE, scripts.ACQUIRE_SHARED)
-EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED)
-REPAIRS = (scripts.REPAIR, scripts.REPAIR_SHARED)
-RELEASES = (scripts.RELEASE, scripts.VACATE, scripts.RELEASE_SHARED)
+ACQUIRES = (scripts.ACQUIRE, scripts.ACQUIRE_SHARED, scripts.ACQUIRE_RECORDED, scripts.ACQUIRE_SHARED_RECORDED)
+OCCUPIES = (scripts.OCCUPY, scripts.OCCUPY_RECORDED)
+EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED)
+RENEWS = (scripts.RENEW, scripts.RENEW_RECORDED)
+REPAIRS = (scripts.REPAIR, scripts.REPAIR_SHARED, scripts.REPAIR_RECORDED)
+VACATES = (scripts.VACATE, scripts.VACATE_RECORDED)
+RELEASES = (scripts.RELEASE, scripts.RELEASE_RECORDED, *VACATES, scripts.RELEASE_SHARED)
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
+EXPIRED = "expired:"  # in front of a token: nobody can tell whether its last lease is over (R35)
+NO_LOCK = (":fence", ":grant")  # keys that end so stand beside that of a lock
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
 # The invariants by name; `Violation.invariant` is one of them.
@@ -243,7 +249,7 @@ class Judge:
             return ()
         found: list[tuple[Where, Attempt | None, str | None, int | None]] = []
         for name in call.keys:
-            if not name.endswith(":fence"):
+            if not name.endswith(NO_LOCK):
                 where: Where = name, None
                 if (key := find(master, where)) is None:
                     found.append((where, None, None, None))
@@ -263,7 +269,7 @@ class Judge:
         self.world.log("runs", f"m{master.index}", call.script.name, attempt, reply)
         together = self._together(call)
         whose = {name: one for one, names in together for name in names}
-        if call.script is scripts.RENEW and not isinstance(reply, ErrorReply):
+        if call.script in RENEWS and not isinstance(reply, ErrorReply):
             for (one, _), answer in zip(together, reply, strict=True):
                 if one is not None and isinstance(answer, bytes):
                     one.denied_on.add(master.index)
@@ -283,7 +289,11 @@ class Judge:
             if key is None:
                 if owner is not None and owner is not attempt:
                     self.fail(P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}")
-                if value is not None and call.script in (scripts.RELEASE, scripts.VACATE) and reader is None:
+                if (
+                    value is not None
+                    and call.script in (scripts.RELEASE, scripts.RELEASE_RECORDED, scripts.VACATE)
+                    and reader is None
+                ):
                     self._announces(master, call, name, value)
                 continue
             if key.value == value and key.expires == expires and key.attempt is owner:
@@ -295,7 +305,9 @@ class Judge:
                 return
             if owner is None and (master.index, name) in attempt.released_on:
                 self.fail(P7, f"m{master.index}: {call.script.name} of {attempt} set {name} behind its release")
-            longest = int(wire.milliseconds(attempt.longest))
+            # What hides a lease of somebody else lasts as long as that may (R35).
+            phantom = str(key.value).startswith(EXPIRED)
+            longest = int(wire.milliseconds(self.parameters.max_ttl if phantom else attempt.longest))
             # What is kept by `hold_at_least` (R28) may outlive a TTL by its drift, where the master's clock was set back.
             released = str(key.value).startswith(RELEASED)
             if key.expires is None or (key.expires > master.now_ms + longest and not released):
@@ -310,8 +322,9 @@ class Judge:
             key.attempt, key.changed_at = attempt, self.world.now
         if attempt is None or isinstance(reply, ErrorReply):
             return
-        if call.script is scripts.OCCUPY and reply[0]:
-            attempt.gave[master.index] = reply[2] if len(reply) > 2 else int(call.args[5])
+        if call.script in OCCUPIES and reply[0] in (1, 2):
+            first = call.args[5 if call.script is scripts.OCCUPY else 6]
+            attempt.gave[master.index] = reply[2] if len(reply) > 2 else int(first)
         if call.script in RELEASES:
             attempt.released_on.update((master.index, name) for name in call.keys)
             if attempt.hold is not None and not any(key.endswith(attempt.names) for key in call.keys):
@@ -325,18 +338,24 @@ class Judge:
     def _announces(self, master: Master, call: Call, key: str, token: str) -> None:
         """A release has removed a key."""
         self.waits.released(master.index, wire.channel(key), token)
-        if call.script is scripts.VACATE:
-            _, group, _, *slots = call.args
+        if call.script in VACATES:
+            group, slots = call.args[1], call.args[3 if call.script is scripts.VACATE else 4 :]
             self.waits.released(master.index, group, f"{slots[call.keys.index(key)]} {token}")
 
     def _together(self, call: Call) -> list[tuple[Attempt | None, tuple[str, ...]]]:
         """On whose behalf a call for many runs, and the lock keys of each."""
-        if call.script is not scripts.RENEW:
+        if call.script not in RENEWS:
             return []
-        found, keys, args = [], list(call.keys), call.args[1:]
-        for locks, fences, token in zip(args[0::4], args[1::4], args[2::4], strict=True):
-            found.append((self._by_token.get(token), tuple(keys[: int(locks)])))
-            del keys[: int(locks) + int(fences)]
+        found, keys = [], list(call.keys)
+        if call.script is scripts.RENEW:
+            args = call.args[1:]
+            each = [(int(n), int(f), token) for n, f, token in zip(args[0::4], args[1::4], args[2::4], strict=True)]
+        else:
+            args = call.args[3:]
+            each = [(int(n), 2 * int(n), token) for n, token in zip(args[0::4], args[1::4], strict=True)]
+        for locks, beside, token in each:
+            found.append((self._by_token.get(token), tuple(keys[:locks])))
+            del keys[: locks + beside]
         return found
 
     def whose(self, call: Call) -> Attempt | None:
@@ -350,7 +369,7 @@ class Judge:
             master.tick()
             for name, key, attempt in self._locks(master):
                 wanted = not attempt.over and name.removeprefix(PREFIX) in attempt.names
-                if wanted or attempt.client.crashed or str(key.value).startswith(RELEASED):
+                if wanted or attempt.client.crashed or str(key.value).startswith((RELEASED, EXPIRED)):
                     continue
                 # R10 owes a release for as long as the key can live.  What a broken connection delivers
                 # even later than that is bounded by its TTL, and by nothing else.  Nor does it owe one for as long as a
@@ -373,7 +392,7 @@ class Judge:
         for master in self.masters:
             master.tick()
             for name, key, attempt in self._locks(master):
-                if not attempt.client.crashed:
+                if not attempt.client.crashed or str(key.value).startswith(EXPIRED):
                     continue
                 if self.world.now > key.changed_at + self._lifetime(attempt) + master.jumped:
                     self.fail(P3, f"m{master.index} still has {name} of {attempt}, set at {key.changed_at:.3f}")
@@ -384,7 +403,7 @@ class Judge:
     def _locks(self, master: Master) -> list[tuple[str, Key, Attempt]]:
         found: list[tuple[str, Key]] = []
         for name in list(master.keys):
-            if not name.endswith(":fence") and (key := master.find(name)) is not None:
+            if not name.endswith(NO_LOCK) and (key := master.find(name)) is not None:
                 found += [(name, one) for one in (key, *(one for _, one in readers(master, name)))]
         return [(name, key, key.attempt) for name, key in found if key.attempt is not None]
 
@@ -601,15 +620,15 @@ class Judge:
             hold = None if one is None else one.hold
             if hold is None:
                 continue
-            if hold.let_go and script in (*EXTENDS, scripts.RENEW, *REPAIRS):
+            if hold.let_go and script in (*EXTENDS, *RENEWS, *REPAIRS):
                 self.fail(R15, f"{script.name} of {one} is sent behind its release")
-            if hold.deserted_at is not None and script in (*EXTENDS, scripts.RENEW):
+            if hold.deserted_at is not None and script in (*EXTENDS, *RENEWS):
                 self.fail(R15, f"{script.name} of {one} is sent, and its owner has ended")
 
     def timed_out(self, request: Send) -> None:
         """Its waiter is told that its time is up: what it was told had not decided it (R2)."""
         assert isinstance(request, Round)
-        if request.call.script in LOOKS:  # it waits for all
+        if request.call.script in LOOKS or isinstance(request, PhantomRound):  # they wait for all, or for one alone
             return
         if self._decided(request, request.tally):
             outcomes = [vote.outcome for vote in request.tally.votes()]
@@ -619,11 +638,13 @@ class Judge:
         outcomes = [vote.outcome for vote in tally.votes()]
         open_, need = outcomes.count("pending"), tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
-        if request.call.script is scripts.OCCUPY:  # a vote counts for the slot that was given
+        if request.call.script in OCCUPIES:  # a vote counts for the slot that was given
             gave = self._by_token[request.call.args[1]].gave
             slots = Counter(gave[master] for master, outcome in enumerate(outcomes) if outcome == "granted")
             won = max(slots.values(), default=0)
         possible = won + open_ >= need
+        if isinstance(request, ConfirmingBallot):  # nobody has it there, and it may be confirmed (R35)
+            possible = won + len(request.shown) + open_ >= need
         if request.call.script in (*EXTENDS, *RELEASES):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)
         return won >= need or not possible
@@ -638,6 +659,9 @@ class Judge:
         for name in hold.attempt.names:
             for other in self._holds[name]:
                 together = hold.lease.mode.shared and other.lease.mode.shared
+                if self.parameters.confirm:  # readers are not on record: a wrong clock lets a writer in
+                    first = min(hold, other, key=lambda one: one.decided_at)
+                    together = together or first.lease.mode.shared
                 if other is not hold and not together and other.valid():
                     self.fail(P1, f"{name} is held by {hold.attempt} and by {other.attempt}")
             self._holds[name] = [other for other in self._holds[name] if other is hold or not other.over]

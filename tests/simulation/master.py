@@ -106,8 +106,8 @@ class Keyspace:
         self.keys[name] = Key(value, expires)
         return before
 
-    def _del(self, name: str) -> Any:
-        return 0 if self.find(name) is None else int(self.keys.pop(name, None) is not None)
+    def _del(self, *names: str) -> Any:
+        return sum(self.find(name) is not None and self.keys.pop(name, None) is not None for name in names)
 
     def _pexpire(self, name: str, amount: str) -> Any:
         key = self.find(name)
@@ -366,6 +366,7 @@ class Master(Keyspace):
         self.incarnation = 0
         self.forgot = False  # this incarnation started without the keys of the one before
         self.born_at = -age  # true time at which this incarnation started
+        self.stepped = False  # its clock was set by more than P1 allows without R35
         self.jumped = 0.0  # how long its clock takes to be there again after it was set back: true seconds, in sum
         self._rate = rate
         self._offset = EPOCH + offset
@@ -390,7 +391,8 @@ class Master(Keyspace):
         """INFO, CONFIG GET and SCRIPT LOAD of a new connection."""
         if self.busy:
             return ErrorReply("BUSY Redis is busy running a script.")
-        self._cached.update(script.sha for script in scripts.USUAL)
+        confirm = self.judge.parameters.confirm
+        self._cached.update(script.sha for script in scripts.USUAL + (scripts.RECORDED if confirm else ()))
         uptime = math.floor(self.wall()) - self._started
         return Facts(f"run-{self.index}-{self.incarnation}", uptime, self.durable)
 
@@ -428,6 +430,11 @@ class Master(Keyspace):
         return heard
 
     # -- life ----------------------------------------------------------------------------------------
+
+    def lose_locks(self) -> None:
+        """Somebody deletes the lock keys, or the master evicts them; what stands beside them stays (R35)."""
+        for name in [name for name in self.keys if not name.endswith((":fence", ":grant"))]:
+            del self.keys[name]
 
     def stop(self) -> None:
         """kill -9: what has arrived and was not read is lost as well."""

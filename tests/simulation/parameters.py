@@ -25,6 +25,12 @@ FAULTS = (
     "wall",  # a client's wall clock steps
 )
 
+# ... that only R35 stands: a minority is wrong about time, another one in each episode.
+WRONG_FAULTS = (
+    "lie",  # a wall clock of it steps far, to and fro
+    "evict",  # a master of it loses its lock keys
+)
+
 # ... of the connections on which masters announce releases (R24).
 FEED_FAULTS = (
     "deaf",  # one breaks
@@ -81,6 +87,7 @@ class Parameters:
     one_writer: bool = False  # ... all others read, come and go, and extend nothing; drawn by `come_and_go`
     slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
     transactions: bool = False  # drawn by `transactions`
+    confirm: bool = False  # an expiry is confirmed by more than one clock (R35); drawn by `confirmed`
     far: float = 0.0  # all links but one are so many times as long; drawn by `at_once`
     faults: tuple[tuple[str, float], ...] = ()
 
@@ -277,6 +284,22 @@ def transactions(seed: int, **fixed: Any) -> Parameters:
     if "faults" in fixed or drawn.rate("amnesia") or drawn.fence_ttl < 3600.0 or pick.random() < 0.3:
         return drawn
     return replace(drawn, faults=(*(one for one in drawn.faults if one[0] != "jump"), ("jump", 0.6)))
+
+
+def confirmed(seed: int, **fixed: Any) -> Parameters:
+    """A minority of masters is wrong about time, or loses lock keys, and an expiry is confirmed by more than one (R35)."""
+    pick = random.Random(f"confirmed of {seed}")
+    values: dict[str, Any] = {
+        "masters": pick.choice((3, 3, 3, 5, 5, 4, 6)), "clients": pick.choice((2, 3, 4)), "fence_ttl": 3600.0,
+        "confirm": True, "looks": 0.0, "min_validity": pick.choice((0.5, 0.1, 0.02)), "skew": pick.choice((0.0, 0.001, 1.0)),
+    }  # fmt: skip
+    drawn = draw(seed, **(values | fixed))
+    if "faults" in fixed:
+        return drawn
+    on = dict(drawn.faults)
+    on.pop("jump", None)
+    on |= {fault: pick.choice((0.3, 1.0, 3.0)) for fault in WRONG_FAULTS if pick.random() < 0.8}
+    return replace(drawn, faults=tuple(on.items()))
 
 
 def at_once(seed: int, **fixed: Any) -> Parameters:

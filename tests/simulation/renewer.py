@@ -8,11 +8,10 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from redlock import scripts
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import Renewal
 from redlock._io.renewer import Renewer as Shipped
-from tests.simulation.invariants import EXTENDS, RELEASES
+from tests.simulation.invariants import EXTENDS, RELEASES, RENEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +58,7 @@ class Extending:
         hold.attempt.longest = max(hold.attempt.longest, ttl)
 
     def sends(self, request: Send, task: Task) -> None:
-        if request.call.script in (*EXTENDS, scripts.RENEW):
+        if request.call.script in (*EXTENDS, *RENEWS):
             self._sent = request
             self._judge.shortened(self.hold)
             task.kept[self.hold.lease] = partial(self._kept, task)
@@ -159,11 +158,11 @@ class Renewer(Shipped):
                         request.call.script in RELEASES
                     ):  # it was held for as long as it may be (C7), or is nobody's (R15)
                         judge.gave_up(hold, request)
-                    elif request.call.script in (*EXTENDS, scripts.RENEW):
+                    elif request.call.script in (*EXTENDS, *RENEWS):
                         judge.renews(hold)
                     extending.sends(request, task)
                     # Of a round for many the judge knows whose key is whose; all else is on behalf of one.
-                    task.attempt = None if request.call.script is scripts.RENEW else hold.attempt
+                    task.attempt = None if request.call.script in RENEWS else hold.attempt
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
             assert interrupted is None

@@ -129,7 +129,7 @@ class Run:
         client.closing = True
         client.calm(down=True)
         longest = parameters.max_ttl * (1 + parameters.drift_factor)
-        bound = 2 * longest + max(master.jumped for master in self.masters) + 1.0
+        bound = (3.5 if parameters.confirm else 2) * longest + max(master.jumped for master in self.masters) + 1.0
         for number in range(parameters.names):
             actor = SlotUser(client) if parameters.slots else Actor(client)
             actor.acquire([f"lock-{number}"], parameters.ttl, bound)
@@ -202,7 +202,7 @@ def report(run: Run) -> str:
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
     crowd = " --slots" if run.parameters.slots else " --transactions" if run.parameters.transactions else crowd
-    crowd = " --at-once" if run.parameters.far else crowd
+    crowd = " --at-once" if run.parameters.far else " --confirmed" if run.parameters.confirm else crowd
     crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core import acquire as acquiring, slots as slotting, wire
+from redlock._core.confirm_slots import ConfirmingSlotTarget
 from redlock._core.slots import Board, SlotTarget, group_of
 from tests.simulation.actor import Actor, spec_for
 from tests.simulation.invariants import PREFIX
@@ -35,9 +36,12 @@ class SlotUser(Actor):
     def acquire(self, names: Sequence[str], ttl: float, timeout: float) -> None:
         client, limit = self.client, self.client.parameters.slots
         (name,) = names
-        keys = [wire.keys_for(PREFIX, [slotting.slot_name(name, slot)]) for slot in range(limit)]
-        group = group_of(spec_for(client, names, ttl), keys, PREFIX, self._board)
-        self._asking = SlotTarget(group, len(client.links), client.settings.random)
+        records = client.parameters.confirm
+        keys = [wire.keys_for(PREFIX, [slotting.slot_name(name, slot)], records=records) for slot in range(limit)]
+        spec = spec_for(client, names, ttl)._replace(refused=self._refused)
+        group = group_of(spec, keys, PREFIX, self._board)
+        kind = ConfirmingSlotTarget if records else SlotTarget
+        self._asking = kind(group, len(client.links), client.settings.random)
         self._invoked_at = self.world.now
         won: list[Grant] = []
         began = client.clock()
@@ -47,7 +51,7 @@ class SlotUser(Actor):
         self.judge.tries.waits_until(task, deadline)
 
     def _sends_acquire(self, request: Send, task: Task) -> None:
-        if request.call.script is scripts.OCCUPY:
+        if request.call.script in (scripts.OCCUPY, scripts.OCCUPY_RECORDED):
             self._spec = self._asking.spec
             self._attempts(request, task)
         self._sends(request, task)

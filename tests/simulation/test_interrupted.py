@@ -96,6 +96,31 @@ def greater_fences(stage: Stage) -> None:
             stage.masters[master].keys[f"{{{KEY}#{number}}}:fence"] = Key(str(fence), None)
 
 
+def on_record(marks: str) -> Callable[[Stage], None]:
+    """Somebody has vanished, and these are its last extensions, one on each master (R35)."""
+
+    def scene(stage: Stage) -> None:
+        for master, mark in zip(stage.masters, marks, strict=True):
+            master.keys[f"{{{KEY}}}:grant"] = Key(f"{mark} {TTL * 1000:.0f} 5 somebody", None)
+
+        if max(map(marks.count, marks)) > len(marks) // 2:
+            return  # it is over for certain
+
+        def comes_after() -> None:
+            """Where nobody can tell, the name is left to nobody for a TTL; once more, if that came to few masters."""
+            rival = stage.rival
+            while rival.hold is None:
+                stage.wait(1.2 * TTL)
+                rival.take()
+                stage.finish(rival)
+            rival.give()
+            stage.finish(rival)
+
+        stage.heals.append(comes_after)
+
+    return scene
+
+
 def second_round_unanswered(stage: Stage) -> None:
     """... and a majority is cut off when it has begun."""
     greater_fence(stage)
@@ -451,6 +476,7 @@ EXTENDS = "believed-before-answered never-under-way-no-more "
 GIVES = "interrupted-release-given-up not-insisted cleanup-waits "
 
 waiting = partial(acquire, patience=PATIENCE)
+confirming = partial(acquire, confirm=True)
 slot, any_slot = partial(acquire, slots=1), partial(acquire, slots=3)
 shorter = partial(extend, ttl=TTL / 5)
 longer = partial(extend, ttl=2 * TTL)
@@ -492,6 +518,11 @@ TABLE: dict[str, tuple[Callable[..., None], Callable[[Stage], None], str]] = {
         TAKES + "release-not-owed",
     ),
     "acquire, full memory": (waiting, at_once(MAJORITY, "OOM"), FAILS),
+    "acquire, over for certain": (confirming, on_record("11111"), WINS),
+    "acquire, in doubt": (confirming, on_record("00112"), "swallowed cleanup-waits"),
+    "acquire, over for certain, one breaks": (confirming, then(on_record("11111"), breaks((0,))), WINS),
+    "extend, on record": (partial(extend, confirm=True), all_well, EXTENDS),
+    "release, on record": (partial(release, confirm=True), all_well, GIVES),
     "extend": (extend, all_well, EXTENDS),
     "extend, shorter": (shorter, all_well, "shortening-forgotten never-under-way-no-more"),
     "extend, longer": (longer, all_well, EXTENDS),

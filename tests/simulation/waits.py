@@ -67,7 +67,7 @@ class Waits:
         attempts = self._attempts[task]
         attempts.append(self.world.now)
         self._apart(task, attempts)
-        most = self._parameters.node_timeout + self._parameters.eager * self._parameters.ttl
+        most = self._attempt + self._parameters.eager * self._parameters.ttl
         self._within(most, task, ANYWAY, "after its pause")
 
     def listens(self, task: Task, subscription: Subscription) -> None:
@@ -119,7 +119,7 @@ class Waits:
                     if not was_news and self._is_reason(heard, refused_by):
                         watch.dealt_with.add(token)
                         self.woken += 1
-                        most = self._parameters.node_timeout + self._pause(watch)
+                        most = self._attempt + self._pause(watch)
                         self._within(most, watch.task, WOKEN, f"when it heard of {token}")
 
     def _is_reason(self, heard: set[int], refused_by: set[int] | None) -> bool:
@@ -166,7 +166,7 @@ class Waits:
         """Subscribed to a majority: what was released before then was announced to nobody."""
         if not watch.on and self._is_on(watch):
             watch.on = True
-            most = self._parameters.node_timeout + self._pause(watch)
+            most = self._attempt + self._pause(watch)
             self._within(most, watch.task, WOKEN, "when it had subscribed")
 
     def _is_on(self, watch: Watch) -> bool:
@@ -195,7 +195,7 @@ class Waits:
         if client.clock() >= task.deadline:
             return  # it hurries to its end, see `tries.py`
         # Nobody can get it before that (R28), and it tries then.
-        kept = client.true_time(task.kept_until + self._parameters.node_timeout) + STEPS * client.late + PROMPT
+        kept = client.true_time(task.kept_until + self._attempt) + STEPS * client.late + PROMPT
         if self.world.now < kept:
             self.world.at(kept, self._must_have_tried, task, since, invariant, why)
             return
@@ -203,6 +203,11 @@ class Waits:
         if not tried:
             last = f"the last attempt was at {task.attempted_at:.4f}"
             self.judge.fail(invariant, f"{task} should have tried again {why}, at {since:.4f}; {last}")
+
+    @property
+    def _attempt(self) -> float:
+        """The longest that one attempt may take; it may leave a phantom behind its round (R35)."""
+        return self._parameters.node_timeout * (2 if self._parameters.confirm else 1)
 
     @property
     def _need(self) -> int:

@@ -1,0 +1,68 @@
+"""Whether a name may be had, where masters have on record who had it before (R35).  Pure, and without a clock.
+
+A master that granted a name keeps a *record* of that until the release.  If the lock key has gone and the record has
+not, nobody knows whether the lease is over: this master's clock may have been set, or it may have lost the key.  So the
+master takes nothing, and shows the record.  One of f + 1 masters has an honest clock (f: those that are no majority).
+So if f + 1 of them show the same extension of the same lease, that one has run out.
+
+The mark of a record tells extensions of one lease apart.  Two masters that show the same lease and different marks are
+no two witnesses: one of them may have missed the extension that still holds.  A mark that begins with ``r`` was made
+where extensions have no common order, and agrees with no other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from redlock._core.quorum import majority
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Record(NamedTuple):
+    """Who was granted a name on a master and has not released it: the last extension there, and its TTL in seconds."""
+
+    mark: str
+    token: str
+    ttl: float
+
+
+# By the place of a name in the lock: what a master has on record for it.  Names without a record are left out.
+Records: TypeAlias = "Mapping[int, Record]"
+# open: wait for more answers.  clean: a majority took it.  confirmed: a second round may take it (`Judgement.over`).
+# held: somebody has it.  doubt: all have answered, and nobody can tell.
+Verdict: TypeAlias = Literal["open", "clean", "confirmed", "held", "doubt"]
+
+
+class Judgement(NamedTuple):
+    """What the answers of an attempt mean.  ``over``: name, mark and token of what has run out for certain."""
+
+    verdict: Verdict
+    over: frozenset[tuple[int, str, str]] = frozenset()
+
+
+def judge(masters: int, clean: int, shown: Mapping[int, Records], missing: int) -> Judgement:
+    """Judge the answers of ``masters``.
+
+    ``clean``: so many took it.  ``shown``: these have records, and took nothing.  ``missing``: so many may answer yet.
+    The others refused it, or have no vote.  What is not open stands, whatever comes after it.
+    """
+    need = majority(masters)
+    if clean >= need:
+        return Judgement("clean")
+    if clean + len(shown) + missing < need:
+        return Judgement("held")
+    if clean + len(shown) >= need:
+        over = _over(masters - need, shown)
+        dismissed = sum(all((name, *one[:2]) in over for name, one in records.items()) for records in shown.values())
+        if clean + dismissed >= need:
+            return Judgement("confirmed", over)
+    return Judgement("open" if missing else "doubt")
+
+
+def _over(wrong: int, shown: Mapping[int, Records]) -> frozenset[tuple[int, str, str]]:
+    """What more masters show alike than may be ``wrong`` about time."""
+    alike = Counter((name, one.mark, one.token) for records in shown.values() for name, one in records.items())
+    return frozenset(one for one, times in alike.items() if times > wrong and not (wrong and one[1].startswith("r")))

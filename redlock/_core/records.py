@@ -1,0 +1,149 @@
+"""The wire contract where masters have on record who was granted a name (R35): see `wire` for all other keys and calls.
+
+Usual answers are the same bytes as without records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redlock import scripts
+from redlock._core import wire
+from redlock._core.expiry import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from redlock._core.expiry import Records
+    from redlock._core.wire import Call, Keys
+
+LIFE = 7 * 86_400.0  # of a record, seconds: only names whose holder vanished keep one; a step of a clock is shorter
+NONE = "-"  # nothing is on record
+_EXPIRED = "expired:"
+
+
+def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
+    call = wire.acquire(keys, token, ttl, proposal, fence_ttl)
+    args = (*call.args, wire.milliseconds(_life(fence_ttl)))
+    return call._replace(script=scripts.ACQUIRE_RECORDED, keys=call.keys + keys.grants, args=args)
+
+
+def settle(
+    keys: Keys,
+    token: str,
+    ttl: float,
+    proposal: int,
+    fence_ttl: float,
+    shown: Iterable[Collection[str]],
+    *,
+    phantom: bool = False,
+    shared: bool = False,
+) -> Call:
+    """``shown``: for each name what may be on record there, "MARK TOKEN" or `NONE`.  ``shared``: for a reader (R33)."""
+    args = [str(len(keys.locks)), token, str(proposal), wire.milliseconds(fence_ttl)]
+    args += [wire.milliseconds(_life(fence_ttl)), wire.milliseconds(ttl), f"{_EXPIRED}{token}" if phantom else token]
+    for of_name in shown:
+        args += [str(len(of_name)), *sorted(of_name)]
+    script = scripts.SETTLE_SHARED if shared else scripts.SETTLE
+    return wire.Call(script, keys.locks + keys.fences + keys.grants, tuple(args))
+
+
+def extend(keys: Keys, token: str, ttl: float, fence_ttl: float, mark: str, fence: int | None) -> Call:
+    call = wire.extend(keys, token, ttl, fence_ttl)
+    args = (*call.args, wire.milliseconds(_life(fence_ttl)), mark, _known(fence))
+    return call._replace(script=scripts.EXTEND_RECORDED, keys=call.keys + keys.grants, args=args)
+
+
+def renew(leases: Sequence[tuple[Keys, str, float, int | None]], fence_ttl: float, mark: str) -> Call:
+    """``leases``: the keys, the token, the TTL and the fence of each."""
+    keys: list[str] = []
+    args = [wire.milliseconds(fence_ttl), wire.milliseconds(_life(fence_ttl)), mark]
+    for where, token, ttl, fence in leases:
+        keys += where.locks + where.fences + where.grants
+        args += (str(len(where.locks)), token, wire.milliseconds(ttl), _known(fence))
+    return wire.Call(scripts.RENEW_RECORDED, tuple(keys), tuple(args), wire.renewed(len(leases)))
+
+
+def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
+    call = wire.repair(keys, token, ttl, fence, fence_ttl)
+    return call._replace(script=scripts.REPAIR_RECORDED, keys=call.keys + keys.grants)
+
+
+def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None) -> Call:
+    """``fence``: of the lease that is released; None: it is a rollback, or a lease whose fence is not known."""
+    call = wire.release(keys, token, keep)
+    args = (token, _known(fence), *call.args[1:])
+    return call._replace(script=scripts.RELEASE_RECORDED, keys=call.keys + keys.grants, args=args)
+
+
+def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, most: int) -> Call:
+    call = wire.acquire_shared(keys, token, ttl, proposal, fence_ttl, most)
+    return call._replace(script=scripts.ACQUIRE_SHARED_RECORDED, keys=call.keys + keys.grants)
+
+
+def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *_: object, reads: bool = False) -> Call:
+    """Readers are not on record.  A writer that becomes one is not any more."""
+    call = wire.extend_shared(keys, token, ttl, fence_ttl, reads=reads)
+    return call._replace(keys=call.keys + keys.grants)
+
+
+def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
+    call = wire.repair_shared(keys, token, ttl, fence, fence_ttl)
+    return call._replace(keys=call.keys + keys.grants)
+
+
+def release_shared(keys: Keys, token: str, *_: object) -> Call:
+    call = wire.release_shared(keys, token)
+    return call._replace(keys=call.keys + keys.grants, args=(token, str(len(keys.locks))))
+
+
+def occupy(
+    group: tuple[str, ...],
+    grants: tuple[str, ...],
+    asked: tuple[int, ...],
+    keys: Keys,
+    token: str,
+    ttl: float,
+    proposal: int,
+    fence_ttl: float,
+) -> Call:
+    """`wire.occupy`.  ``grants``: where all slots are on record."""
+    call = wire.occupy(group, asked, keys, token, ttl, proposal, fence_ttl)
+    args = (*call.args[:5], wire.milliseconds(_life(fence_ttl)), *call.args[5:])
+    return call._replace(script=scripts.OCCUPY_RECORDED, keys=call.keys + grants, args=args)
+
+
+def vacate(
+    group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: float = 0.0, fence: int | None = None
+) -> Call:
+    call = wire.vacate(group, asked, keys, token, keep)
+    args = (*call.args[:3], _known(fence), *call.args[3:])
+    return call._replace(script=scripts.VACATE_RECORDED, keys=call.keys + keys.grants, args=args)
+
+
+def read_flagged(value: Any) -> tuple[int, Records, tuple[float, ...]] | None:
+    """The fence and the records that a master showed; None: it did not, see `wire.read_acquire`.
+
+    Last, of a group of slots: what `wire.Held` has of them.
+    """
+    match value:
+        case [3, bytes(fence), list(record), list(left)] if all(type(one) is int for one in left):
+            return wire.read_exceeded(fence), dict([_record(record)]), wire.read_slots(left)
+        case [3, bytes(fence), list(first), *more]:
+            return wire.read_exceeded(fence), dict(map(_record, (first, *more))), ()
+    return None
+
+
+def _record(value: Any) -> tuple[int, Record]:
+    match value:
+        case [int(which), bytes(mark), int(ttl), bytes(token)] if which > 0 < ttl:
+            return which - 1, Record(mark.decode("ascii"), token.decode(), wire.seconds(ttl))
+    raise wire.BadReply(f"unexpected record {value!r:.80}")
+
+
+def _life(fence_ttl: float) -> float:
+    return max(LIFE, fence_ttl)
+
+
+def _known(fence: int | None) -> str:
+    return "" if fence is None else str(fence)

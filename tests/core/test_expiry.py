@@ -1,0 +1,132 @@
+"""What the answers of masters mean, where they have on record who had the name before (R35)."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+
+from redlock._core.expiry import Judgement, Record, judge
+
+# What one master may say: it took it; it refused, or has no vote; nothing yet; or a record of A or B with this mark.
+CLEAN, REFUSED, NOTHING = "clean", "refused", "nothing"
+FLAGS = ("A 0", "A 1", "B 0", "A r7")
+SAID = (CLEAN, REFUSED, NOTHING, *FLAGS)
+
+
+def record(flag: str, ttl: float = 10.0) -> Record:
+    token, mark = flag.split()
+    return Record(mark, token, ttl)
+
+
+def of(*said: str) -> Judgement:
+    """The judgement on one name; one answer for each master."""
+    shown = {master: {0: record(one)} for master, one in enumerate(said) if one in FLAGS}
+    return judge(len(said), said.count(CLEAN), shown, said.count(NOTHING))
+
+
+def over(*flags: str) -> frozenset[tuple[int, str, str]]:
+    return frozenset((0, *record(flag)[:2]) for flag in flags)
+
+
+def witnessed(said: tuple[str, ...]) -> set[str]:
+    """By subsets, as the proof has it: f + 1 masters that show the same, so one of them has an honest clock."""
+    wrong = len(said) - (len(said) // 2 + 1)
+    sets = combinations(range(len(said)), wrong + 1)
+    same = {said[some[0]] for some in sets if len({said[one] for one in some}) == 1}
+    return {flag for flag in same & set(FLAGS) if "r" not in flag or wrong == 0}
+
+
+@pytest.mark.parametrize("masters", range(1, 7))
+def test_every_set_of_answers(masters: int) -> None:
+    """Which verdict, and when it stands."""
+    need = masters // 2 + 1
+    for said in product(SAID, repeat=masters):
+        if list(said) != sorted(said):
+            continue  # one order of each: it does not matter which master says what, see below
+        clean, flags = said.count(CLEAN), [one for one in said if one in FLAGS]
+        confirmed = clean + sum(flag in witnessed(said) for flag in flags) >= need
+        got = of(*said)
+        match got.verdict:
+            case "clean":
+                assert clean >= need
+            case "confirmed":
+                assert confirmed
+                assert clean < need
+                assert got.over == over(*witnessed(said))
+            case "held":
+                assert clean + len(flags) + said.count(NOTHING) < need
+            case "open":
+                assert NOTHING in said
+                assert not confirmed
+            case "doubt":
+                assert NOTHING not in said
+                assert clean + len(flags) >= need
+                assert not confirmed
+        assert of(*reversed(said)) == got
+
+
+@pytest.mark.parametrize("masters", range(1, 6))
+def test_a_verdict_stands_whatever_comes_after_it(masters: int) -> None:
+    """R2: who goes on at once is told nothing by the missing answers that would change it; but it may be clean instead."""
+    for said in product(SAID, repeat=masters):
+        if list(said) == sorted(said) and NOTHING in said and (before := of(*said)).verdict != "open":
+            at = said.index(NOTHING)
+            for more in SAID:
+                after = of(*said[:at], more, *said[at + 1 :])
+                assert after.verdict in (before.verdict, "clean")
+                assert after.over >= before.over or after.verdict == "clean"
+
+
+# -- the scenes in which forms of the rule broke that need no more than the answers -------------------------------------
+
+
+@pytest.mark.parametrize(("said", "verdict"), [
+    # Kleppmann: A is valid on 1 and 2, the clock of 3 jumps, 4 and 5 are free.  B reaches 3, 4 and 5.
+    ((REFUSED, REFUSED, "A 0", CLEAN, CLEAN), "doubt"),
+    # The same of three masters.
+    ((REFUSED, "A 0", CLEAN), "doubt"),
+    # Two that name the same holder are no two witnesses of the same round: an extension missed the third.
+    ((REFUSED, "A 1", "A 0"), "doubt"),
+    ((REFUSED, REFUSED, "A 1", "A 0", "A 0"), "doubt"),
+    ((NOTHING, NOTHING, "A 1", "A 0", "A 0"), "open"),
+    # All have answered, and none says that A holds it: that is no proof, for answers are not of one moment.
+    ((CLEAN, "A 0", REFUSED), "doubt"),
+    ((REFUSED, REFUSED, CLEAN, "A 0", "A 0"), "doubt"),
+    # As many as may be wrong are not enough.
+    (("A 0", CLEAN, REFUSED), "doubt"),
+    # Extensions without a common order agree with none.
+    (("A r7", "A r7", REFUSED), "doubt"),
+    # A crash: a majority saw the last extension, and nobody's since.
+    (("A 1", "A 1", NOTHING), "confirmed"),
+    (("A 1", "A 1", "A 0"), "confirmed"),
+    # Four masters: two alike are enough to dismiss, three make a majority.
+    (("A 0", "A 0", CLEAN, REFUSED), "confirmed"),
+    (("A 0", "A 0", "B 0", "B 0"), "confirmed"),
+    (("A 0", "A 0", "B 0", REFUSED), "doubt"),
+    # A live holder.
+    ((REFUSED, REFUSED, CLEAN), "held"),
+    ((REFUSED, REFUSED, NOTHING), "held"),
+    # Nothing on record at a majority: the others do not matter.
+    ((CLEAN, CLEAN, "A 1"), "clean"),
+    # One master, or two: none may be wrong, so its own word is enough.
+    (("A r7",), "confirmed"),
+    (("A 0", CLEAN), "confirmed"),
+])  # fmt: skip
+def test_scenes(said: tuple[str, ...], verdict: str) -> None:
+    assert of(*said).verdict == verdict
+
+
+def test_the_ttl_that_was_asked_for_is_no_part_of_who_agrees() -> None:
+    """An extension has one TTL; of the same mark another one is nonsense, and does no harm."""
+    shown = {0: {0: record("A 1", 5.0)}, 1: {0: record("A 1", 10.0)}}
+    assert judge(3, 0, shown, 1) == Judgement("confirmed", over("A 1"))
+
+
+def test_each_of_several_names_is_judged_by_itself() -> None:
+    """A master is dismissed if all that it shows is; who shows A for the one name is no witness for the other."""
+    a, b = record("A 0"), record("B 0")
+    assert judge(3, 0, {0: {0: a, 1: b}, 1: {0: a, 1: b}}, 0).verdict == "confirmed"
+    assert judge(3, 0, {0: {0: a}, 1: {1: a}}, 0).verdict == "doubt"
+    assert judge(3, 0, {0: {0: a, 1: b}, 1: {0: a}}, 0).verdict == "doubt"
+    assert judge(3, 1, {0: {0: a, 1: b}, 1: {0: a}}, 0) == Judgement("confirmed", over("A 0"))
