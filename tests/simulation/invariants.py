@@ -18,6 +18,7 @@ from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
 from tests.simulation import database
 from tests.simulation.database import Database
+from tests.simulation.parameters import WRONG_FAULTS
 from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
 from tests.simulation.tries import ENDS, SOMEBODY_WINS, Tries
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
@@ -677,7 +678,7 @@ class Judge:
 
     def _none_too_early(self, hold: Hold) -> None:
         """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""
-        if not self.parameters.clocks_hold or self.parameters.rate("step"):
+        if not self.parameters.clocks_hold or any(map(self.parameters.rate, ("step", *WRONG_FAULTS))):
             return
         for name in hold.attempt.names:
             for other in self._at_least[name]:

@@ -5,11 +5,22 @@ The long run is ``python -m tests.simulation --seeds 100000``.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from tests.simulation.parameters import at_once, come_and_go, draw, elections, periods, readers_and_writers, slots
+from tests.simulation.parameters import (
+    at_once,
+    come_and_go,
+    confirmed,
+    draw,
+    elections,
+    household,
+    periods,
+    readers_and_writers,
+    slots,
+)
 from tests.simulation.run import simulate
 
 SEEDS = 2000
@@ -18,6 +29,7 @@ ELECTIONS = 300
 READERS = 100
 COME_AND_GO = 20
 SLOTS = 100
+CONFIRMED = 100
 AT_ONCE = 24  # of some twenty rounds
 CHUNK = 50
 # By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
@@ -79,6 +91,26 @@ def test_at_most_so_many_have_a_slot(start):
     for seed in range(start, start + CHUNK):
         grants += simulate(slots(seed)).judge.grants
     assert grants > CHUNK
+
+
+@pytest.mark.parametrize("start", range(0, CONFIRMED, CHUNK))
+def test_one_alone_has_it_whatever_a_minority_of_clocks_does(start):
+    """R35: locks, one of two slots, and readers and writers, while a minority steps or loses lock keys."""
+    grants = 0
+    for seed in range(start, start + CHUNK):
+        fixed = {3: {"slots": 2, "names": 1, "several": 0.0}, 4: {"readers": 0.5}}.get(seed % 5, {})
+        grants += simulate(confirmed(seed, **fixed)).judge.grants
+    assert grants > CHUNK
+
+
+def test_many_leases_are_renewed_together_and_on_record():
+    """R35, and the terms of elections, and jobs that keep others out for a while."""
+    wrong = {"confirm": True, "masters": 3, "fence_ttl": 3600.0, "faults": (("lie", 1.0), ("evict", 1.0), ("cut", 0.3))}
+    together = sum((simulate(household(seed, **wrong)).judge.together for seed in range(4)), Counter())
+    assert sum(rounds for leases, rounds in together.items() if leases > 1)
+    for seed in range(10):
+        assert simulate(elections(seed, **wrong)).judge.terms.bodies
+        assert simulate(periods(seed, looks=0.0, **wrong)).judge.grants
 
 
 @pytest.mark.parametrize("start", range(0, AT_ONCE, AT_ONCE // 4))

@@ -17,7 +17,7 @@ BUDGET = 500  # seeds; README.md says how many each typically needs
 FIRST = {
     "marks-only-what-readers-refused": 931721, "rollback-lets-readers-in": 850123, "outage-taken-for-a-holder": 395,
     "equal-fence": 264, "rollback-taken-for-a-release": 140, "renewal-that-revives": 72, "max-hold-keeps-the-keys": 70,
-    "kept-without-drift": 60, "no-mark": 40, "leads-although-it-was-stopped": 42, "downgraded-when-answered": 27,
+    "kept-without-drift": 60, "no-mark": 40, "rollback-is-a-release": 30, "leads-although-it-was-stopped": 42, "downgraded-when-answered": 27,
 }  # fmt: skip
 
 
