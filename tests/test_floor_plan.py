@@ -270,7 +270,7 @@ def test_all_of_it_was_looked_at() -> None:
     assert {"redlock", "redlock.errors", "redlock.scripts", "redlock._core.acquire", "chaos.judge.holds"} <= set(found)
     source, is_package = found["redlock._core.acquire"]
     arrows = [one.target for one in imports("redlock._core.acquire", source, is_package=is_package)]
-    assert "redlock._core.ballots" in arrows
+    assert "redlock._core.quorum" in arrows
 
 
 # -- that it can fail --------------------------------------------------------------------------------
