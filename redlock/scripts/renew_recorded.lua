@@ -20,8 +20,8 @@ local function renewed(lock, fence_key, grant, token, ttl, fence)
   end
   local record = mark .. ' ' .. ttl .. ' ' .. fence .. ' ' .. token
   local old = redis.pcall('SET', grant, record, 'PX', long, 'GET')
-  local before, whose = string.match(type(old) == 'string' and old or '', '^(%d+) %d+ %d+ (.*)$')
-  if whose ~= token or tonumber(before) >= number then
+  local before = type(old) == 'string' and string.find(old, token, -#token, true) and string.match(old, '^%d+')
+  if not before or tonumber(before) >= number then
     if not old then
       redis.call('DEL', grant)
     elseif type(old) == 'string' then

@@ -211,6 +211,24 @@ def counted_and_not_taken() -> list[Any]:
     return [mock.patch.object(Stage, "settle", lambda stage, token, fence, shown, *masters: [True] * len(masters))]
 
 
+def phantom_without_a_look() -> list[Any]:
+    """A phantom is left wherever nobody holds the name, whatever is on record by now."""
+    return [
+        script(scripts.SETTLE, ("may = may or ARGV[one] == here", "may = may or value ~= token or ARGV[one] == here"))
+    ]
+
+
+def mark_used_twice() -> list[Any]:
+    """Two extensions of a lease have the same mark, and a master minds only a smaller one."""
+    again = ("(tonumber(before) or math.huge) >= tonumber(mark)", "(tonumber(before) or math.huge) > tonumber(mark)")
+    return [script(scripts.EXTEND_RECORDED, again), mock.patch(f"{__name__}.later", lambda mark: mark)]
+
+
+def later(mark: str) -> str:
+    """The mark of the extension after that one."""
+    return str(int(mark) + 1)
+
+
 # -- scenes ----------------------------------------------------------------------------------------------------------
 
 
@@ -238,6 +256,17 @@ def an_extension_misses_a_master() -> bool:
     stage = Stage(3)
     stage.acquire("A", 10, 0, 1, 2)
     assert stage.extend("A", "1", 10, 0, 1) == [True, True]
+    stage.gone(2, 1)
+    return stage.granted("B", 21, stage.acquire("B", 20, 1, 2))
+
+
+@scene(mark_used_twice)
+def each_extension_has_a_mark_of_its_own() -> bool:
+    """The first one came to all, the second one not to 2, which ends honestly; 1 steps."""
+    stage = Stage(3)
+    stage.acquire("A", 10, 0, 1, 2)
+    stage.extend("A", "1", 10, 0, 1, 2)
+    assert stage.extend("A", later("1"), 10, 0, 1) == [True, True]
     stage.gone(2, 1)
     return stage.granted("B", 21, stage.acquire("B", 20, 1, 2))
 
@@ -329,7 +358,7 @@ def a_repair_minds_the_record() -> bool:
     return _in_flight(meanwhile)
 
 
-@scene(compared_by_token)
+@scene(compared_by_token, phantom_without_a_look)
 def a_phantom_comes_late() -> bool:
     """Of five, 2 and 3 are wrong.  The phantom comes to 2 nearly a TTL later than to 4; there T was repaired and extended."""
     stage = Stage(5)
