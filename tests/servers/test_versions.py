@@ -19,7 +19,7 @@ from tests.servers.waiter import Waiting
 
 BEFORE = {file.stem: file.read_text("utf-8") for file in Path(__file__).with_name("version_0_1").glob("*.lua")}
 KEYS = wire.keys_for("redlock:", ["job"])
-(LOCK,), (FENCE,) = KEYS
+(LOCK,), (FENCE,), _ = KEYS
 LONGEST = wire.announcement_key("redlock:")
 OURS, THEIRS = "a" * 40, "b" * 40
 HOUR = 3600.0
