@@ -87,9 +87,10 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "lines": (
         "written lines of core, I/O and locks",
         Budget(
-            15_200,
+            15_800,
             "13,924, and 1,700 for the defects of real users, less what is made; 370 for what is new: waits that end in an "
-            "outage, a max_ttl that heals, losses in the log, watching. What stays is to be made smaller",
+            "outage, a max_ttl that heals, losses in the log, watching; 600 for expiries that are confirmed (R35). What stays "
+            "is to be made smaller",
         ),
     ),
     "made lines": ("lines made of them by tools.unasync", None),
