@@ -19,7 +19,7 @@ pymysql.install_as_MySQLdb()
 from django.conf import settings
 settings.configure(
     INSTALLED_APPS=["redlock.adapters.django", "redlock.fenced.django"],
-    DATABASES={{"default": {database}}},
+    DATABASES={databases},
     REDLOCK={{"MASTERS": os.environ["REDLOCK_MASTERS"].split(","), "OPTIONS": {{"restart_guard": False}}}},
     USE_TZ=True,
     {more}
@@ -68,10 +68,10 @@ def database(request, tmp_path):
     return {"ENGINE": "django.db.backends.mysql", "HOST": where, "USER": "root", "NAME": name}
 
 
-def told(servers, database, program, *, more="", warnings="error"):
+def told(servers, database, program, *, more="", warnings="error", databases=None, path=""):
     """What a program prints."""
-    text = SETTINGS.format(database=database, more=more) + textwrap.dedent(program)
-    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "PYTHONWARNINGS": warnings}
+    text = SETTINGS.format(databases={"default": database, **(databases or {})}, more=more) + textwrap.dedent(program)
+    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "PYTHONWARNINGS": warnings, "PYTHONPATH": str(path)}
     done = run("-c", text, cwd=ROOT, environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.split("\n")[:-1] + done.stderr.split("\n")[:-1]
@@ -209,6 +209,36 @@ def test_a_lock_that_is_given_back_inside_of_a_transaction_is_a_warning(redlock_
     warnings = [line for line in said if "ReleasedBeforeCommit" in line]
     assert len(warnings) == 1
     assert "the lock 'account:7' was given back while a transaction of the database 'default' was open" in warnings[0]
+
+
+def test_the_database_is_that_to_which_a_router_writes_the_table(redlock_servers, tmp_path):
+    """R39: without ``using``.  The table is made there alone, and the money has to be there as well."""
+    (tmp_path / "shop_router.py").write_text("""
+class Router:
+    def db_for_write(self, model, **hints):
+        return "bank" if model._meta.app_label == "redlock_fenced" else None
+    db_for_read = db_for_write
+    def allow_migrate(self, db, app_label, **hints):
+        return (db == "bank") if app_label == "redlock_fenced" else None
+""")
+    other = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "bank")}
+    assert told(
+        redlock_servers,
+        {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "db")},
+        """
+        call_command("migrate", database="bank", verbosity=0)
+        for lock, alias in (("account:7", None), ("account:8", "bank")):
+            with fenced(masters().lock(lock), using=alias) as lease:
+                print([one.alias for one in connections.all() if one.in_atomic_block])
+        for alias in ("default", "bank"):
+            print("redlock_fence" in connections[alias].introspection.table_names())
+        from redlock.fenced.django.models import Fence
+        print(sorted(row.name for row in Fence.objects.all()))
+    """,
+        more='DATABASE_ROUTERS=["shop_router.Router"]',
+        path=tmp_path,
+        databases={"bank": other},
+    ) == ["['bank']", "['bank']", "False", "True", "['account:7', 'account:8']"]
 
 
 VIEWS = """
