@@ -56,6 +56,7 @@ FIRES = {
         ('redlock_quorum_recoveries_total{instance="a"}', "0x120", "0x110 1x10"),
     ],
     "LeasesLost": [('redlock_losses_total{reason="expired"}', "0x110 1x10", "1x120")],
+    "LockWaits": [("redlock_oldest_wait_start_timestamp_seconds", "7000x120", "7190x120")],  # it is 7200 then
     "LockMastersSlow": [('redlock_acquire_duration_seconds_count{outcome="slow"}', "0x110 1x10", "1x120")],
     "LockQuorumNoMargin": [("redlock_can_lose", "0x120", "1x120")],
     "LockMasterClock": [('redlock_master_clock_offset_seconds{master="m"}', "-1.5x120", "-0.5x120")],
