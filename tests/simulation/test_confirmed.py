@@ -9,8 +9,7 @@ from unittest import mock
 import pytest
 
 from redlock._core import wire
-from redlock._core.confirm import ConfirmingBallot, PhantomRound
-from redlock._core.effects import Send
+from redlock._core.confirm import ConfirmingBallot
 from tests.simulation.actor import Actor
 from tests.simulation.invariants import PREFIX
 from tests.simulation.master import Key
@@ -138,21 +137,6 @@ def crowded(seed: int) -> float:
 def test_a_crowd_gets_through_in_little_more_than_one_ttl():
     """One phantom, for they all leave it on the same master first."""
     assert max(crowded(seed) for seed in range(3)) <= 1.2
-
-
-def test_where_each_begins_with_another_master_a_crowd_splits_its_phantoms():
-    def anywhere(ballot: Any, spec: Any, token: str, at: float) -> Any:
-        """To all of them at once, in one order for each client."""
-        for effect in correct(ballot, spec, token, at):
-            if isinstance(effect, PhantomRound):
-                there = {one for one in range(3) if ballot.tally.outcome(one) == "granted" or one in ballot.shown}
-                yield Send(effect.call, to=frozenset(there))
-                return
-            yield effect
-
-    correct = ConfirmingBallot.leave_phantom
-    with mock.patch.object(ConfirmingBallot, "leave_phantom", anywhere):
-        assert any(crowded(seed) > 1.2 for seed in range(8))
 
 
 def late() -> float:
