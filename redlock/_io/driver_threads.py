@@ -202,6 +202,7 @@ class Driver:
                     time.sleep(TICK)  # so that a failure that repeats does not spin
         finally:
             try:
+                self.background.renewer.closing = True
                 self.work()  # losses that were found before the end are told
             finally:
                 self._connections.close()

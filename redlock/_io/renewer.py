@@ -35,7 +35,7 @@ class Renewer:
         self._mutex = ForkLock()  # guards the schedule: any thread may add and change leases
         self.wakes_at = math.inf
         self._ends_all = False  # whether `work` is to look at all leases
-        self.closing = False  # operations are broken off now: their failures are not logged
+        self.closing = False  # operations are broken off now: their failures are not logged, and nothing is given back
 
     # -- from any thread -----------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Renewer:
                 report_failure(failed_to_keep(renewals), error)
 
     def _look_at(self, renewal: Renewal) -> None:
-        if not self._port.closed and (at := self.work(self._port.now(), renewal)) < math.inf:
+        if not (self._port.closed or self.closing) and (at := self.work(self._port.now(), renewal)) < math.inf:
             self._port.call_at(at)
 
     def _see_off(self, over: list[Renewal]) -> None:
