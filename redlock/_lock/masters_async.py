@@ -140,8 +140,8 @@ class AsyncMasters(MastersBase[Runtime]):
         name that only a minority has is there as well, without a token; see its votes.
 
         Each master walks through all keys of its database, in small steps that hold nobody up: with a million keys that
-        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names of locks that end with ``}:fence`` are
-        left out: they look like fence keys.
+        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names of locks that end with ``}:fence`` or
+        ``}:grant`` are left out: they look like keys that stand beside a lock.
 
         Raises:
             ConfigurationError: ``match`` is no pattern.
