@@ -1,9 +1,10 @@
 """Keeps the servers of `REDLOCK_MASTERS=local`, and ends with them when no program uses them any more.
 
-It is a program of its own, run by path, and uses only the standard library: whoever starts it may end, and may be
-upgraded or removed meanwhile.  Standard input is a socket that listens: a program that uses the servers is connected
-to it for as long as it runs, and the kernel ends that connection however the program ends.  One line of JSON says to
-each program where the servers are, or why there are none.  A program that answers ``stop`` has everything ended.
+It is a program of its own, run by path, and uses only the standard library: the program that starts it may end, and
+may be upgraded or removed meanwhile.  Standard input is a socket that listens: a program that uses the servers is
+connected to it for as long as it runs, and the kernel ends that connection however the program ends.  One line of
+JSON says to each program where the servers are, or why there are none.  A program that answers ``stop``
+has everything ended.
 
 It was handed the lock of the directory, and has it until it ends.  So there is one keeper.
 """
@@ -195,6 +196,8 @@ class Keeper:
     def _answer(self, seconds: float) -> None:
         """Look for programs that come, that go, and that want us to stop."""
         for key, _ in self._selector.select(seconds):
+            if self._ending:  # a signal does not cut `select` short: a program that comes now is to get other servers
+                return
             line: socket.socket = key.fileobj  # type: ignore[assignment]
             with contextlib.suppress(BlockingIOError):
                 if line is self._listener:
