@@ -28,7 +28,7 @@ PICTURES: Final = Path("_static") / "performance"
 PAGES: Final = {"performance.md": "page.md.in", "performance-limits.md": "limits.md.in"}
 
 _NOT_MEASURED: Final = "not measured"
-# Of a large deployment, for whoever has to find room for it.
+# A large deployment: how much memory to plan for.
 _LEASES: Final = 100_000
 # Bare loops and what one could write by hand are for developers.
 _FOR_USERS: Final = {subject.title for subject in (*OURS, SOCKETS, SINGLE, *PEERS)}

@@ -174,7 +174,7 @@ def _pause_between(
 
 
 def tell(target: Target, refusal: Refusal) -> Op[None]:
-    """The masters have refused an attempt: that is news for those who stand behind as well, and for an election."""
+    """The masters have refused an attempt.  Tell the waiters behind this one, and an election."""
     target.place.answered(refusal)
     if target.place.awaited:
         yield Tell(target.place)

@@ -105,7 +105,7 @@ def found() -> str:
 
 
 def stop() -> bool:
-    """End the masters, whoever uses them.  What they remember stays.  False: none run."""
+    """End the masters, even if programs use them.  What they remember stays.  False: none run."""
     line = _connected(_place() / "door")
     if line is None:
         return False

@@ -1,7 +1,7 @@
 -- Who holds a name, for how long, and its fence.  Changes nothing.
 --
 -- KEYS  lock key, fence key
--- ARGV  how many readers to name, and perhaps anything: count those who listen for a release as well (R40)
+-- ARGV  how many readers to name; with a second argument the listeners are counted as well (R40)
 --
 -- returns {holder, pttl, fence}    "" and -2 if nobody holds it; pttl -1: a key without expiry;
 --                                  fence "0": none known.
