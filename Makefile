@@ -5,10 +5,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SEEDS ?= 100000
+PIECE ?= 200
 COVERED = $(addprefix tests/,core properties health cli asyncio observe servers/test_lock.py)
 # These trace lines themselves, and leave nobody else tracing.
 COVERED += $(addprefix --ignore=tests/,core/test_local_queue.py asyncio/test_bodies.py)
-OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py minority.py metrics.py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
 # The same for tests that wait for servers more than they compute: three times as many as there are cores.
@@ -24,7 +24,7 @@ CHAOS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test announce lint faces types core simulation servers harness docs package oldest newest chaos simulation-long coverage bench bench-full bench-page compose share sbom dist clean
+.PHONY: help demo quick test announce lint faces types core simulation servers uneven harness docs package oldest newest chaos simulation-long record coverage bench bench-full bench-page compose share sbom dist clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -45,19 +45,22 @@ $(BIN)/.ready: $(BIN)/.demo
 demo: $(BIN)/.demo
 	@$(BIN)/python -m examples.demo
 
-## make quick             lint, types, unit tests, one file with real servers: before each commit, in less than two minutes
+## make quick             lint, types, unit tests, one file with real servers, the budgets: before each commit, in less than two minutes
 quick: lint types core
-	$(BIN)/pytest -q -n $(JOBS) tests/servers/test_lock.py
+	$(BIN)/pytest -q -n $(JOBS) tests/servers/test_lock.py tests/benchmarks/test_shape.py
 
 ## make test              lint, types, core, simulation, real servers, harness, docs, the wheel, oldest dependencies
 ##                        and Redis, newest Redis
-test: announce lint types core simulation servers
-	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) harness docs oldest package newest
+test: announce lint
+	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) types core
+	+@$(MAKE) --no-print-directory simulation
+	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) servers package harness docs oldest newest
 
-# These five mostly wait, so two run at a time.  The others use all processors by themselves.
+# Two at a time, what takes longest first: nearly all of them wait, for servers or for packages.  The simulation waits for
+# nothing: it would only take from the others what they need to be in time.
 announce:
-	@echo "lint, types, core, simulation, servers; then harness, docs, oldest, package, newest, two at a time, each of which"
-	@echo "shows what it did when it has ended.  Some 15 minutes on two processors."
+	@echo "lint; types and core; simulation; then servers, package, harness, docs, oldest, newest, two at a time.  Each of"
+	@echo "these shows what it did when it has ended.  Some 10 minutes on two processors."
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff format --check --quiet
@@ -80,12 +83,16 @@ core: $(BIN)/.ready
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(JOBS) --timeout 900 tests/simulation  # it computes, so a busy machine makes it slow
+	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 tests/simulation  # it computes, so a busy machine makes it slow
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/servers tests/adapters tests/compat tests/benchmarks tests/fenced \
 		tests/compose/test_kubernetes.py
+
+## make uneven            the same servers, two of five late: a test that looks at one where a majority is meant fails
+uneven: $(BIN)/.ready
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal -p tests.servers.uneven tests/servers
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready
@@ -98,7 +105,7 @@ chaos: $(BIN)/.ready
 ## make docs              the pages (docs/_build/html), warnings are errors, and all of their examples
 docs: $(BIN)/.ready
 	$(BIN)/sphinx-build -q -n -W --keep-going --fresh-env --write-all -b html docs docs/_build/html
-	$(BIN)/pytest -q tests/docs
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal tests/docs
 
 ## make package           what is in the wheel, and that it works in a fresh environment
 package: $(BIN)/.ready
@@ -106,7 +113,7 @@ package: $(BIN)/.ready
 
 ## make oldest            what touches a dependency, with the oldest of each and Redis 6.2; `nox` has all versions
 oldest: $(BIN)/.ready
-	$(BIN)/nox $(if $(REDLOCK_TEST_REQUIRE_ALL),--error-on-missing-interpreters) -s "oldest(server='redis-6.2')" -- $(OLDEST)
+	$(BIN)/nox $(if $(REDLOCK_TEST_REQUIRE_ALL),--error-on-missing-interpreters) -s floor
 
 ## make newest            what a server may do differently, on the newest Redis that comes in a wheel
 newest: $(BIN)/.ready
@@ -115,6 +122,11 @@ newest: $(BIN)/.ready
 ## make simulation-long   SEEDS=100000 more seeds
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+## make record            PIECE=200 more seeds of each family and a suite of chaos, written down: docs/track-record.md
+record: $(BIN)/.ready
+	$(BIN)/python -m record simulation --seeds $(PIECE)
+	$(BIN)/python -m record chaos $(CHAOS)
 
 ## make coverage          how much of the library the tests without containers and chaos run; less than the floor is an error
 coverage: $(BIN)/.ready
@@ -139,7 +151,8 @@ bench-page: $(BIN)/.ready
 
 ## make compose           five masters in containers (compose/): started, broken, removed, under chaos; needs Docker or root
 compose: $(BIN)/.ready
-	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/compose
+	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder tests/compose \
+		$(addprefix --ignore=tests/compose/test_,compose.py metrics.py kubernetes.py)  # in core and servers
 	@$(BIN)/python -m chaos ci --backend compose --out chaos-out/compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
 ## make share             man pages and completion of the commands (share/), from the text of their --help

@@ -2,6 +2,7 @@
 
     nox -s "tests-3.12(server='valkey')"            the newest of all dependencies
     nox -s "oldest(server='redis-6.2')"             the oldest that pyproject.toml allows
+    nox -s floor                                    what touches a dependency with those, on the oldest Redis
     nox -s prerelease                               the newest redis-py, before it is released
     nox -s oldest -- tests/core -n auto             only some of the tests
     nox -s servers                                  what a server may do differently, on each that comes in a wheel
@@ -36,6 +37,11 @@ SMOKE = (
     "-k",
     "not uvloop and not wheel and not tls",  # certificates take openssl, which is not on the path of a session
 )
+FLOOR = (
+    "tests/properties",
+    "tests/observe",
+    *(f"tests/servers/test_{name}.py" for name in ("lock", "minority", "metrics")),
+)
 PRERELEASE = ("tests/core", "tests/properties", "tests/health", "tests/servers", "tests/test_redis_py.py")
 
 
@@ -53,6 +59,13 @@ def oldest(session: nox.Session, server: str) -> None:
     """The same with the oldest dependencies, which are the lower bounds of pyproject.toml."""
     install(session, *lowest())
     run(session, server)
+
+
+@nox.session(python=OLDEST_PYTHON)
+def floor(session: nox.Session) -> None:
+    """What touches a dependency, with the oldest of each and the oldest Redis: no other library is installed for it."""
+    install(session, *lowest(), only=("pytest", "hypothesis", "uvloop", "valkey"))
+    run(session, "redis-6.2", *(session.posargs or FLOOR))
 
 
 @nox.session(python=PYTHONS[-1])
@@ -83,9 +96,9 @@ def lowest() -> list[str]:
     return pins + [pin.replace("-api", "-sdk") for pin in pins if pin.startswith("opentelemetry-api")]
 
 
-def install(session: nox.Session, *pins: str) -> None:
+def install(session: nox.Session, *pins: str, only: tuple[str, ...] = ("",)) -> None:
     unwanted = ("mypy", "basedpyright", "ruff", "nox", *(("opentelemetry-sdk",) if pins else ()))
-    tools = [one for one in DEV if not one.startswith(unwanted)]
+    tools = [one for one in DEV if one.startswith(only) and not one.startswith(unwanted)]
     session.install("--editable", ".[local,prometheus,otel]", *tools, *pins)
     session.run("python", "-m", "pip", "list", silent=False)
 

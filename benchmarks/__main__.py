@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SCENARIOS = (
-    "latency", "apart", "faults", "delays", "contention", "slots", "leaders", "readers", "throughput", "held", "masters", "memory",
+    "latency", "single", "apart", "faults", "delays", "contention", "slots", "leaders", "readers", "confirmed", "throughput", "held", "masters", "memory",
     "transactions", "imports",
 )  # fmt: skip
 _MASTERS = 9

@@ -12,7 +12,6 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Final
 
-from benchmarks import plots
 from benchmarks.lab import EFFORTS
 from benchmarks.peers import ROOT
 from benchmarks.records import Record, Results, number
@@ -47,8 +46,8 @@ _REMARKS = """\
   votes, so the ratios above are the worst case; and they are ratios to a loop that does nothing at all with the answers.
 - **Threads share one interpreter.** With many threads the operations per second are those of one processor; processes
   add up, up to what the masters can do.
-- **Nobody is served in order across processes.** `luckiest to unluckiest` says how unequal it gets; inside a process the
-  line is first come, first served.
+- **Processes are served in order only with `fair=True`.** Without it `luckiest to unluckiest` says how unequal it gets; inside
+  a process the line is first come, first served.
 - **A release that nobody announces** (a raw `DEL`, a holder that died) is noticed after a pause of up to half a second, or
   when its TTL is over.
 - **A lock weighs more than a bare key:** a held lease has its votes, its deadlines and its place in the renewer."""
@@ -60,6 +59,8 @@ def digest(file: Path) -> str:
 
 
 def write(results: Results, docs: Path, run: str = "") -> None:
+    from benchmarks import plots  # noqa: PLC0415 - it needs matplotlib, which takes long to import
+
     drawn = plots.draw(results, docs / PICTURES, run)
     found = parts(results, drawn)
     for name, source in PAGES.items():
@@ -103,6 +104,9 @@ def parts(results: Results, drawn: Sequence[str]) -> dict[str, str]:
             {(f"{size} at once", throughput.RATE): f"{size} at once" for size in throughput.SIZES},
         ),
         "held_table": _by_subject(results.of("held")),
+        "single_table": _wide(results.of("single"), (THREADS_TITLE, ASYNCIO_TITLE)),
+        "shared_table": _wide([*results.of("slots"), *results.of("leaders")], (THREADS_TITLE, ASYNCIO_TITLE)),
+        "added_table": _added([one for name in ("confirmed", "readers", "transactions") for one in results.of(name)]),
         "masters_table": _by_subject(results.of("masters")),
         "weights_table": _plain([*results.of("memory"), *results.of("imports")]),
         "missed": _missed(results),
@@ -273,8 +277,20 @@ def _contention(results: Results) -> str:
     found = results.of("contention")
     cases = {(case, contention.RATE): case for case, _, _ in contention.CASES}
     rates = _wide_cases([record for record in found if record.measure == contention.RATE], cases)
-    others = [record for record in found if record.measure != contention.RATE]
-    return f"Hand-overs per second:\n\n{rates}\n\nOf this library:\n\n{_wide(others, (THREADS_TITLE, ASYNCIO_TITLE))}"
+    others = [record for record in found if record.measure not in (contention.RATE, contention.JAIN)]
+    index = [record for record in found if record.measure == contention.JAIN and record.value is not None]
+    shares = _table(
+        ["", "index"],
+        [
+            [f"{one.subject}: {one.case}", f"{one.value:.3f}"]
+            for one in sorted(index, key=lambda one: -(one.value or 0))
+        ],
+    )
+    return (
+        f"Hand-overs per second:\n\n{rates}\n\nHow equal the shares of the 48 in four processes are, by Jain's index: 1 if "
+        f"all get the same, 1/48 if one gets everything:\n\n{shares}\n\n"
+        f"Of this library:\n\n{_wide(others, (THREADS_TITLE, ASYNCIO_TITLE))}"
+    )
 
 
 def _by_subject(records: Sequence[Record]) -> str:
@@ -287,6 +303,15 @@ def _by_subject(records: Sequence[Record]) -> str:
             row.append((mine[0].shown if mine[0].value is not None else mine[0].note) if mine else "")
         rows.append(row)
     return _table(["", *titles], rows)
+
+
+def _added(records: Sequence[Record]) -> str:
+    """What one thing costs beside another: each record names both."""
+    rows = [
+        [f"{one.subject}, {one.case}: {one.measure}", f"{one.shown}" + (f", to {one.baseline}" if one.baseline else "")]
+        for one in records
+    ]
+    return _table(["", ""], rows)
 
 
 def _plain(records: Sequence[Record]) -> str:

@@ -44,8 +44,8 @@ def _loop(words: list[str]) -> list[str]:
     _, ttl, name = words
     keys = wire.keys_for("redlock:", [name])
     token = "0" * 40
-    acquire = _connect.pack(wire.acquire(keys, token, float(ttl), int(_TIME), 3600.0))
-    release = _connect.pack(wire.release(keys, token))
+    acquire = _connect.pack(wire.acquire(keys, token, float(ttl), int(_TIME), 3600.0).words)
+    release = _connect.pack(wire.release(keys, token).words)
     return [str(peers.loop()), *words, acquire.hex(), str(acquire.index(_TIME.encode())), release.hex()]
 
 
@@ -61,6 +61,9 @@ LOOP = Subject("poll(2) in C, majority", "limit", _loop)
 
 POOL = Subject("redis-py, a thread for each master", "home-made", _module("redis_py", "pool"))
 GATHER = Subject("redis-py, asyncio.gather", "home-made", _module("redis_gather"), tasks=True)
+SINGLE_TASKS = Subject(
+    "redis-py Lock on asyncio, one master", "home-made", _module("redis_gather", "single"), tasks=True, quorum=False
+)
 SINGLE = Subject("redis-py Lock, one master", "home-made", _module("redis_py", "single"), quorum=False)
 
 REDLOCK_PY = Subject("redlock-py, threads", "peer", _peer("redlock_py"))

@@ -1,11 +1,12 @@
 """The chaos harness: real clients, real servers, real faults, and a judge who only reads what was written.
 
-    __main__              the command line: run · check · ci · list
+    __main__              the command line: run · check · export · explore · ci · list
     run  ci  catalogue    one run · the suite · what there is
     launch                starts sessions, has them judged, says whether that was to be expected
     session               one run: from the first server to the merged history
     plan                  who plans: pure, from a seed
     nemesis               who breaks, and heals
+    growth                whether one master more may come, as redlock-check --plan says
     cast  clients/        who works: processes · what each of them does
     backends/             where they live, and how links are cut
     databases             PostgreSQL, for transactions
@@ -17,6 +18,10 @@
     summary               what happened, in figures
     judge/                what held: pure, no clock, no file
     history               the format: read, write, merge
+    specification         the lock as a step relation: which steps the rules allow
+    export                a lock as a register, for checkers of others
+    explore  scopes       every step out of every state of small worlds
+    mutants               rules that are broken on purpose
 
 Four roles are kept apart: who plans, who breaks, who works, who judges.  The judge knows nothing of the
 other three; docs/chaos-history.md has the format, for histories of others as well.

@@ -24,6 +24,8 @@ _NAME: Final = " ".join(PROGRAM)
 COMMANDS: Final = {
     "run": (".run", "masters, clients and faults for a while; record, judge, report"),
     "check": (".check", "judge a recorded history"),
+    "export": (".export", "a lock of a history as a register, for Porcupine and Knossos"),
+    "explore": (".explore", "every step that the specification allows, in small worlds"),
     "ci": (".ci", "the suite: every scenario, and every broken variant, which must be caught"),
     "list": (".catalogue", "backends, faults and scenarios"),
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import sys
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from redlock.testing._nest import Nest
@@ -15,7 +16,6 @@ from . import names
 from .control import END, SETTLE, WORK, Control
 
 if TYPE_CHECKING:
-    import subprocess
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -33,14 +33,39 @@ class CastFailed(RuntimeError):  # noqa: N818 - named for what happened
 class Client:
     """One process on one seat."""
 
-    def __init__(self, seat: int, generation: int, process: subprocess.Popen[bytes], log: Path, ready: Path) -> None:
+    def __init__(self, seat: int, generation: int, directory: Path) -> None:
         self.seat = seat
         self.generation = generation
         self.name = names.client(seat, generation)
-        self.process = process
-        self.log = log
-        self.ready = ready
+        self.log = directory / f"{self.name}.log"
+        self.ready = directory / f"{self.name}.ready"
         self.killed = False
+
+
+class _Nursery:
+    """The process whose children the clients are (`chaos.clients.nursery`)."""
+
+    def __init__(self, nest: Nest) -> None:
+        self._log = nest.directory / "clients.log"
+        ours, theirs = socket.socketpair()
+        nest.spawn(
+            [sys.executable, "-P", "-m", f"{__package__}.clients", str(nest.directory)],
+            log=self._log,
+            environment=os.environ,
+            given=theirs.detach(),
+        )
+        with ours:
+            self._talk = ours.makefile("rw")
+
+    def ask(self, *what: object) -> dict[str, int | None]:
+        """Returns the exit statuses of all clients, by name."""
+        try:
+            self._talk.write(json.dumps(what) + "\n")
+            self._talk.flush()
+            statuses: dict[str, int | None] = json.loads(self._talk.readline())
+        except (OSError, ValueError) as error:
+            raise CastFailed(f"no client can begin or end any more\n{_tail(self._log)}") from error
+        return statuses
 
 
 class Cast:
@@ -76,6 +101,7 @@ class Cast:
             for seat in self._urls:
                 self._controls[seat] = Control(self.directory / f"control-{seat}", new=True)
                 self._tell(seat)
+            self._nursery = _Nursery(self._nest)
         except BaseException:
             self._nest.close()
             raise
@@ -108,20 +134,15 @@ class Cast:
     # -- faults ------------------------------------------------------------------------------------------
 
     def stop(self, seat: int) -> None:
-        process = self.now_on(seat).process
-        process.send_signal(signal.SIGSTOP)
-        # Sent is not stopped.
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._nursery.ask("signal", self.now_on(seat).name, signal.SIGSTOP)
 
     def resume(self, seat: int) -> None:
-        self.now_on(seat).process.send_signal(signal.SIGCONT)
+        self._nursery.ask("signal", self.now_on(seat).name, signal.SIGCONT)
 
     def kill(self, seat: int) -> None:
         client = self.now_on(seat)
         client.killed = True
-        client.process.kill()
-        client.process.wait()
+        self._nursery.ask("signal", client.name, signal.SIGKILL)
 
     def replace(self, seat: int, uses: tuple[int, ...] = ()) -> Client:
         """Another client comes, with the same masters, or with these."""
@@ -131,6 +152,11 @@ class Cast:
     def shift_wall_clock(self, seat: int, seconds: float) -> None:
         self._offsets[seat] += seconds
         self._tell(seat)
+
+    def statuses(self) -> dict[Client, int | None]:
+        """With which all that there ever were have ended; None: it runs."""
+        statuses = self._nursery.ask("look")
+        return {client: statuses[client.name] for client in self.clients}
 
     # -- the course of a run -----------------------------------------------------------------------------
 
@@ -146,7 +172,7 @@ class Cast:
         for seat in self._controls:
             self._tell(seat)
         gives_up = time.monotonic() + _ENDED_WITHIN
-        while alive := [client for client in self.clients if client.process.poll() is None]:
+        while alive := [client for client, status in self.statuses().items() if status is None]:
             if time.monotonic() > gives_up:
                 raise CastFailed(f"{alive[0].name} did not end within {_ENDED_WITHIN:g} s\n{_tail(alive[0].log)}")
             time.sleep(0.01)
@@ -154,8 +180,7 @@ class Cast:
 
     def check(self) -> None:
         """Raises `CastFailed` for one that ended with an error."""
-        for client in self.clients:
-            status = client.process.poll()
+        for client, status in self.statuses().items():
             if status not in (None, 0) and not client.killed:
                 raise CastFailed(f"{client.name} ended with status {status}\n{_tail(client.log)}")
             if status == 0 and self._phase != END:
@@ -165,19 +190,14 @@ class Cast:
         self._controls[seat].tell(self._offsets[seat], self._phase)
 
     def _start(self, seat: int, generation: int) -> Client:
-        name = names.client(seat, generation)
-        log, ready = self.directory / f"{name}.log", self.directory / f"{name}.ready"
-        process = self._nest.spawn(
-            [sys.executable, "-P", "-m", f"{__package__}.clients", name, str(seat), str(self.directory), str(self.events),
-             *(f"{names.master(number)}={self._urls[seat][number - 1]}" for number in self._uses[seat])],
-            log=log,
-            environment=os.environ,
-        )  # fmt: skip
-        client = Client(seat, generation, process, log, ready)
+        client = Client(seat, generation, self.directory)
+        masters = (f"{names.master(number)}={self._urls[seat][number - 1]}" for number in self._uses[seat])
+        self._nursery.ask("start", client.name, str(client.log), str(seat), *masters)
         self.clients.append(client)
         return client
 
 
 def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()[-30:]
+    # Who is killed at once has not even a log.
+    lines = log.read_text(errors="replace").splitlines()[-30:] if log.exists() else []
     return "\n".join(f"  {line}" for line in lines or ["(it said nothing)"])

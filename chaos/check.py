@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from . import report
 from .history import DEMANDABLE, Unreadable, demanded, read
-from .judge import judge
+from .judge import judge, steps
 from .summary import summarize
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help=f"what must hold, instead of what the history says: comma-separated, of {', '.join(DEMANDABLE)}",
     )
+    parser.add_argument(
+        "--steps",
+        action="store_true",
+        help="instead of promises: whether each step that was told is one of the specification",
+    )
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of text")
     parser.add_argument(
         "--out", type=report.directory, metavar="DIR", help="write verdict.json and timeline.html into DIR"
@@ -44,6 +49,10 @@ def main(args: argparse.Namespace) -> int:
     except Unreadable as error:
         print(f"UNKNOWN: {error}", file=sys.stderr)
         return _UNKNOWN
+    if args.steps:
+        found = steps(history)
+        _print(report.of_steps(found))
+        return found.exit_code
     if not must:
         print("UNKNOWN: 'must' of its header is empty, so nothing has to hold: say what, with --must", file=sys.stderr)
         return _UNKNOWN

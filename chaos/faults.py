@@ -27,6 +27,27 @@ _ALL: Final = (
     Fault("pause", "master", "SIGSTOP, and resumed"),
     Fault("strobe", "master", "its clock goes forth and back by less than the allowance for drift", (0.2, 0.5)),
     Fault("clock", "master", "its clock jumps ahead by more than the TTL, and back", (1.0, 1.5), in_model=False),
+    Fault(
+        "liar",
+        "master",
+        "the clocks of a minority jump, in either direction, and back: of the same one all the time",
+        (0.3, 1.2),
+        in_model=False,
+    ),
+    Fault(
+        "swing",
+        "master",
+        "the clocks of a minority go forth and back by up to two TTLs, again and again: of the same one all the time",
+        (1.0, 2.0),
+        in_model=False,
+    ),
+    Fault(
+        "evict",
+        "master",
+        "a minority loses its lock keys, as by eviction: the same one all the time",
+        (0.02, 0.1),
+        in_model=False,
+    ),
     Fault("memory", "master", "its memory is full, so that it takes no lock but releases"),
     Fault("disk", "master", "its disk is full, so that it takes no write"),
     Fault("flush", "master", "SCRIPT FLUSH", (0.02, 0.1)),
@@ -35,8 +56,16 @@ _ALL: Final = (
     Fault("half", "master", "the first bytes of an answer arrive, the rest does not", (0.1, 0.6)),
     Fault("one", "link", "one master or one client is cut off, both ways"),
     Fault("oneway", "link", "requests or answers of some masters do not get through to some clients"),
+    Fault("minority", "link", "a minority of the masters is cut off from all clients, both ways"),
     Fault("halves", "link", "clients and masters fall into two halves"),
     Fault("ring", "link", "each client reaches another majority", (0.5, 1.5)),
+    Fault(
+        "kleppmann",
+        "link",
+        "Kleppmann's story: two halves share one master, and its clock jumps while one of them holds",
+        (5.0, 7.0),
+        in_model=False,
+    ),
     Fault("flap", "link", "links of one master come and go", (0.5, 1.2)),
     Fault("stop", "client", "SIGSTOP for longer than the TTL", (1.2, 1.8)),
     Fault("crash", "client", "SIGKILL, and another client comes in its place", (0.1, 0.5)),
@@ -52,19 +81,29 @@ _ALL: Final = (
         "half of them are killed, and come back with the list after the next one; then the others get both, in turn",
         (0.1, 0.4),
     ),
+    Fault(
+        "grow",
+        "client",
+        "half of them are killed, and come back with one master more; then the others, when redlock-check --plan says so",
+        (0.1, 0.4),
+    ),
     Fault("wall", "client", "its wall clock jumps, in either direction, and back", (0.5, 1.2)),
 )
 
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
 
+# Those that set clocks of masters.
+CLOCKS: Final = ("strobe", "clock", "liar", "swing", "kleppmann")
 # Those that give clients another list of masters.
-MOVES: Final = ("move", "early")
+MOVES: Final = ("move", "early", "grow")
 
 # Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes, and a move the
-# clients.
+# clients.  What came later than these words is not in them either: a seed means the same plan as before.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("one", "oneway", "halves", "ring", "flap"),
-    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", *MOVES)),
+    "all": tuple(
+        fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", "minority", *MOVES)
+    ),
 }
 
 

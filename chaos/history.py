@@ -21,12 +21,13 @@ import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 SCHEMA: Final = 1
+DRIFT_FACTOR: Final = 0.01  # where a header has none
 FOOTER: Final = "footer"  # in a header: the last line is one, so that a cut at the end of a line is noticed
 NEMESIS: Final = "nemesis"
 OBSERVER: Final = "observer"
@@ -34,7 +35,7 @@ OBSERVER: Final = "observer"
 Phase: TypeAlias = Literal["invoke", "ok", "fail", "info"]
 Store: TypeAlias = Literal["fenced", "plain"]
 Mode: TypeAlias = Literal["shared"]
-Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept", "handover", "slots"]
+Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept", "handover", "slots", "order"]
 # What has to hold always, and is judged whether it is demanded or not.
 MUST: Final[tuple[Must, ...]] = ("exclusive", "fenced", "prompt", "live", "clean")
 # The others are judged only where they are demanded: elsewhere leases are lost, and not everybody wants a lock at once.
@@ -71,6 +72,9 @@ class Header:
     must_strike: tuple[str, ...] = ()  # those of them without which nothing is proven: they were asked for by name
     variant: str | None = None  # the lock was broken on purpose
     breaks: tuple[Must, ...] = ()  # what has to be violated then
+    # As in `redlock.Masters`: the steps of a history are judged by them.
+    drift_factor: float = DRIFT_FACTOR
+    confirm_expiry: bool = False
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -85,6 +89,8 @@ class Header:
             **({"slots": dict(self.slots)} if self.slots else {}),
             **({"faults": list(self.faults), "must_strike": list(self.must_strike)} if self.faults else {}),
             **({"variant": self.variant, "breaks": list(self.breaks)} if self.variant else {}),
+            **({"drift_factor": self.drift_factor} if self.drift_factor != DRIFT_FACTOR else {}),
+            **({"confirm_expiry": True} if self.confirm_expiry else {}),
         }
 
 
@@ -95,6 +101,18 @@ class Key:
     lock: str
     token: str
     pttl_ms: int | None
+
+
+class Vote(NamedTuple):
+    """What one master said, so many seconds ``after`` the request was sent; the outcome is one of `redlock.Vote`.
+
+    A grant with a ``reason`` is no plain one: the master has the key, and a greater fence than was asked for (R18).
+    """
+
+    master: str
+    outcome: str
+    after: float | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +141,9 @@ class Event:
     fault: str | None = None  # what it is called, where that is not the `op`
     keys: tuple[Key, ...] = ()
     detail: object = None
+    votes: tuple[Vote, ...] = ()
+    settled: tuple[Vote, ...] = ()  # of the second round, if the fence took one (R17)
+    after: float | None = None  # seconds since the acquire began
 
     def as_dict(self) -> dict[str, object]:
         """As in the file, with the number of the line; without what is None or empty."""
@@ -336,6 +357,29 @@ class _Fields:
             found.append(Key(fields.text("lock"), fields.text("token"), fields.perhaps_whole("pttl_ms")))
         return tuple(found)
 
+    def votes(self, name: str) -> tuple[Vote, ...]:
+        value = self._values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self.wrong(name, "a list of votes")
+        return tuple(self._vote(one) for one in value)
+
+    def _vote(self, one: object) -> Vote:
+        match one:
+            case [str(master), str(outcome)]:
+                return Vote(self._same(master), self._same(outcome))
+            case [str(master), str(outcome), None | int() | float() as after]:
+                return Vote(self._same(master), self._same(outcome), after)
+            case [str(master), str(outcome), None | int() | float() as after, str(reason)]:
+                return Vote(self._same(master), self._same(outcome), after, reason)
+        raise Unreadable(
+            f"line {self._line}: {one!r:.80} is no vote, it must be a master, an outcome, seconds, a reason"
+        )
+
+    def _same(self, text: str) -> str:
+        return self._known.setdefault(text, text)
+
 
 def _header(values: dict[str, Any]) -> Header:
     fields = _Fields(values, 1)
@@ -361,6 +405,8 @@ def _header(values: dict[str, Any]) -> Header:
         must_strike=fields.one_or_more("must_strike"),
         variant=fields.perhaps_text("variant"),
         breaks=demanded(fields.one_or_more("breaks")),
+        drift_factor=DRIFT_FACTOR if (drift := fields.perhaps_number("drift_factor")) is None else drift,
+        confirm_expiry=bool(fields.perhaps_flag("confirm_expiry")),
     )
 
 
@@ -397,6 +443,9 @@ def _event(values: dict[str, Any], line: int, known: dict[str, str]) -> Event:
         fault=fields.perhaps_text("fault"),
         keys=fields.keys("keys"),
         detail=fields.raw("detail"),
+        votes=fields.votes("votes"),
+        settled=fields.votes("settled"),
+        after=fields.perhaps_number("after"),
     )
     for name in _NEEDED.get((event.op, event.phase), ()) if process != NEMESIS else ():
         if fields.raw(name) is None:

@@ -6,7 +6,7 @@ import heapq
 import time
 from typing import TYPE_CHECKING, Final
 
-from . import names
+from . import growth, names
 from .faults import MOVES
 from .history import now
 
@@ -30,6 +30,7 @@ class Nemesis:
         self._record = record
         self._tell = tell
         self._began = now()
+        self._list: tuple[int, ...] = ()  # the masters that the last ones who grew were given
         self._turn = 0.0  # seconds from the beginning, when the next one `in_turn` may begin
         # (when, number, what to do): the number keeps those of one moment in order.
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
@@ -75,6 +76,11 @@ class Nemesis:
             strike = strike.moved(self._turn - strike.at)
             self._push(strike.at, 2 * number, self._later(self._strike, number, strike, struck))
             return
+        if strike.fault == "grow" and not self._may_grow(strike):
+            self._turn = now() - self._began + _LOOK  # so that nobody overtakes it
+            strike = strike.moved(self._turn - strike.at)
+            self._push(strike.at, 2 * number, self._later(self._strike, number, strike, struck))
+            return
         if strike.in_turn:
             self._turn = strike.settled
         self._push(strike.until, 2 * number + 1, self._later(self._heal, number, strike, struck))
@@ -85,6 +91,17 @@ class Nemesis:
         self._record.write(op, "invoke", target=self._targets(strike), fault=called, detail=_detail(strike))
         self._say(f"{strike.fault:8} {self._shown(strike)}")
         self.strike(strike)
+
+    def _may_grow(self, strike: Strike) -> bool:
+        """The first half waits for `redlock-check --plan`; the second has the same list."""
+        settings = self._rig.settings
+        used = self._list or settings.first_list
+        if strike.uses != used:
+            if not growth.may_begin(self._rig.urls(1), used, strike.uses, settings.longest_ttl):
+                return False
+            self._say(f"{'':8} redlock-check --plan: now")
+            self._list = strike.uses
+        return True
 
     def _heal(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:
         del struck[number]
@@ -171,6 +188,21 @@ def _ways(strike: Strike) -> tuple[State, ...]:
     return ("requests", "replies") if strike.way == "both" else (strike.way,)
 
 
+def _told(nemesis: Nemesis, strike: Strike) -> None:
+    """Kleppmann's story: first the halves, then the clock that they share."""
+    if strike.links:
+        _cut(nemesis, strike)
+    else:
+        nemesis.masters(strike, lambda rig, master: rig.jump(master, strike.seconds))
+
+
+def _untold(nemesis: Nemesis, strike: Strike) -> None:
+    if strike.links:
+        _join(nemesis, strike)
+    else:
+        nemesis.masters(strike, lambda rig, master: rig.jump(master, -strike.seconds))
+
+
 def _nothing(nemesis: Nemesis, strike: Strike) -> None:
     """It is over by itself."""
 
@@ -184,7 +216,7 @@ def _join(nemesis: Nemesis, strike: Strike) -> None:
 
 
 _KILLS: Final = ("crash", *MOVES)
-_LINK_FAULTS: Final = ("one", "oneway", "halves", "ring", "flap")
+_LINK_FAULTS: Final = ("one", "oneway", "minority", "halves", "ring", "flap")
 
 _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "kill": lambda n, s: n.masters(s, lambda rig, m: rig.kill(m)),
@@ -193,6 +225,8 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "pause": lambda n, s: n.masters(s, lambda rig, m: rig.pause(m)),
     "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
     "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
+    **dict.fromkeys(("liar", "swing"), lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds))),
+    "evict": lambda n, s: n.masters(s, lambda rig, m: rig.evict(m)),
     "memory": lambda n, s: n.masters(s, lambda rig, m: rig.fill_memory(m)),
     "disk": lambda n, s: n.masters(s, lambda rig, m: rig.fill_disk(m)),
     "flush": lambda n, s: n.masters(s, lambda rig, m: rig.flush(m)),
@@ -200,6 +234,7 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "slow": lambda n, s: n.disturb(s, "slow"),
     "half": lambda n, s: n.disturb(s, "half"),
     **dict.fromkeys(_LINK_FAULTS, _cut),
+    "kleppmann": _told,
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.stop(seat)),
     **dict.fromkeys(_KILLS, lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat))),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, s.seconds)),
@@ -212,6 +247,8 @@ _HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "pause": lambda n, s: n.masters(s, lambda rig, m: rig.resume(m)),
     "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),
     "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),
+    **dict.fromkeys(("liar", "swing"), lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds))),
+    "evict": _nothing,
     "memory": lambda n, s: n.masters(s, lambda rig, m: rig.free_memory(m)),
     "disk": lambda n, s: n.masters(s, lambda rig, m: rig.free_disk(m)),
     "flush": _nothing,
@@ -219,6 +256,7 @@ _HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "slow": lambda n, s: n.mend(s, "slow"),
     "half": lambda n, s: n.mend(s, "half"),
     **dict.fromkeys(_LINK_FAULTS, _join),
+    "kleppmann": _untold,
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.resume(seat)),
     **dict.fromkeys(_KILLS, lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat, s.uses))),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, -s.seconds)),

@@ -85,6 +85,10 @@ class _Planner:
         self._busy: dict[tuple[str, int], list[tuple[float, float]]] = {}
         self._masters = range(1, settings.masters + 1)
         self._clients = range(1, settings.clients + 1)
+        self._grown = len(settings.first_list)
+        # Those that are wrong about time, or lose keys, without having been restarted.
+        minority = len(self._masters) - self._majority
+        self._wrong = tuple(sorted(random.Random(f"wrong {settings.seed}").sample(self._masters, minority)))
 
     def strikes(self) -> Iterator[Strike]:
         for _ in range(self._settings.lanes if self._settings.faults else 0):
@@ -138,7 +142,7 @@ class _Planner:
     def _on_masters(self, name: str, at: float, until: float) -> list[Strike]:
         if name == "roll":
             return list(self._rolled(at, until))
-        masters = self._some_masters()
+        masters = self._wrong if name in ("liar", "swing", "evict") else self._some_masters()
         settled, seconds = until, 0.0
         if name in ("kill", "forget"):
             settled += self._settings.quarantine
@@ -148,14 +152,16 @@ class _Planner:
                 sorted(self._random.sample(self._masters, self._random.randint(self._majority, len(self._masters))))
             )
             seconds = self._settings.ttl * self._random.uniform(1.1, 2.0)
+        elif name == "liar":
+            seconds = self._settings.ttl * self._random.uniform(0.4, 2.0) * self._random.choice((-1, 1))
         elif name == "slow":
             seconds = self._settings.node_timeout * self._random.uniform(0.3, 1.5)
         elif name == "strobe":
             seconds = 0.4 * (self._settings.ttl * self._settings.drift_factor + 0.002)
-            return list(
-                self._repeated(Strike(fault=name, at=at, until=at, settled=at, masters=masters, seconds=seconds), until)
-            )
-        return [Strike(fault=name, at=at, until=until, settled=settled, masters=masters, seconds=seconds)]
+        elif name == "swing":
+            seconds = self._settings.ttl * self._random.uniform(0.4, 2.0)
+        strike = Strike(fault=name, at=at, until=until, settled=settled, masters=masters, seconds=seconds)
+        return list(self._repeated(strike, until)) if name in ("strobe", "swing") else [strike]
 
     def _rolled(self, at: float, until: float) -> Iterator[Strike]:
         """All masters in some order, each when the one before votes again; as many as there is time for."""
@@ -174,7 +180,7 @@ class _Planner:
         """Each half of the clients gets one list after the other (R34): as many of them as there is time for."""
         ttl, end = self._settings.ttl, self._settings.duration
         shortest, longest = fault.lasts
-        for half, uses, waits in self._moves() if fault.name == "move" else self._early_moves():
+        for half, uses, waits in self._early_moves() if fault.name == "early" else self._moves(fault.name):
             if at >= end - ttl * shortest:
                 return
             # A list of clients that were killed counts for a while. A waiter waits until it does not.
@@ -184,12 +190,15 @@ class _Planner:
             at = settled
             until = min(at + ttl * self._random.uniform(shortest, longest), end)
 
-    def _moves(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], bool]]:
-        """Which clients get which list, and whether the next step waits until the list before is gone."""
+    def _moves(self, fault: str) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], bool]]:
+        """Which clients get which list, and whether the next step waits until the list before is gone.
+
+        To grow waits for `redlock-check --plan`, however long that takes: see `chaos.growth`.
+        """
         halves = self._halves_of_clients()
-        for uses in self._lists():
+        for uses in self._longer_lists() if fault == "grow" else self._lists():
             for half in halves:
-                yield half, uses, half is halves[-1]
+                yield half, uses, half is halves[-1] and fault == "move"
 
     def _early_moves(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], bool]]:
         """The first half skips a list, and is refused until the other one has had that."""
@@ -209,6 +218,12 @@ class _Planner:
             uses = uses[1:] if len(uses) > size else (*uses, uses[-1] % masters + 1)
             yield uses
 
+    def _longer_lists(self) -> Iterator[tuple[int, ...]]:
+        """One master comes after the other, until there is none that could."""
+        while self._grown < len(self._masters):
+            self._grown += 1
+            yield tuple(range(1, self._grown + 1))
+
     def _halves_of_clients(self) -> list[tuple[int, ...]]:
         return [half for half in (tuple(self._clients[::2]), tuple(self._clients[1::2])) if half]
 
@@ -225,12 +240,17 @@ class _Planner:
 
     def _on_links(self, name: str, at: float, until: float) -> list[Strike]:
         way: Way = "both"
+        if name == "kleppmann":
+            return list(self._story(at, until))
         if name == "one":
             links = self._one_cut_off()
         elif name == "oneway":
             clients = self._random.sample(self._clients, self._random.randint(1, len(self._clients)))
             links = {(client, master) for client in clients for master in self._some_masters()}
             way = self._random.choice(("requests", "replies"))
+        elif name == "minority":
+            masters = self._random.sample(self._masters, len(self._masters) - self._majority)
+            links = {(client, master) for client in self._clients for master in masters}
         elif name == "halves":
             links = self._halves()
         elif name == "ring":
@@ -240,6 +260,25 @@ class _Planner:
             links = {(client, master) for client in self._clients}
         strike = Strike(fault=name, at=at, until=until, settled=until, links=tuple(sorted(links)), way=way)
         return list(self._repeated(strike, until)) if name == "flap" else [strike]
+
+    def _story(self, at: float, until: float) -> Iterator[Strike]:
+        """Every other client reaches the first masters, the others reach the last ones: one of them all reach, if any."""
+        need, size, ttl = self._majority, len(self._masters), self._settings.ttl
+        first, last = set(range(1, need + 1)), set(range(size - need + 1, size + 1))
+        cut = {(c, m) for c in self._clients for m in self._masters if m not in (first if c % 2 else last)}
+        yield Strike(fault="kleppmann", at=at, until=until, settled=until, links=tuple(sorted(cut)))
+        at += ttl
+        while at + 1.5 * ttl < until and first & last:
+            ends = at + ttl
+            yield Strike(
+                fault="kleppmann",
+                at=at,
+                until=ends,
+                settled=ends,
+                masters=tuple(sorted(first & last)),
+                seconds=1.5 * ttl,
+            )
+            at = ends + ttl * self._random.uniform(1.0, 1.5)
 
     def _repeated(self, strike: Strike, until: float) -> Iterator[Strike]:
         """``strike`` again and again, each for a moment."""

@@ -15,7 +15,7 @@ from redlock.testing import ClockUnavailable, ServerNotFound, clock_available
 
 from . import PROGRAM, databases, report
 from .backends import BACKENDS, Unavailable, choose
-from .faults import FAULTS, GROUPS, by_name, named
+from .faults import CLOCKS, FAULTS, GROUPS, by_name, named
 from .history import DEMANDABLE, Unreadable, demanded
 from .launch import EXIT_CODES, UNKNOWN, SessionFailed, judged, session
 from .plan import left_out
@@ -128,7 +128,7 @@ def introduce(backend: Backend) -> str:
 
 def lacks(backend: Backend, server: str | None = None) -> dict[str, str]:
     """The faults that cannot be made here, and why."""
-    clocks = {} if clock_available(server) else dict.fromkeys(("strobe", "clock"), _NO_CLOCKS)
+    clocks = {} if clock_available(server) else dict.fromkeys(CLOCKS, _NO_CLOCKS)
     return clocks | dict(backend.LACKS)
 
 
@@ -141,7 +141,7 @@ def check(settings: Settings, backend: Backend) -> None:
     """Raises for what cannot be run here, before anything is started."""
     settings.check()
     # The library has rules of its own: in a client they would be a traceback.  Nothing is connected to for that.
-    with Masters(["redis://127.0.0.1"], **settings.of_masters) as masters:
+    with Masters(["redis://127.0.0.1"], **{**settings.of_masters, "confirm_expiry": False}) as masters:
         masters.lock("any", ttl=settings.ttl)
     backend.check(settings)
     why = without_database(settings)

@@ -36,6 +36,15 @@ class Scenario:
 
 # Fences are unique and grow, whatever clocks and masters do.
 _FENCED: Final[tuple[Must, ...]] = ("fenced",)
+# How long a name may be blocked is another matter where an expiry is confirmed: two TTLs and two attempts, or more (P3).
+_SAFE: Final[tuple[Must, ...]] = ("exclusive", "fenced", "prompt", "clean")
+_STORY: Final[dict[str, Any]] = {
+    "faults": ("kleppmann",),
+    "clients": 4,
+    "locks": 1,
+    "work": "lasting",
+    "duration": 20.0,
+}
 
 _ALL: Final = (
     Scenario("calm", "no fault at all", {"duration": 6.0}),
@@ -51,6 +60,8 @@ _ALL: Final = (
              {"faults": ("roll",), "persistence": "none", "masters": 3, "ttl": 1.5, "work": "steady"}, (*MUST, "kept")),
     Scenario("other-masters", "all masters are replaced by others, one at a time, while everybody works (R34)",
              {"faults": ("move",), "masters": 6, "used": 3, "ttl": 1.2, "duration": 40.0}),
+    Scenario("grow", "one master, then two, three, four and five, each when redlock-check --plan says so, while everybody works (R34)",
+             {"faults": ("grow",), "used": 1, "ttl": 1.2, "duration": 25.0, "locks": 2}),
     Scenario("masters-too-early", "half of the clients skip a list of masters: they get nothing until the others have had it (R34)",
              {"faults": ("early",), "masters": 4, "used": 3, "ttl": 1.2, "duration": 15.0, "work": "brief", "locks": 2}),
     Scenario("pause", "masters are stopped and resumed, any number of them", {"faults": ("pause",)}),
@@ -82,14 +93,30 @@ _ALL: Final = (
     Scenario("slots", "all want one of three slots; masters and clients are killed and paused",
              {"faults": ("kill", "pause", "crash", "stop"), "work": "slots", "locks": 1, "slots": 3, "ttl": 1.5, "lanes": 2,
               "duration": 15.0}, (*MUST, "slots")),
+    Scenario("in-order",
+             "all wait in order; waiters are killed and stopped, a minority of masters is cut off: who stood first is first (R42)",
+             {"faults": ("crash", "stop", "minority"), "work": "queueing", "clients": 8, "workers": 1, "locks": 2, "ttl": 1.5, "lanes": 2,
+              "skew": 3.0, "duration": 20.0}, (*MUST, "order")),
     Scenario("transactions", "fenced transactions in PostgreSQL; holders are stopped and killed in the middle, masters killed and paused (R39)",
              {"faults": ("stop", "crash", "kill", "pause"), "work": "transactions", "ttl": 1.2, "lanes": 2, "duration": 20.0}),
+    Scenario("clock-jump-confirmed", "the clocks of a minority jump; an expiry is confirmed by more than one clock (R35)",
+             {"faults": ("liar",), "confirm_expiry": True, "locks": 2, "duration": 15.0}, _SAFE),
+    Scenario("strobe-confirmed", "the clocks of a minority go forth and back again and again, while each client reaches another majority; an expiry is confirmed (R35)",
+             {"faults": ("swing", "ring"), "confirm_expiry": True, "lanes": 2, "locks": 2, "clients": 8, "duration": 15.0}, _SAFE),
+    Scenario("eviction-confirmed", "a minority loses its lock keys; an expiry is confirmed (R35)",
+             {"faults": ("evict",), "confirm_expiry": True, "locks": 2}, _SAFE),
+    Scenario("kleppmann-confirmed", "Kleppmann's story: the one master that two halves share forgets early; the other half is refused (R35)",
+             {**_STORY, "confirm_expiry": True}, _SAFE),
     Scenario("everything", "all of it, two at once",
              {"faults": GROUPS["all"], "named": (), "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
     Scenario("client-pause", "Kleppmann's first: a holder that does not look again is stopped, and writes when its time is over",
              {"faults": ("stop",), "work": "naive", "clients": 8, "locks": 4, "ttl": 1.2, "lanes": 3}, _FENCED, "lost update"),
     Scenario("clock-jump", "Kleppmann's second: masters' clocks jump, and locks expire early",
              {"faults": ("clock",), "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
+    Scenario("kleppmann", "Kleppmann's story: the one master that two halves share forgets early, and both hold the lock",
+             dict(_STORY), _FENCED, "exclusive"),
+    Scenario("eviction", "a minority loses its lock keys, and leases on a bare majority are not alone",
+             {"faults": ("evict", "ring"), "lanes": 2, "locks": 2, "clients": 8, "duration": 15.0}, _FENCED, "exclusive"),
     Scenario("amnesia", "masters forget everything in a restart and vote at once; the restart guard is off",
              {"faults": ("forget",), "persistence": "none", "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
     Scenario("readers-clock-jump", "masters' clocks jump, and a writer is in among readers",

@@ -24,7 +24,9 @@ from . import databases, pulse
 from .backends import BACKENDS
 from .cast import Cast, CastFailed
 from .clients.stores import Stores
+from .growth import StepRefused
 from .history import NEMESIS, OBSERVER, Header, Writer, demanded, merge, now
+from .judge.live import WITHIN
 from .nemesis import Nemesis
 from .plan import plan
 from .settings import Settings
@@ -48,7 +50,7 @@ def main(directory: str, backend: str, *must: str) -> int:
     try:
         with BACKENDS[backend].rig(settings) as rig:
             _run(settings, rig, Path(directory), demanded(must))
-    except (CastFailed, ServerFailed, ClockUnavailable, databases.DatabaseFailed) as error:
+    except (CastFailed, StepRefused, ServerFailed, ClockUnavailable, databases.DatabaseFailed) as error:
         print(f"chaos: {error}", file=sys.stderr, flush=True)
         return FAILED
     return 0
@@ -69,19 +71,20 @@ def _run(settings: Settings, rig: Rig, directory: Path, must: tuple[Must, ...]) 
     wrong = {seat: chance.uniform(-settings.skew, settings.skew) for seat in urls}
     with Cast(settings, urls, wrong=wrong) as cast:
         over = _play(settings, rig, cast)
-        ended = now()
-        # Whatever is there after a TTL has been left behind.
-        time.sleep(max(0.0, ended + settings.ttl + 0.1 - now()))
+        time.sleep(settings.ttl + 0.1)  # whatever is there after a TTL has been left behind
         _inspect(settings, rig, cast.events / f"{OBSERVER}.jsonl")
         clients = tuple(client.name for client in cast.clients)
-        excused = pulse.excuse(cast.events, clients, until=over - settings.ttl / 2)
+        excused = pulse.excuse(cast.events, clients, until=over - WITHIN * settings.ttl)
         if excused:
             _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
+        if spans := pulse.busy(cast.events, clients):
+            _tell(f"the machine hardly ran clients for {spans * pulse.SPAN:g} s of theirs: they may take longer then")
         header = Header(
             seed=settings.seed, masters=settings.masters, locks=settings.lock_names, ttl=settings.ttl, must=must,
             clients=clients, slots=dict.fromkeys(settings.wanted_names, settings.slots) if settings.slots else {},
             faults=settings.faults, must_strike=settings.must_strike, variant=settings.variant,
-            breaks=(VARIANTS[settings.variant].breaks,) if settings.variant else (),
+            breaks=(VARIANTS[settings.variant].breaks,) if settings.variant else (), drift_factor=settings.drift_factor,
+            confirm_expiry=settings.confirm_expiry,
         )  # fmt: skip
         merge(sorted(cast.events.glob("*.jsonl")), header, directory / HISTORY)
 
@@ -102,7 +105,10 @@ def _play(settings: Settings, rig: Rig, cast: Cast) -> float:
             Nemesis(rig, cast, record, _tell).carry_out(plan(settings))
             time.sleep(max(0.0, ends - now()))
         cast.settle()
-        time.sleep(2 * settings.ttl + 0.2)
+        began, allowed = now(), WITHIN * settings.ttl
+        time.sleep(allowed + 0.2)
+        # What the machine took of it, `live` gives back.
+        time.sleep(min(allowed, pulse.taken(cast.events, [client.name for client in cast.clients], since=began)))
         over = now()
         cast.end()
     return over

@@ -23,9 +23,21 @@ Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``sharing``: many read and some write, of these some go on as readers.
 # ``slots``: as ``mixed``, without handing over: every name has slots.
 # ``transactions``: the store that checks fences is in PostgreSQL, and every use of it is one of `redlock.fenced`.
+# ``queueing``: all wait in order, for short sections.
 # ``naive``: a holder who looks at its lease only before it begins.
 Work: TypeAlias = Literal[
-    "mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading", "sharing", "slots", "transactions"
+    "mixed",
+    "lasting",
+    "visited",
+    "overrun",
+    "brief",
+    "steady",
+    "naive",
+    "leading",
+    "sharing",
+    "slots",
+    "transactions",
+    "queueing",
 ]
 
 
@@ -49,6 +61,7 @@ class Settings:
     drift_factor: float = 0.01
     max_ttl: float | None = None  # None: the TTL
     restart_guard: bool = True
+    confirm_expiry: bool = False  # (R35)
     persistence: Persistence = "always"
     work: Work = "mixed"
     skew: float = 0.0  # clients' wall clocks are wrong by up to this from the beginning
@@ -68,6 +81,7 @@ class Settings:
             "drift_factor": self.drift_factor,
             "max_ttl": self.longest_ttl,
             "restart_guard": self.restart_guard,
+            "confirm_expiry": self.confirm_expiry,
         }
 
     @property

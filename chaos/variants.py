@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from redlock import _clock, scripts
-from redlock._core import acquire as acquiring, ballots, extend as extending, extend_many, quorum, renewals, wire
+from redlock._core import acquire as acquiring, ballots, extend as extending, extend_many, fair, quorum, renewals, wire
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.mode import EXCLUSIVE
 from redlock._core.release import Claim
+from redlock._io import deployment
 from redlock._lock import election_async as asyncio_election, election_threads as threads_election, lock as locks
 from redlock.fenced import _store as fenced_store
 
@@ -96,8 +97,7 @@ def _() -> None:
         name: with_one(getattr(EXCLUSIVE, name)) for name in ("acquire", "extend", "repair", "release")
     }
     broken: Any = EXCLUSIVE._replace(**each)
-    _patch(locks, "EXCLUSIVE", broken)
-    _patch(LeaseState, "mode", broken)
+    _patch(deployment, "EXCLUSIVE", broken)
     _patch(wire, "fence", with_one(wire.fence))
     renew = wire.renew
     _patch(wire, "renew", lambda leases, fence_ttl: renew([(keys, token, ttl) for keys, _, ttl in leases], fence_ttl))
@@ -176,10 +176,42 @@ def _() -> None:
     _patch_script("ACQUIRE", ("found = pttl > 0 and 'shared:'", "found = false"))
 
 
+@_variant("slots-counted", scenario="slots", breaks="slots")
+def _() -> None:
+    """Each master counts holders, and gives any slot that is free there for the one that was asked for (R32)"""
+    any_slot = """for i = 1, slots do
+    if redis.call('EXISTS', key) == 1 then key = KEYS[i] end
+  end
+  local left, who = look(key)"""
+    wherever = """for i, key in ipairs(KEYS) do
+  for slot = 0, 2 do
+    local there = string.gsub(key, '%d$', slot)
+    if redis.call('GET', there) == token then key = there end
+  end"""
+    _patch_script("OCCUPY", ("local left, who = look(key)", any_slot))
+    _patch_script("VACATE", ("for i, key in ipairs(KEYS) do", wherever))
+
+
+@_variant("slots-no-owner-check", scenario="slots", breaks="exclusive")
+def _() -> None:
+    """A rollback removes the key of a slot, whoever holds it (P8, R32)"""
+    _patch_script("VACATE", ("if found == token then", "if found then"))
+
+
+@_variant("trusts-expiry", scenario="kleppmann-confirmed", breaks="exclusive")
+def _() -> None:
+    """A record whose lock key has vanished is taken for a free name, and nobody confirms it (R35)"""
+    _patch_script(
+        "ACQUIRE_RECORDED",
+        ("elseif mark and not found then", "elseif false then"),
+        ("ARGV[2], 'NX', 'PX', ARGV[6]", "ARGV[2], 'PX', ARGV[6]"),
+    )
+
+
 @_variant("records-every-list", scenario="masters-too-early", breaks="exclusive")
 def _() -> None:
     """Masters record a list that does not go with one in use, so both work (R34)"""
-    _patch_script("FLEET", ("return majority(#ARGV - 4) + majority(size) > all", "return true"))
+    _patch_script("FLEET", ("return majority(#ARGV - 5) + majority(size) > all", "return true"))
 
 
 @_variant("resigns-late", scenario="leaders", breaks="handover")
@@ -203,6 +235,33 @@ def _() -> None:
 def _() -> None:
     """A transaction raises no fence row, so a successor reads what a commit that is under way will change (R39)"""
     _patch(fenced_store.Store, "raise_fence", lambda *_: None)
+
+
+@_variant("tickets-by-the-clock", scenario="in-order", breaks="order")
+def _() -> None:
+    """A ticket has the number that the clock of its client shows, and masters take any number (R42)"""
+    look = fair.Ticket.look
+
+    def by_the_clock(ticket: fair.Ticket, settings: MastersSettings) -> Op[tuple[fair.Standing, float]]:
+        if not ticket.number:
+            ticket.number, ticket._settled = settings.fences._wall_ns() // 1000, True
+        return (yield from look(ticket, settings))
+
+    _patch(fair.Ticket, "look", by_the_clock)
+
+
+@_variant("dead-waiters-stay", scenario="in-order", breaks="live")
+def _() -> None:
+    """The ticket of a waiter that has died stays for as long as others wait (R42)"""
+    ended = "redis.call('ZRANGE', key, string.format('%.0f', -now), '(0', 'BYSCORE', 'LIMIT', 0, 1000),"
+    for name in ("TICKET", "ACQUIRE_FAIR"):
+        _patch_script(name, (ended, ""))
+
+
+@_variant("a-holder-jumps-the-queue", scenario="in-order", breaks="order")
+def _() -> None:
+    """A client that asks again is granted a free name although others wait in order (R42)"""
+    _patch_script("ACQUIRE_FAIR", ("elseif turn then", "elseif false then"))
 
 
 def _patch(where: Any, name: str, value: Any) -> None:

@@ -172,11 +172,13 @@ fi
 
 # A group of its own, to be ended as one: Ctrl-C in a terminal is for us.  With & bash would close the standard input and
 # have these signals ignored by whatever runs in there.
+self_began=$(began $$)
 setpriv --pdeathsig KILL setsid env --default-signal=INT,QUIT "${place[@]}" "$@" <&0 &
 command=$!
-command_began=$(began "$command")
-setsid "$here/daemon.sh" --after $$ "$(began $$)" "$command" "$command_began" "$private" "$folder" </dev/null >/dev/null 2>&1 &
+# At once: if we are killed from now on, this process takes everything back.
+setsid "$here/daemon.sh" --after $$ "$self_began" "$command" "$(began "$command")" "$private" "$folder" </dev/null >/dev/null 2>&1 &
 after=$!
+command_began=$(began "$command")
 finish() {
     local status=$?
     trap '' INT TERM HUP

@@ -1,4 +1,4 @@
-"""The clocks of this process (R5)."""
+"""The clock of this process (R5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,5 @@ if sys.platform == "win32":
 else:
     now = partial(time.clock_gettime, time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
 
-
-def wall_us() -> int:
-    """Microseconds since 1970. Used only to propose a fencing token (R16), never to measure time."""
-    return time.time_ns() // 1000
+# The longest wait without a look at `now`, in seconds: what waits are timed by stands still while the machine sleeps.
+NAP = 1.0

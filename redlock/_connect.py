@@ -19,9 +19,11 @@ acquire at once.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import functools
+import itertools
 import os
 import re
 import socket
@@ -38,8 +40,7 @@ import redis.asyncio
 
 from redlock import _clock, _installed, _url, options, scripts
 from redlock._core import wire
-from redlock._core.outcomes import Failure
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply, Failure
 from redlock._core.sizes import Sizes, TooMuch
 from redlock._core.voters import Facts
 from redlock.errors import ConfigurationError, printable
@@ -294,6 +295,13 @@ def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - so a c
     return True
 
 
+# Python encodes each host name with it, and loads it for the first one. Out of descriptors it may find only a part, and
+# then remembers that there is no such encoding: no name could be resolved any more.
+codecs.lookup("idna")
+
+# What redis-py tells a server of itself. It would look its own version up for each connection, which takes ten times as
+# long as all else that `_build` does. Versions without this class look it up once.
+_DRIVER: dict[str, Any] = {"driver_info": redis.DriverInfo()} if hasattr(redis, "DriverInfo") else {}
 _INSIDE = ("_sock", "connect", "disconnect", "read_response", "send_command", "send_packed_command")
 
 
@@ -305,6 +313,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
         retry=Retry(NoBackoff(), 0),
         protocol=2,  # in RESP2 each command gets one answer, and nothing is pushed in between
         parser_class=_Parser,
+        **_DRIVER,
     )
     missing = [name for name in _INSIDE if not hasattr(connection, name)]
     if missing:
@@ -387,13 +396,15 @@ class Connector:
         self._timeout = timeout
         self._connection: Any = None
 
-    def __call__(self, prefix: str, max_ttl: float, fleet: Call | None = None) -> tuple[socket.socket, Facts]:
+    def __call__(
+        self, prefix: str, max_ttl: float, fleet: Call | None = None, records: bool = False
+    ) -> tuple[socket.socket, Facts]:
         """Connect, authenticate, load the scripts, ask for its identity, and announce ``max_ttl`` (R21).
 
-        ``fleet``: announce our masters as well (R34).
+        ``fleet``: announce our masters as well (R34). ``records``: load the scripts of R35 as well.
         Blocks for at most ``timeout`` seconds at each read. Raises the errors of redis-py; see `failure`.
         """
-        return self._taken(lambda connection: _handshake(connection, prefix, max_ttl, fleet))
+        return self._taken(lambda connection: _handshake(connection, prefix, max_ttl, fleet, records))
 
     def bare(self) -> socket.socket:
         """Connect and authenticate, and do nothing else. Raises the errors of redis-py."""
@@ -500,7 +511,7 @@ def trouble(error: BaseException, text: str) -> Trouble:
 
 
 def classify(error: BaseException, text: str) -> Failure:
-    """The failure that ``error`` is, on a connection that is being made; later ones are in `_core/refusals.py`.
+    """The failure that ``error`` is, on a connection that is being made; later ones are in `_core/outcomes.py`.
 
     Its ``configuration`` is True if somebody has to change something.
     """
@@ -512,42 +523,65 @@ def classify(error: BaseException, text: str) -> Failure:
     return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 
 
-def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None = None) -> Facts:
+def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None = None, records: bool = False) -> Facts:
     asked_at = _clock.now()
     announce = wire.announce(prefix, max_ttl)
-    commands: list[Sequence[str]] = [("SCRIPT", "LOAD", script.text) for script in scripts.USUAL]
-    commands += [
-        ("INFO", "server"),
-        ("CONFIG", "GET", "*append*"),
-        ("EVAL", announce.script.text, str(len(announce.keys)), *announce.keys, *announce.args),
-    ]
-    if getattr(connection, "client_name", None) is None:
-        commands.insert(0, ("CLIENT", "SETNAME", CLIENT_NAME))
-    if fleet is not None:  # another request, with one key: two would have to be in one slot of a cluster
-        commands.append(("EVAL", fleet.script.text, str(len(fleet.keys)), *fleet.keys, *fleet.args))
-    for command in commands:
-        connection.send_command(*command, check_health=False)
-    answers: list[Any] = []
-    for _ in commands:
-        try:
-            answers.append(connection.read_response())
-        except ResponseError as error:  # at any other error redis-py has closed the connection
-            answers.append(error)  # an error is an answer too, and the others still have to be read
-    lists = answers.pop() if fleet is not None else None
-    loads = answers[-3 - len(scripts.USUAL) : -3]  # whether the name was taken does not matter
-    info, config, announced = answers[-3:]
-    for loaded in loads:
-        if isinstance(loaded, RedisError) and not _does_without_loading(loaded):
-            raise loaded
+    rights = f"{prefix}redlock-rights"
+    _, writes, loads, (info, config, announced), lists = _ask(
+        connection,
+        # Whether the name was taken does not matter.
+        [("CLIENT", "SETNAME", CLIENT_NAME)] if getattr(connection, "client_name", None) is None else [],
+        [("EVAL", "return 1", "1", wire.fence_key(rights, kind)) for kind in (":fence", ":grant") if records],
+        [("SCRIPT", "LOAD", script.text) for script in scripts.USUAL + (scripts.RECORDED if records else ())],
+        [("INFO", "server"), ("CONFIG", "GET", "*append*"), announce.words_with_text],
+        []
+        if fleet is None
+        else [fleet.words_with_text],  # a request of its own: two keys would need one slot of a cluster
+    )
     identity = read_info(info) if isinstance(info, bytes) else {}
+    if identity.get("redis_mode") == "sentinel":
+        raise ResponseError("unknown command EVAL: it is a Sentinel; give the address of an independent server instead")
+    if records:
+        _check_records(prefix, *writes)
+    for load in loads:
+        if isinstance(load, RedisError) and not _does_without_loading(load):
+            raise load
     return Facts(
         run_id=identity.get("run_id"),
         uptime=_uptime(identity.get("uptime_in_seconds")),
+        clock=_clock_of(identity.get("server_time_usec", "")),
         durable=durable(config),
         announced=_read_announced(announced, announce.keys[0]),
-        lists=_read_lists(lists),
+        lists=_read_lists(lists[0]) if lists else None,
         asked_at=asked_at,
     )
+
+
+def _ask(connection: Any, *groups: Sequence[tuple[str, ...]]) -> list[list[Any]]:
+    """Send all commands of ``groups`` at once.  Returns the answers of each group; an error is an answer, too."""
+    for command in itertools.chain(*groups):
+        connection.send_command(*command, check_health=False)
+    return [[_answer(connection) for _ in group] for group in groups]
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:  # at any other error redis-py has closed the connection
+        return error
+
+
+def _check_records(prefix: str, fences: Any, grants: Any) -> None:
+    """Raise if the user may use the keys of fences, and not those of records beside them (R35).
+
+    One that may do neither may use the keys of some names alone, and hears of it from each acquire.
+    """
+    if isinstance(grants, NoPermissionError) and not isinstance(fences, NoPermissionError):
+        like = wire.fence_key(f"{prefix}NAME", ":grant")
+        raise NoPermissionError(
+            f"{grants} (confirm_expiry=True has records at keys like {like}: grant those too, as the rule that "
+            "redlock-check --acl prints)"
+        )
 
 
 def _does_without_loading(answer: RedisError) -> bool:
@@ -557,7 +591,7 @@ def _does_without_loading(answer: RedisError) -> bool:
 
 def _read_lists(answer: Any) -> Lists | None:
     """None: it takes no announcement, and keeps its vote.  The user may lack the right, for example."""
-    if answer is None or isinstance(answer, RedisError):
+    if isinstance(answer, RedisError):
         return None
     try:
         return wire.read_fleet(answer)
@@ -568,6 +602,10 @@ def _read_lists(answer: Any) -> Lists | None:
 def _read_announced(answer: Any, key: str) -> Announced:
     if isinstance(answer, NoPermissionError):
         raise NoPermissionError(f"{answer} (grant EVAL and the key {key})")
+    if (
+        isinstance(answer, ResponseError) and (denied := ErrorReply.read(f"ERR {answer}")).code == "NOPERM"
+    ):  # the script
+        raise NoPermissionError(denied.failure().reason)
     if isinstance(answer, MovedError):  # its text is the slot and an address, and no more
         raise ResponseError(ErrorReply.read(f"MOVED {answer}").failure().reason)
     # Reported in the words that the script has for a wrong value: they name the key.
@@ -591,6 +629,11 @@ def _uptime(text: str | None) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
         raise wire.BadReply(f"INFO says that uptime_in_seconds is {text!r:.40}")
     return max(0, int(text))  # negative: the master's clock was set back to before its start
+
+
+def _clock_of(microseconds: str) -> float | None:
+    known = microseconds.isascii() and microseconds.isdigit() and len(microseconds) <= _DIGITS + len("000000")
+    return int(microseconds) / 1e6 if known else None
 
 
 def durable(reply: Any) -> bool:
@@ -626,23 +669,8 @@ def _tune(sock: socket.socket) -> None:
 # -- the protocol, once connected --------------------------------------------------------------------
 
 
-def pack(call: Call) -> bytes:
-    """The command EVALSHA, which runs a script by its name in the master's cache."""
-    words: tuple[Any, ...] = ("EVALSHA", call.script.sha, str(len(call.keys)), *call.keys, *call.args)
-    packed: bytes = hiredis.pack_command(words)
-    return packed  # not by `pack_words`: it is called for every acquire
-
-
-def pack_text(call: Call) -> bytes:
-    """The command EVAL, with the text of the script, for a master that has forgotten it."""
-    return pack_words(("EVAL", call.script.text, str(len(call.keys)), *call.keys, *call.args))
-
-
-def pack_words(words: tuple[Any, ...]) -> bytes:
-    """A packed command. Pass only strings: for a number hiredis runs signal handlers, and crashes if one raises."""
-    packed: bytes = hiredis.pack_command(words)
-    return packed
-
+# The bytes of a command. Pass only strings: for a number hiredis runs signal handlers, and crashes if one raises.
+pack: Callable[[Any], bytes] = hiredis.pack_command
 
 NOTHING = object()  # a parser returns this while an answer is not complete
 

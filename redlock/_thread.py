@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from redlock.errors import RedlockError
@@ -13,9 +14,16 @@ if TYPE_CHECKING:
 def start(thread: threading.Thread) -> None:
     """Start ``thread``. RedlockError: it cannot be started."""
     try:
-        thread.start()
+        begin(thread)
     except RuntimeError as error:
         raise RedlockError(why_not(error)[0]) from error
+
+
+def begin(thread: threading.Thread) -> None:
+    """`threading.Thread.start`, which waits for ever where Python 3.11 runs a `__del__` after everything else."""
+    if sys.is_finalizing():
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    thread.start()
 
 
 def why_not(error: RuntimeError) -> tuple[str, bool]:

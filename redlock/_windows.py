@@ -58,9 +58,10 @@ class Waker:
         with contextlib.suppress(OSError):  # it is full, or closed
             self._write.send(b"!")
 
-    def drain(self) -> None:
+    def read(self, *_: object) -> bool:
         with contextlib.suppress(OSError):
             self._read.recv(4096)
+        return False
 
     def close(self) -> None:
         self.fd = -1

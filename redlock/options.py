@@ -36,13 +36,14 @@ LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating syste
 
 
 def seconds(
-    option: str, value: object, *, above: float = 0.0, at_most: float = LONGEST, below: float = math.inf, why: str = ""
+    option: str, value: object, *, zero: bool = False, at_most: float = LONGEST, below: float = math.inf, why: str = ""
 ) -> float:
-    """A finite number of seconds: more than ``above``, at most ``at_most``, and less than ``below``."""
+    """A number of seconds above 0, or 0 if ``zero``: at most ``at_most``, and less than ``below``."""
     number = _number(option, value, "a number of seconds")
-    if math.isfinite(number) and above < number <= at_most and number < below:
+    if (number > 0 or (zero and number == 0)) and number <= at_most and number < below:
         return number
-    allowed = f"more than {above:g} and " + (f"at most {at_most:g} s" if at_most < below else f"less than {below:g} s")
+    allowed = "0 or more and " if zero else "more than 0 and "
+    allowed += f"at most {at_most:g} s" if at_most < below else f"less than {below:g} s"
     raise ConfigurationError(f"{option}={shown(value)}: allowed is {allowed}{': ' if why else ''}{why}")
 
 
@@ -60,9 +61,8 @@ def timeout(option: str, value: object) -> float:
     return math.inf if number < 0 else number
 
 
-def patience(option: str, value: object) -> float:
-    """Seconds to wait. A negative number does not wait."""
-    allowed = "a number of seconds, or None"
+def patience(option: str, value: object, allowed: str = "a number of seconds, or None") -> float:
+    """Seconds to wait, or that have to be left. A negative number does not wait, and is always left."""
     number = _number(option, value, allowed)
     if math.isnan(number):
         raise ConfigurationError(f"{option}={shown(value)}: allowed is {allowed}")

@@ -1,12 +1,18 @@
-"""What programs that the tests start inherit from this process, and which test begins first."""
+"""What programs that the tests start inherit from this process, which test begins first, what is never collected or left."""
 
 from __future__ import annotations
 
+import gc
 import signal
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 # A run in the background (`nohup make test &`) ignores these, and so would all that it starts.
 for _name, _handler in (
@@ -20,5 +26,32 @@ for _name, _handler in (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: else all processes but one would wait for it at the end."""
+    """What takes longest begins first: else all processes but one would wait for it.  No property is to be fast."""
     items.sort(key=lambda item: item.get_closest_marker("longest") is None)
+    for item in items:
+        limits = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
+        if limits is not None and limits.deadline is not None:
+            raise pytest.UsageError(f"{item.nodeid} needs PROPERTY: on a busy machine it would take too long")
+
+
+def pytest_collection_finish() -> None:
+    """What is there for as long as the run is left alone by the collector: tests call it at each of their ends."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """A test ends its threads and closes its masters: else the collector does, and a later test fails by chance."""
+    before = _there()
+    yield
+    until = time.monotonic() + 20
+    while (left := _there() - before) and time.monotonic() < until:
+        time.sleep(0.005)
+    assert not left
+
+
+def _there() -> set[object]:
+    drivers = getattr(sys.modules.get("redlock._io.runtime"), "DRIVERS", ())
+    threads = [one for one in threading.enumerate() if one.name != "relay"]  # of chaos: as long as its process
+    return {*threads, *(one for one in drivers if not one._connections.closed)}

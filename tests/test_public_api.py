@@ -52,7 +52,7 @@ else:
 
 
 def test_whoever_has_no_observer_has_no_events():
-    """And who has one has them from the beginning: nothing is imported in a housekeeper's thread, or in the moment of a loss."""
+    """And who has one has them from the beginning: nothing is imported in the thread of the background, or in the moment of a loss."""
     code = """
 import sys, redlock
 urls = ["redis://127.0.0.1:1"]

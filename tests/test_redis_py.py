@@ -48,6 +48,11 @@ def test_what_cannot_be_imported_is_told_in_the_same_words():
     assert re.match(f"ImportError: {SAYS}", last), done.stderr
 
 
+def test_its_version_is_not_looked_up_for_each_connection(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda _: pytest.fail("it was looked up"))
+    assert _connect.endpoint(URL).address in URL
+
+
 def test_what_shows_only_in_a_handshake_is_the_vote_and_ends_the_wait(monkeypatch, redlock_servers):
     """C1: waiting cures nothing."""
     monkeypatch.setattr(Connection, "send_command", lambda self, words: None)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TITLE = "Contention"
 RATE = "hand-overs per second"
 SHARE = "hand-overs"
+JAIN = "Jain's index"
 SECTION = 0.001  # seconds: how long each one holds it
 _PAUSE = 0.004  # between two holds of one contender, where only two processes take turns
 _RETRIES = 0.6  # seconds: most of the others look again every 0.2 s
@@ -43,6 +44,8 @@ CASES = (
 )
 _BARS = {"10 in one process": 0.65, "50 in one process": 0.6, "4 processes of 12": 0.3}
 _CROWD = "4 processes of 12"
+_FAIR, _FAIR_SHARE = 0.99, 0.5  # bars of the lock in order (R42)
+_SEVERAL = 4.0  # seconds: so long that each of the crowd has its turn several times; not where nobody reads the figures
 
 
 class Hold(NamedTuple):
@@ -58,6 +61,7 @@ def run(lab: Lab) -> Iterator[Record]:
         with lab.open([subject] * 4) as workers:
             for case, processes, contenders in CASES:
                 yield from _ours(lab, case, workers[:processes], contenders, rounds)
+    yield from _in_order(lab, rounds)
     yield from _against_polling(lab)
     yield _without_a_message(lab)
     for subject in PEERS:
@@ -66,7 +70,7 @@ def run(lab: Lab) -> Iterator[Record]:
             for case, processes, contenders in CASES[1::4] if lab.effort.hurry else CASES:
                 if len(workers) == 4:
                     lab.progress(f"{case}: {subject.title}")
-                    yield _peer(lab, case, workers[:processes], contenders)
+                    yield from _peer(lab, case, workers[:processes], contenders)
     lab.progress("")
 
 
@@ -135,6 +139,37 @@ def _ours(lab: Lab, case: str, workers: Sequence[Worker], contenders: int, round
     )
 
 
+def jain(holds: Sequence[Hold], processes: int, contenders: int) -> float:
+    """Jain's index of fairness over what each contender got: 1 if all got the same, 1/n if one got everything."""
+    counts = [sum(hold.contender == (p, c) for hold in holds) for p in range(processes) for c in range(contenders)]
+    return sum(counts) ** 2 / (len(counts) * sum(count * count for count in counts)) if any(counts) else 0.0
+
+
+def _in_order(lab: Lab, rounds: int) -> Iterator[Record]:
+    """The crowd with ``fair=True`` (R42), and each time without."""
+    (processes, contenders), lasts = (
+        next((p, c) for case, p, c in CASES if case == _CROWD),
+        min(14 * lab.effort.lasts, _SEVERAL),
+    )
+    for subject in OURS:
+        lab.reset()
+        pairs, fair, plain = [], [], []
+        with lab.open([subject] * processes) as workers:
+            for number in range(rounds):
+                lab.progress(f"{_CROWD}, in order: {subject.title}, round {number + 1} of {rounds}")
+                in_line = contend(workers, "in-order-crowd", contenders, lasts)
+                without = contend(workers, "crowd", contenders, lasts)
+                pairs.append((len(handovers(in_line)) / lasts, len(handovers(without)) / lasts))
+                fair.append(jain(in_line, processes, contenders))
+                plain.append(jain(without, processes, contenders))
+        case = f"{_CROWD}, fair=True"
+        yield ratio(
+            "contention", case, subject.title, SHARE, pairs, baseline="without", bar=_FAIR_SHARE, at_most=False, scale=1, unit="/s",
+        )  # fmt: skip
+        yield middle("contention", case, subject.title, JAIN, "", fair, bar=_FAIR, at_most=False)
+        yield middle("contention", _CROWD, subject.title, JAIN, "", plain)
+
+
 def _script_calls(lab: Lab) -> int:
     stats: Any = lab.servers.client(0).info("commandstats")
     return sum(stats.get(f"cmdstat_{command}", {}).get("calls", 0) for command in ("evalsha", "eval"))
@@ -198,11 +233,14 @@ def _without_a_message(lab: Lab) -> Record:
     )
 
 
-def _peer(lab: Lab, case: str, workers: Sequence[Worker], contenders: int) -> Record:
+def _peer(lab: Lab, case: str, workers: Sequence[Worker], contenders: int) -> Iterator[Record]:
     lasts = max(2 * lab.effort.lasts, _RETRIES)
     try:
         holds = contend(workers, f"many-{case.replace(' ', '-')}", contenders, lasts)
     except (Hung, LeftOut) as why:
         note = str(why) or "did not return"
-        return Record("contention", case, workers[0].subject.title, RATE, "/s", None, note=note)
-    return middle("contention", case, workers[0].subject.title, RATE, "/s", [len(handovers(holds)) / lasts])
+        yield Record("contention", case, workers[0].subject.title, RATE, "/s", None, note=note)
+        return
+    yield middle("contention", case, workers[0].subject.title, RATE, "/s", [len(handovers(holds)) / lasts])
+    if case == _CROWD:
+        yield middle("contention", case, workers[0].subject.title, JAIN, "", [jain(holds, len(workers), contenders)])

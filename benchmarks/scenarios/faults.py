@@ -1,4 +1,4 @@
-"""A master that is frozen (it takes everything and answers nothing) or refuses: who notices, and how much."""
+"""A master that is frozen (it takes everything and answers nothing) or refuses: which clients notice, and how much."""
 
 from __future__ import annotations
 

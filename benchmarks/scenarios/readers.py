@@ -34,7 +34,7 @@ def run(lab: Lab) -> Iterator[Record]:
             lab.progress(f"{present} readers on a master")
             pairs = [(_shared(client, present), _alone(client)) for _ in range(lab.effort.rounds + 1)][1:]
             yield ratio(
-                "readers", f"{present:,} readers of one name", "this library", "acquire + release on a master", pairs,
+                "readers", f"{present:,} reader{'s' if present > 1 else ''} of one name", "this library", "acquire + release on a master", pairs,
                 baseline="a lock that nobody has", scale=1,
             )  # fmt: skip
     taken = []

@@ -65,10 +65,10 @@ class Commands:
 
     def acquire(self) -> bytes:
         proposal = time.time_ns() // 1000
-        return _connect.pack(wire.acquire(self._keys, self._token, self._ttl, proposal, FENCE_TTL))
+        return _connect.pack(wire.acquire(self._keys, self._token, self._ttl, proposal, FENCE_TTL).words)
 
     def release(self) -> bytes:
-        return _connect.pack(wire.release(self._keys, self._token))
+        return _connect.pack(wire.release(self._keys, self._token).words)
 
 
 class Handle:
@@ -96,7 +96,7 @@ def connected() -> list[socket.socket]:
     sockets = [socket.create_connection(address) for address in serve.addresses()]
     for sock in sockets:
         for script in (scripts.ACQUIRE, scripts.RELEASE):
-            sock.sendall(_connect.pack_words(("SCRIPT", "LOAD", script.text)))
+            sock.sendall(_connect.pack(("SCRIPT", "LOAD", script.text)))
             sock.recv(100)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setblocking(False)

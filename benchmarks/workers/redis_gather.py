@@ -1,15 +1,23 @@
-"""What people write themselves with redis-py on asyncio: `gather` of SET NX on every master, DEL if it is ours."""
+"""What people write themselves with redis-py on asyncio: `gather` of SET NX on every master, DEL if it is ours.
+
+… gather
+… single        no quorum: redis-py's own `Lock` on the first master
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
+from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 
 from benchmarks.workers import serve, tasks
 from benchmarks.workers.redis_py import PAUSE, UNLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Gather:
@@ -43,9 +51,33 @@ class Gather:
         return False
 
 
+class Single:
+    def __init__(self, master: redis.asyncio.Redis, name: str) -> None:
+        lock = master.lock(name, timeout=serve.ttl(), thread_local=False)
+        self._lock = lock
+        self.acquire: Callable[[], Any] = lock.acquire
+        self.release: Callable[[], Any] = lock.release
+
+    async def attempt(self) -> bool:
+        return bool(await self._lock.acquire(blocking=False))
+
+    async def wait(self, until: float) -> bool:
+        return bool(await self._lock.acquire(blocking_timeout=max(0.0, until - time.monotonic())))
+
+
 async def main() -> None:
     masters = [redis.asyncio.Redis.from_url(url) for url in serve.urls()]
-    load = tasks.Load(lambda name: Gather(masters, name))
+    make: Callable[[str], tasks.Handle]
+    if serve.options() == ["single"]:
+
+        def make(name: str) -> tasks.Handle:
+            return Single(masters[0], name)
+    else:
+
+        def make(name: str) -> tasks.Handle:
+            return Gather(masters, name)
+
+    load = tasks.Load(make)
     await serve.serve_tasks(load)
 
 

@@ -45,8 +45,10 @@ class Load(threads.Load):
 
 
 def lock(masters: Masters, name: str, **options: Any) -> MultiLock:
-    """``3-slots-of-NAME`` is what it says."""
+    """``3-slots-of-NAME`` and ``in-order-NAME`` are what they say."""
     limit, of, group = name.partition("-slots-of-")
+    if name.startswith("in-order-"):
+        options["fair"] = True
     return masters.slots(group, limit=int(limit), **options) if of else masters.lock(name, **options)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from redlock.testing import find_server
 
 from .. import IN_WHEEL
+from ..faults import CLOCKS
 from .containers import COMPOSE, FILES, IMAGE, MOST, Containers
 from .proxy import ProxyRig
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 NAME: Final = "compose"
 WHAT: Final = "the five containers of compose/compose.yml; Linux with Docker, a daemon that runs or root"
 LACKS: Final[dict[str, str]] = {
-    **dict.fromkeys(("strobe", "clock"), "containers have the machine's clock"),
+    **dict.fromkeys(CLOCKS, "containers have the machine's clock"),
     "disk": "a volume is a folder on the daemon's disk",
 }
 REMARK: Final = (

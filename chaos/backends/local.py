@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redlock.testing import LocalMasters
 
+from ..faults import CLOCKS
 from .rig import Rig
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from .rig import Held
 
 HOST: Final = "127.0.0.1"
-_CLOCKS: Final = ("strobe", "clock")
 _RELAYED: Final = ("slow", "half")
 _SET: Final = "<zset>"  # what is told in place of its value
 _FOR_EVER: Final = -1  # what PTTL says of a key without expiry
@@ -49,7 +49,7 @@ def local_masters(settings: Settings) -> LocalMasters:
     return LocalMasters(
         settings.masters,
         persistence=settings.persistence,
-        clock=any(name in _CLOCKS for name in settings.faults),
+        clock=any(name in CLOCKS for name in settings.faults),
         server=settings.server,
     )
 
@@ -101,6 +101,11 @@ class LocalRig(Rig):
 
     def flush(self, master: int) -> None:
         self.masters.client(master - 1).script_flush()
+
+    def evict(self, master: int) -> None:
+        client = self.masters.client(master - 1)
+        for key in client.scan_iter("redlock:*"):
+            client.delete(key)
 
     def fill_memory(self, master: int) -> None:
         client = self.masters.client(master - 1)

@@ -76,9 +76,11 @@ class _Pair:
             except OSError:
                 return  # reset below, which is as good as refused
             connection.writers.append(requests)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._requests(reader, requests))
-                both.create_task(self._answers(answers, writer, connection))
+            late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+            async with asyncio.TaskGroup() as ways:
+                ways.create_task(self._requests(reader, requests))
+                ways.create_task(self._answers(answers, late))
+                ways.create_task(self._deliver(late, writer, connection))
         except* (OSError, _Ended):
             pass
         finally:
@@ -91,14 +93,23 @@ class _Pair:
             writer.write(data)
         raise _Ended
 
-    async def _answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection
-    ) -> None:
-        while data := await reader.read(_CHUNK):
+    async def _answers(self, reader: asyncio.StreamReader, late: asyncio.Queue[tuple[float, bytes]]) -> None:
+        """Each answer is late by itself, as on a long way: it does not wait until the one before has arrived."""
+        data = b"."
+        while data:
+            data = await reader.read(_CHUNK)
             if "lose" in self._states:
                 raise _Ended
-            if "slow" in self._states:
-                await asyncio.sleep(self._states["slow"])
+            late.put_nowait((asyncio.get_running_loop().time() + self._states.get("slow", 0.0), data))
+
+    async def _deliver(
+        self, late: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter, connection: _Connection
+    ) -> None:
+        while True:
+            at, data = await late.get()
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
+            if not data:
+                raise _Ended
             await self._hold("replies")
             if connection.broken:
                 continue
@@ -106,7 +117,6 @@ class _Pair:
                 connection.broken = True
                 data = data[: max(1, len(data) // 2)]
             writer.write(data)
-        raise _Ended
 
     async def _hold(self, state: State) -> None:
         while state in self._states:

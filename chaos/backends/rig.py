@@ -109,6 +109,10 @@ class Rig(ABC):
         """SCRIPT FLUSH."""
 
     @abstractmethod
+    def evict(self, master: int) -> None:
+        """Its lock keys are gone; fences and records stay."""
+
+    @abstractmethod
     def fill_memory(self, master: int) -> None: ...
 
     @abstractmethod

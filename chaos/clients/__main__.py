@@ -1,4 +1,4 @@
-"""One client process: ``python -m chaos.clients NAME SEAT DIRECTORY EVENTS MASTER=URL...``, started by `chaos.cast`."""
+"""All client processes of a run: ``python -m chaos.clients DIRECTORY``, started by `chaos.cast`, which says who is to begin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from redlock import AsyncMasters, LeaseExtended, LeaseLost, Masters
 from .. import variants
 from ..history import Writer
 from ..settings import Settings
+from .nursery import Nursery
 from .stage import Stage
+from .votes import Votes
 from .watch import watch
 from .work import Worker
 from .worlds import run_tasks, run_threads
@@ -24,20 +26,29 @@ if TYPE_CHECKING:
     from .worlds import World
 
 
-def main(name: str, seat: str, directory: str, events: str, *named: str) -> None:
-    stage = Stage(Path(directory, f"control-{seat}"))
-    stage.set_wall_clock()
+def main(directory: str) -> None:
     settings = Settings.loads(Path(directory, "settings.json").read_text())
+    if settings.work == "transactions":
+        from . import accounts  # noqa: F401, PLC0415 - it needs SQLAlchemy, the others do not
+    name, _, seat, *named = Nursery().serve()
+    _client(settings, Path(directory), name, int(seat), named)
+
+
+def _client(settings: Settings, directory: Path, name: str, seat: int, named: list[str]) -> None:
+    stage = Stage(directory / f"control-{seat}")
+    stage.set_wall_clock()
     if settings.variant is not None:
         variants.VARIANTS[settings.variant].apply()
     held: dict[str, tuple[Worker, Any]] = {}
+    votes = Votes()
     accounts = None
     if settings.work == "transactions":
-        from .accounts import Accounts  # noqa: PLC0415 - it needs SQLAlchemy, the others do not
+        from .accounts import Accounts  # noqa: PLC0415 - see above
 
-        accounts = Accounts(Path(directory, "database").read_text(), tasks=not int(seat) % 2)
+        accounts = Accounts((directory / "database").read_text(), tasks=not seat % 2)
 
     def observe(event: Event) -> None:
+        votes.hear(event)
         if isinstance(event, LeaseExtended) and event.token in held:
             worker, lease = held[event.token]
             worker.extended(lease)
@@ -48,15 +59,16 @@ def main(name: str, seat: str, directory: str, events: str, *named: str) -> None
     # Each client has addresses of its own; the names say that they are the same masters (R34).
     masters = dict(one.split("=", 1) for one in named)
     options = {**settings.of_masters, "observer": observe}
-    record = Writer(Path(events, f"{name}.jsonl"), name)
+    events = directory / "events"
+    record = Writer(events / f"{name}.jsonl", name)
 
     async def perform(worker: str, world: World) -> None:
-        await Worker(worker, world, settings, stage, record, Path(directory), held, accounts).perform()
+        await Worker(worker, world, settings, stage, record, directory, held, votes, accounts).perform()
 
     workers = [partial(perform, str(number)) for number in range(1, settings.workers + 1)]
-    threading.Thread(target=watch, args=(Path(events, f"{name}.pulse"),), daemon=True).start()
-    Path(directory, f"{name}.ready").touch()
-    if int(seat) % 2:
+    threading.Thread(target=watch, args=(events / f"{name}.pulse",), daemon=True).start()
+    (directory / f"{name}.ready").touch()
+    if seat % 2:
         run_threads(workers, Masters(masters, **options))
     else:
         run_tasks(workers, AsyncMasters(masters, **options))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from ..history import now
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Seconds between two looks, and how much is worth a note.
 _PULSE: Final = 0.02
 _WORTH: Final = 0.001
 _THREADS: Final = "/proc/self/task"
+_THIS_THREAD: Final = Path("/proc/thread-self/schedstat")
 
 
 def watch(file: Path) -> None:
@@ -45,6 +45,18 @@ class _Waited:
     def __init__(self) -> None:
         self._files: dict[str, int] = {}
         self._known: dict[str, int] = {}
+        # One that connects may begin, wait and end between two looks, and have the interpreter's lock meanwhile.
+        self._ended: dict[str, int] = {}
+        run = threading.Thread.run
+
+        def run_and_say(thread: threading.Thread) -> None:
+            try:
+                run(thread)
+            finally:
+                with suppress(OSError, IndexError):
+                    self._ended[str(threading.get_native_id())] = _nanoseconds(_THIS_THREAD.read_bytes())
+
+        threading.Thread.run = run_and_say  # type: ignore[method-assign, assignment]
 
     def more(self) -> float:
         """Seconds since the last call, of all of them."""
@@ -53,14 +65,24 @@ class _Waited:
             threads = os.listdir(_THREADS)  # noqa: PTH208 - names are all that is wanted, fifty times a second
         except OSError:
             return seconds
+        while self._ended:
+            seconds += self._since(*self._ended.popitem())
         for gone in self._files.keys() - set(threads):
             os.close(self._files.pop(gone))
-            self._known.pop(gone, None)
         for thread in threads:
             with suppress(OSError, IndexError):  # it has just ended, or this kernel does not say
                 if thread not in self._files:
                     self._files[thread] = os.open(f"{_THREADS}/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-                total = int(os.pread(self._files[thread], 100, 0).split()[1])
-                seconds += (total - self._known.get(thread, 0)) / 1e9
-                self._known[thread] = total
+                seconds += self._since(thread, _nanoseconds(os.pread(self._files[thread], 100, 0)))
+        for gone in self._known.keys() - self._files.keys():
+            del self._known[gone]
         return seconds
+
+    def _since(self, thread: str, total: int) -> float:
+        more = total - self._known.get(thread, 0)
+        self._known[thread] = total
+        return more / 1e9
+
+
+def _nanoseconds(schedstat: bytes) -> int:
+    return int(schedstat.split()[1])

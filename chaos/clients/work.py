@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenacity import wait_random
 
-from redlock import LockLost, LockUnavailable, NotExtended, QuorumUnreachable
+from redlock import (
+    LeaseExtended,
+    LockAcquired,
+    LockLost,
+    LockReleased,
+    LockUnavailable,
+    NotExtended,
+    QuorumUnreachable,
+)
 from redlock.fenced import CommitUnknown
 
 from ..history import now
 from .handover import Handovers, Offer
 from .stores import Busy, Stores, Written
+from .votes import WRITES, told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from ..settings import Settings, Work
     from .accounts import Accounts
     from .stage import Stage
+    from .votes import Votes
     from .worlds import World
 
 # What is done in each kind of work, and how often.
@@ -45,6 +55,7 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
     "naive": {"naive": 1},
     "leading": {"leading": 1},
     "transactions": {"transacting": 1},
+    "queueing": {"queueing": 1},
     "sharing": {
         "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2,
         "downgrading": 4, "cancelled": 3,
@@ -77,6 +88,7 @@ class Worker:
         record: Writer,
         directory: Path,
         held: dict[str, tuple[Worker, Any]],
+        votes: Votes,
         accounts: Accounts | None = None,
     ) -> None:
         self._world = world
@@ -85,6 +97,7 @@ class Worker:
         self._process = record.process
         self._write = partial(record.write, worker=name)
         self._held = held
+        self._votes = votes
         self._stores = Stores(directory / "stores.sqlite")
         self._accounts = accounts
         self._handovers = Handovers(directory / "handovers")
@@ -101,11 +114,12 @@ class Worker:
 
     async def perform(self) -> None:
         settings = self._settings
+        WRITES.set(self._write)
         while not self._stage.over:
             name = self._random.choice(settings.wanted_names)
             act = self._random.choices(self._acts, self._often)[0]
             await (act if self._stage.working else self._short)(name)
-            rest = 0.002 if settings.work == "brief" else 0.03
+            rest = 0.002 if settings.work in ("brief", "queueing") else 0.03
             await self._world.sleep(self._random.uniform(0, rest))
 
     def lost(self, lease: Any) -> None:
@@ -114,8 +128,10 @@ class Worker:
             self._lost(lease)
 
     def extended(self, lease: Any) -> None:
-        """By its holder or by its renewer, in whatever thread."""
-        self._write("extend", "ok", lock=lease.name, token=lease.token, valid_until=lease.valid_until)
+        """By its holder or by its renewer, in whatever thread; nothing, if that is written down."""
+        votes = self._votes.of(LeaseExtended, lease.token)
+        if votes is not None:
+            self._write("extend", "ok", lock=lease.name, token=lease.token, valid_until=lease.valid_until, votes=votes)
 
     # -- what can be done ------------------------------------------------------------------------------
 
@@ -221,8 +237,7 @@ class Worker:
         except LockUnavailable as refused:
             self._write("acquire", "fail", lock=name, detail=_why(refused))
         else:
-            lease = entered[0].lease
-            self._write("release", "ok", lock=lease.name, token=lease.token)
+            self._released(entered[0].lease)
         finally:
             for held in entered:
                 self._held.pop(held.lease.token, None)
@@ -265,8 +280,9 @@ class Worker:
         held = Held(lock, lock.lease)
         self._held[offer.token] = self, lock.lease
         self._write(
-            "resume", "ok", lock=offer.lock, token=offer.token, fence=offer.fence, valid_until=lock.lease.valid_until
-        )
+            "resume", "ok", lock=offer.lock, token=offer.token, fence=offer.fence, valid_until=lock.lease.valid_until,
+            votes=self._votes.of(LeaseExtended, offer.token),
+        )  # fmt: skip
         self._handovers.confirm(offer)
         await self._work(held, self._settings.ttl * self._random.uniform(0.0, 1.5))
         return await self._give_back(held)
@@ -290,6 +306,13 @@ class Worker:
             return
         await self._use(held, "fenced", takes=self._settings.ttl * self._random.uniform(0.1, 0.8))
         await self._give_back(held)
+
+    async def _queueing(self, name: str) -> None:
+        """Long enough for all that wait in line."""
+        held = await self._take(name)
+        if held is not None:
+            await self._work(held, self._random.uniform(0.05, 0.3))
+            await self._give_back(held)
 
     async def _leading(self, name: str) -> None:
         """A candidate for a few terms, until it is stopped."""
@@ -326,13 +349,16 @@ class Worker:
     # -- the steps -------------------------------------------------------------------------------------
 
     def _patience(self) -> float:
-        return self._random.uniform(0.05, 1.0) * self._settings.ttl
+        longest = 4.0 if self._settings.work == "queueing" else 1.0
+        return self._random.uniform(0.05, longest) * self._settings.ttl
 
     def _lock(self, name: str, **options: Any) -> Any:
         if self._settings.wait is not None:
             options["retry"] = wait_random(0, self._settings.wait)
         if self._settings.work == "sharing":
             options.setdefault("shared", self._random.random() < _READS)
+        if self._settings.work == "queueing":
+            options["fair"] = True
         if self._settings.slots:
             options["limit"] = self._settings.slots
         make = self._world.masters.slots if self._settings.slots else self._world.masters.lock
@@ -360,12 +386,17 @@ class Worker:
         return held
 
     def _got(self, held: Held) -> None:
+        """On a busy machine it may have been renewed before its holder comes to this."""
         lease = held.lease
         self._held[lease.token] = self, lease
+        heard, until = self._votes.granted.pop(lease.token)
         self._write(
-            "acquire", "ok", lock=lease.name, token=lease.token, fence=lease.fence, valid_until=lease.valid_until,
-            mode="shared" if lease.shared else None,
+            "acquire", "ok", t=heard, lock=lease.name, token=lease.token, fence=lease.fence,
+            valid_until=min(until, lease.valid_until),
+            mode="shared" if lease.shared else None, votes=self._votes.of(LockAcquired, lease.token),
+            settled=self._votes.settled.pop(lease.token, None),
         )  # fmt: skip
+        self.extended(lease)
 
     async def _give_back(self, held: Held) -> None:
         lease = held.lease
@@ -375,9 +406,13 @@ class Worker:
         except LockLost as lost:
             self._write("release", "fail", lock=lease.name, token=lease.token, reason=lost.reason)
         else:
-            self._write("release", "ok", lock=lease.name, token=lease.token)
+            self._released(lease)
         finally:
             self._held.pop(lease.token, None)
+
+    def _released(self, lease: Any) -> None:
+        votes = self._votes.of(LockReleased, lease.token)
+        self._write("release", "ok", lock=lease.name, token=lease.token, votes=votes)
 
     async def _extend(self, held: Held) -> bool:
         """Whether there is anything left to go on with.  That it was won is written by `extended`."""
@@ -396,7 +431,8 @@ class Worker:
         """Told by the library, in whatever thread."""
         if lease.token in self._given and not self._handovers.withdraw(lease.token):
             return  # it is somebody else's, who will be told
-        self._write("lost", "info", lock=lease.name, token=lease.token, reason=lease.loss().reason)
+        loss = lease.loss()
+        self._write("lost", "info", lock=lease.name, token=lease.token, reason=loss.reason, votes=told(loss.votes))
 
     async def _work(self, held: Held, seconds: float, *, until_lost: bool = True) -> None:
         """Use what the lock protects now and then, for as long as the lease is valid."""

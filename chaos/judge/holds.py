@@ -85,8 +85,11 @@ class _Ledger:
         match event.op, event.phase:
             case (("acquire" | "resume"), "ok"):
                 self._begin(event)
-            case "extend", "invoke":
+            case (("extend" | "resume"), "invoke"):
                 self._extends[event.process, event.worker, event.token] = event
+            case "resume", "fail":
+                # Who gave it away does not use it, and who cannot go on with it has the masters told that it is over.
+                self._let_go(self._extends.pop((event.process, event.worker, event.token), event))
             case "extend", "ok":
                 invoked = self._extends.pop((event.process, event.worker, event.token), None)
                 for of in self._meant(event):
@@ -100,12 +103,12 @@ class _Ledger:
     def _let_go(self, event: Event) -> None:
         """Of all, or of being alone (R33)."""
         for of in self._meant(event):
-            if event.op == "release":
-                for hold in self._open.pop(of, ()):
-                    hold.release = event
-            else:
+            if event.op == "downgrade":
                 for hold in self._open.get(of, ()):
                     hold.shared_from = min(hold.shared_from, event.t)
+            else:
+                for hold in self._open.pop(of, ()):
+                    hold.release = event
 
     def _begin(self, event: Event) -> None:
         """``event`` says that its process holds from now on."""

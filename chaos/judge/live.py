@@ -6,6 +6,7 @@ import bisect
 from typing import TYPE_CHECKING, Final
 
 from ..history import NEMESIS
+from .busy import Busy
 from .violation import Violation, later, stamp, violation
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ def last_heal(history: History) -> Event | None:
 
 
 def live(history: History) -> list[Violation]:
+    """What the machine takes of that time from a client is given back."""
     heal = last_heal(history)
     if heal is None:
         return []
     seconds = WITHIN * history.header.ttl
+    seconds += Busy(history).seconds(heal.t, heal.t + seconds)
     deadline = later(heal.t, seconds)
     # Events of the same time as the heal are not before it.
     first = bisect.bisect_left(history.events, heal.t, key=lambda event: event.t)

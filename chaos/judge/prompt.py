@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GRACE: Final = 0.050  # seconds, for the thread or task that tells the holder to get its turn
 
-# Written by whoever keeps the lease, while the process itself may be anywhere: no sign that it looked at it.
+# What keeps the lease writes these, wherever the process is: they do not show that the process looked at the lease.
 _OF_THE_KEEPER: Final = ("lost", "extend")
 
 

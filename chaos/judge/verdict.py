@@ -16,6 +16,7 @@ from .handover import ends, handover
 from .holds import Hold, holds
 from .kept import kept, renewed
 from .live import last_heal, live
+from .order import judged, order
 from .prompt import prompt
 from .slots import of_groups, slots
 
@@ -159,6 +160,8 @@ def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
             return Ruling(name, "passed", note="no lease was renewed", vacuous=True)
         if name == "handover" and next(ends(history, held), None) is None:
             return Ruling(name, "passed", note="no leader has ended early", vacuous=True)
+        if name == "order" and not judged(history):
+            return Ruling(name, "passed", note="nobody stood in line, but while the machine was busy", vacuous=True)
         if name == "slots" and next(of_groups(history, held), None) is None:
             return Ruling(name, "passed", note="no slot was held", vacuous=True)
         return Ruling(name, "passed")
@@ -179,4 +182,5 @@ _JUDGES: Final[dict[Must, Callable[[History, list[Hold]], Iterable[Violation]]]]
     "kept": kept,
     "handover": handover,
     "slots": slots,
+    "order": order,
 }

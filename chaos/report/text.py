@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..history import Event, History
-    from ..judge import Ruling, Verdict
+    from ..judge import Ruling, Steps, Verdict, Violation
     from ..summary import Summary
 
 MOST: Final = 10  # violations of one kind that are printed; verdict.json has more
@@ -22,7 +22,7 @@ _ALONE: Final = {
 }
 _OF_FAULTS: Final = {
     "flap": "each time that links go counts",
-    "strobe": "each time that a clock is moved counts",
+    **dict.fromkeys(("strobe", "swing"), "each time that a clock is moved counts"),
     "machine": "this machine was too busy to run a client, which counts as a stop; nobody asked for it",
 }
 
@@ -65,11 +65,26 @@ def _rulings(history: History, verdict: Verdict) -> Iterator[str]:
             yield from ("", f"{ruling.name}:", *_violations(ruling))
 
 
-def _violations(ruling: Ruling) -> Iterator[str]:
-    for number, violation in enumerate(ruling.violations[:MOST], start=1):
+def of_steps(steps: Steps) -> str:
+    """Whether the rules allow each step; the first of each lock that none allows."""
+    if steps.note:
+        return _printable(f"UNKNOWN: {steps.note}") + "\n"
+    lines = [*_listed(steps.found), ""] if steps.found else []
+    outcome = (
+        f"VIOLATED: {_count(len(steps.found), 'lock')} took a step that no rule allows" if steps.found else "PASSED"
+    )
+    return "".join(f"{_printable(line)}\n" for line in (*lines, f"{outcome}: {steps.count} steps of the specification"))
+
+
+def _listed(violations: Sequence[Violation]) -> Iterator[str]:
+    for number, violation in enumerate(violations, start=1):
         yield f"  {number}. {violation.sentence}"
         for event in violation.events:
             yield f"       line {event.line}: {describe(event)}"
+
+
+def _violations(ruling: Ruling) -> Iterator[str]:
+    yield from _listed(ruling.violations[:MOST])
     more = ruling.count - MOST
     if more > 0:
         has = "them all" if ruling.count == len(ruling.violations) else f"the first {len(ruling.violations)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import logging
 import math
 import os
 import re
@@ -89,7 +90,9 @@ def add_deployment(parser: Parser) -> None:
     """Add the options that describe the masters and how to use them (C21)."""
     group = parser.add_argument_group("the deployment")
     group.add_argument(
-        "--config", metavar="FILE", help="TOML file with the masters, credentials, TLS files and these options"
+        "--config",
+        metavar="FILE",
+        help="TOML file with what all programs share: masters, credentials, TLS files and options of the deployment",
     )
     group.add_argument("--prefix", type=_text, metavar="TEXT", help="prefix of every key (default: redlock:)")
     group.add_argument(
@@ -102,6 +105,12 @@ def add_deployment(parser: Parser) -> None:
         "--no-restart-guard",
         action="store_true",
         help="let masters vote right after their start: for brand-new deployments, and where the clients do so",
+    )
+    group.add_argument(
+        "--confirm-expiry",
+        action="store_true",
+        help="follow a holder that vanished only where the clocks of several masters agree that its time is over; "
+        "the same in all clients",
     )
 
 
@@ -167,6 +176,9 @@ def find_room(masters: int, what: str) -> None:
 def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAILED) -> NoReturn:
     """Run ``main`` as a program. Every failure becomes an exit code and at most one line, never a traceback."""
     _open_streams()
+    logging.getLogger("redlock").addHandler(
+        logging.NullHandler()
+    )  # the commands say in their own words what users need
     code: int | str | None
     try:
         code = main(sys.argv[1:])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redlock import ConfigurationError, QuorumUnreachable
 from redlock._cli import arguments, config
@@ -24,6 +25,8 @@ _EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
 _MAX_TTL = 60.0  # the default of `Masters`. It is used if no client has announced another value
 _EVERY = 2  # seconds between checks, if --watch gives none
 _LIMIT, _MOST = 100, 10**9  # locks in a list
+# Meant as an interval, right or wrong: no address and no option.
+_INTERVAL = re.compile(r"[-+]?(\.?\d+(\.\d*)?[\w+-]*|nan|inf(inity)?)$", re.IGNORECASE)
 _PROBE_TTL = 5.0  # seconds. The probe's lock stays that long if this program is killed in the middle
 _TO_BE_KEPT = """\
 This is for each master, in a shell or in redis-cli:  ACL SETUSER name on '>password' THE-RULE
@@ -140,7 +143,7 @@ def _with_interval(argv: list[str]) -> list[str]:
     """Give a bare ``--watch`` its default interval. Else argparse would take a URL after it for the interval."""
 
     def alone(word: str, following: str) -> bool:
-        return word == "--watch" and not following.replace(".", "", 1).isdigit()
+        return word == "--watch" and not _INTERVAL.match(following)
 
     pairs = zip(argv, [*argv[1:], ""], strict=False)  # without arguments the second list is longer
     return [f"--watch={_EVERY}" if alone(word, following) else word for word, following in pairs]
@@ -198,7 +201,7 @@ def _plan(given: argparse.Namespace) -> int:
 def _acl(given: argparse.Namespace) -> int:
     from redlock._health import rights  # noqa: PLC0415 - each mode imports only what it needs
 
-    # Of the masters' addresses, the rule depends only on the database.
+    # All that the rule needs of the masters' addresses is the database.
     wanted = config.deployment(given.urls, given, masters_needed=False)
     prefix, listing = wanted.options.get("prefix", "redlock:"), given.held is not None
     rule = rights.rule(prefix, database=wanted.databases, listing=listing)
@@ -257,7 +260,7 @@ def _watch_json(check: Callable[[], Health], every: float) -> Health:
             begun = time.monotonic()
             health = check()
             print(json.dumps(health.as_dict()), flush=True)  # noqa: T201
-            pause(every - (time.monotonic() - begun))
+            pause(every - (time.monotonic() - begun), sys.stdout)
     if health is None:
         raise KeyboardInterrupt
     return health
@@ -268,26 +271,38 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     from redlock import Masters  # noqa: PLC0415
     from redlock._health import checkup  # noqa: PLC0415
     from redlock._health.survey import throw_away_name  # noqa: PLC0415
-    from redlock._health.verdict import ClientOptions  # noqa: PLC0415
+    from redlock._health.verdict import UNSEEN, ClientOptions  # noqa: PLC0415
 
     options = dict(wanted.options)
     adopt = "max_ttl" not in options
     max_ttl = options.pop("max_ttl", _MAX_TTL)
-    Masters(wanted.masters, max_ttl=max_ttl, fence_ttl=max_ttl, **options).close()
-    options["agreement"] = "ignore"  # who checks does not belong to the fleet
+    confirms = options.pop("confirm_expiry", False)  # the probe does not: nobody else has its name
+    Masters(wanted.masters, max_ttl=max_ttl, **{"fence_ttl": max_ttl, **options}).close()
+    for of_locks in ("guard", "connect_timeout", "fence_ttl"):  # ... and a probe that was lost has nothing under way
+        options.pop(of_locks, None)
+    options["agreement"] = "ignore"  # a check does not belong to the fleet
     client_options = ClientOptions(
         max_ttl=max_ttl,
         restart_guard=options.get("restart_guard", True),
         node_timeout=options.get("node_timeout", 0.25),
-        drift_factor=0.01,
+        drift_factor=options.get("drift_factor", 0.01),
         prefix=options.get("prefix", "redlock:"),
+        confirms=confirms,
     )
 
+    class Probing(Masters):
+        """A client that announces no max_ttl (R21) but one that counts for nobody, though it minds those of others.
+
+        The next check would take ours for a client's. And the longest one, announced again, would be kept alive.
+        """
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._runtime.deployment.settings.voters.announces = UNSEEN
+
     def take_a_lock(agreed: float) -> Probe:
-        # A client announces its max_ttl (R21). A check that announced the longest one again would keep a wrong one
-        # alive. The longest counts for this client, too, whatever it announces.
         ttl = min(agreed, max(_PROBE_TTL, 3 * client_options.node_timeout))
-        masters = Masters(wanted.masters, max_ttl=ttl, fence_ttl=agreed, connect_timeout=timeout, **options)
+        masters = Probing(wanted.masters, max_ttl=ttl, fence_ttl=agreed, connect_timeout=timeout, **options)
         try:
             return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
         finally:

@@ -35,13 +35,23 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "prefix": str,
     "max_ttl": (int, float),
     "node_timeout": (int, float),
+    "connect_timeout": (int, float),
+    "drift_factor": (int, float),
+    "fence_ttl": (int, float),
+    "guard": (int, float),
     "outage_timeout": (int, float),
     "restart_guard": bool,
+    "confirm_expiry": bool,
     "agreement": str,
 }
+# Options of redlock-run for one lock. In a file for all jobs, ``fair`` would be refused by those with ``--slots``.
+_OF_ONE_COMMAND = frozenset((
+    "ttl", "wait", "max_hold", "hold_at_least", "shared", "fair", "slots", "grace", "owner",
+    "service", "restart", "status_port", "verbose", "quiet",
+))  # fmt: skip
 KEYS: dict[str, Any] = {"masters": list, **_ACCESS, **_OPTIONS}
 KEYS_OF_A_MASTER: dict[str, Any] = {"url": str, "name": str, **_ACCESS}
-_TIMES = ("max_ttl", "node_timeout", "outage_timeout")
+_TIMES = ("max_ttl", "node_timeout", "connect_timeout", "fence_ttl", "guard", "outage_timeout")
 _PASSWORDS = ("password", "password_file", "password_env")  # the first one that is given counts
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
 
@@ -101,8 +111,10 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         "prefix": arguments.prefix,
         "max_ttl": arguments.max_ttl,
         "node_timeout": arguments.node_timeout,
+        "guard": getattr(arguments, "guard", None),
         "outage_timeout": getattr(arguments, "outage_timeout", None),
         "restart_guard": False if arguments.no_restart_guard else None,
+        "confirm_expiry": True if arguments.confirm_expiry else None,
     }
     given = from_file | {key: value for key, value in options.items() if value is not None}
     if given.get("outage_timeout") == math.inf:
@@ -179,6 +191,11 @@ def _nameless(file: str) -> ConfigurationError:
 def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
         if key not in allowed:
+            if key in _OF_ONE_COMMAND:
+                option = f"--{key.replace('_', '-')}"
+                raise ConfigurationError(
+                    f"{where}: {key!r} belongs to one command, and the file to all: use redlock-run {option}"
+                )
             raise ConfigurationError(f"{where}: {key!r} is not known, allowed are {', '.join(allowed)}")
         kind = allowed[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -194,10 +211,10 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
 def _check_times(table: Mapping[str, Any], where: str) -> None:
     """Refuse wrong times here. A later error would blame an option that depends on them, and that nobody gave."""
     for key in _TIMES:
-        if table.get(key) == math.inf and key == "outage_timeout":
-            continue
-        if key in table and not can_be_set(table[key]):
-            raise ConfigurationError(f"{where}: {key} = {reprlib.repr(table[key])}: allowed is {SECONDS}")
+        besides = {"outage_timeout": math.inf, "guard": 0}.get(key)
+        if key in table and table[key] != besides and not can_be_set(table[key]):
+            more = "" if besides is None else f", or {besides}"
+            raise ConfigurationError(f"{where}: {key} = {reprlib.repr(table[key])}: allowed is {SECONDS}{more}")
 
 
 def _instead(key: str, value: object) -> str:

@@ -39,6 +39,8 @@ def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Lis
     # A client announces its `max_ttl` (R21). The least that is allowed is no news where there are clients.
     least = 3 * wanted.options.get("node_timeout", _NODE_TIMEOUT)
     options = {"max_ttl": least, **wanted.options, "agreement": "ignore", "connect_timeout": timeout}
+    for of_locks in ("confirm_expiry", "guard"):  # a list needs none
+        options.pop(of_locks, None)
     size = len(wanted.urls)
     with Masters(wanted.masters, **options) as masters:
         try:
@@ -90,6 +92,7 @@ class Listed:
                     "name": status.name,
                     "owner": status.owner,
                     "released": status.released,
+                    "in_doubt": status.in_doubt,
                     "token": status.token,
                     "shared": list(status.shared),
                     "remaining_s": round(status.remaining, 3) if math.isfinite(status.remaining) else None,
@@ -161,6 +164,8 @@ def _owner(status: LockStatus) -> str:
         return f"{who} and {more} more, shared" if more else f"{who}, shared"
     if status.token is None:
         return "(no majority)"
+    if status.in_doubt:
+        return "(nobody: in doubt)"
     token = status.token.removeprefix("released:")
     who = status.owner or f"(token {token[:_DIGITS]}{'…' if len(token) > _DIGITS else ''})"
     return f"{who}, released" if status.released else who

@@ -62,7 +62,7 @@ class NotStarted(Exception):  # noqa: N818 - its name says what happened
         super().__init__(f"{command}: {'command not found' if missing else os.strerror(error)}")
 
 
-class Signals:
+class JobSignals:
     """Collects signals inside its ``with`` block. None is lost between two looks."""
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ class Job:
         if number:
             raise NotStarted(self._command[0], *_ERROR.unpack(number))
 
-    def wait(self, signals: Signals, look: Callable[[], bool]) -> int | None:
+    def wait(self, signals: JobSignals, look: Callable[[], bool]) -> int | None:
         """Wait until the command ends. Returns its exit code, or 128 + n if signal n ended it.
 
         ``look`` is called at every event, and reads the news of the watchdog. When it returns False, the wait ends and
@@ -245,7 +245,7 @@ class Job:
             self._reaped = os.WIFEXITED(status) or os.WIFSIGNALED(status)
         return status
 
-    def _hear(self, signals: Signals) -> None:
+    def _hear(self, signals: JobSignals) -> None:
         for number in signals.take():
             if number == signal.SIGTSTP:
                 self._suspend(signals)
@@ -259,7 +259,7 @@ class Job:
         self._forwarded.add(number)
         self.send(number)
 
-    def _news(self, signals: Signals) -> int | None:
+    def _news(self, signals: JobSignals) -> int | None:
         status = self._status()
         if status is None:
             return None
@@ -277,7 +277,7 @@ class Job:
         if os.getpid() != 1:
             return
         with contextlib.suppress(ChildProcessError):
-            # Only a look: the watchdog is waited for elsewhere.
+            # Only a look: another place waits for the watchdog.
             while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if dead.si_pid == self.dog.pid:
                     return
@@ -289,7 +289,7 @@ class Job:
         self._terminal.give(self.group)
         self.send(signal.SIGCONT)
 
-    def _stopped(self, number: int, signals: Signals) -> None:
+    def _stopped(self, number: int, signals: JobSignals) -> None:
         wants_it = number in _WANTS_IT
         # Any signal counts here: some programs, like `top`, stop themselves when they want the terminal.
         if self._terminal.in_front():
@@ -303,7 +303,7 @@ class Job:
             self._suspend(signals, number, give=True)
         # Else the process that stopped the command will continue it, or a shell puts us in the foreground.
 
-    def _suspend(self, signals: Signals, number: int = signal.SIGTSTP, *, give: bool = False) -> None:
+    def _suspend(self, signals: JobSignals, number: int = signal.SIGTSTP, *, give: bool = False) -> None:
         """Stop the command and redlock-run until the shell continues them. ``number`` tells the shell why.
 
         The lease is not renewed meanwhile. The watchdog does not stop, and ends the command in time.

@@ -1,4 +1,4 @@
-"""Pauses in which a signal counts soon, at the latest after half a second.
+"""Pauses in which a signal counts soon, at the latest after half a second, and so does a reader that goes away.
 
 `time.sleep` may miss a signal. One that arrives just before the system call does not interrupt it, and its handler in
 Python runs only at the end of the sleep. The pauses of the commands may last for minutes.
@@ -6,14 +6,25 @@ Python runs only at the end of the sleep. The pauses of the commands may last fo
 
 from __future__ import annotations
 
+import select
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 _LOOK: Final = 0.5
 
 
-def pause(seconds: float) -> None:
-    """Sleep. A signal ends it with what its handler raises."""
+def pause(seconds: float, read: TextIO | None = None) -> None:
+    """Sleep. A signal ends it with what its handler raises.
+
+    ``read``: BrokenPipeError is raised when nobody can read any more what is printed there.
+    """
+    reader = select.poll()
+    if read is not None:
+        reader.register(read, 0)  # only what is always told: an error, and that the other end is closed
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, _LOOK))
+        if reader.poll(min(left, _LOOK) * 1000):
+            raise BrokenPipeError

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError, WouldDeadlock
 from redlock._cli import arguments, clock, config, service
+from redlock._cli.address import address
 from redlock._cli.guard import KILLED, TERMINATED, exists
-from redlock._cli.job import ENDING, Job, NotStarted, Signals
+from redlock._cli.job import ENDING, Job, JobSignals, NotStarted
 from redlock._cli.watchdog import GONE
 from redlock.errors import unheard
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from redlock import Lease, LockStatus, Masters, MultiLock, Term, Vote
+    from redlock._cli.status import Status
 
 USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 
@@ -37,6 +39,21 @@ _TELL_AGAIN = 10.0  # seconds between two messages while waiting
 _ENDS_US = (*ENDING, signal.SIGHUP)  # while there is no command that it could be for
 # The tokens of all redlock-runs around the one whose token is in REDLOCK_TOKEN, one in a line: owners may have blanks.
 _OUTER = "REDLOCK_OUTER"
+_WAITS = "a service waits until it is elected"
+_NOT_TOGETHER = (
+    ("--hold-at-least", "--shared", "a reader keeps no other reader out"),
+    ("--shared", "--service", "a leader shares its lock with nobody"),
+    ("--shared", "--slots", "the holder of a slot has it alone"),
+    ("--slots", "--service", "a service has one leader"),
+    ("--fair", "--shared", "readers enter together"),
+    ("--fair", "--slots", "any slot that is free is taken, and there is no order"),
+    ("--fair", "--service", "the next leader is any of them, and there is no order"),
+    ("--no-wait", "--service", _WAITS),
+    ("--wait", "--service", _WAITS),
+    ("--outage-timeout", "--service", _WAITS),
+    ("--quiet", "--service", "it waits until it is elected, and says who leads meanwhile"),
+    ("--hold-at-least", "--service", "nobody could lead when the command has ended"),
+)
 _EXAMPLES = """\
 examples:
   redlock-run nightly-report --no-wait -- /usr/local/bin/report --all
@@ -118,15 +135,27 @@ def parser() -> arguments.Parser:
     )
     this.add_argument(
         "--hold-at-least",
-        type=arguments.seconds,
+        type=arguments.seconds_or_none,
         metavar="SECONDS",
         help="keep everyone else out for this time, even if the command ends sooner: once in a period, on many "
         "machines (the TTL is at least as long)",
     )
     this.add_argument(
+        "--guard",
+        type=arguments.seconds_or_none,
+        metavar="SECONDS",
+        help="keep everyone else out for this time after the lock was lost or this machine died, for what the command "
+        "has under way; the end of the command gives the lock away at once (default: 0)",
+    )
+    this.add_argument(
         "--shared",
         action="store_true",
         help="share the lock with other readers; nobody gets it without --shared meanwhile",
+    )
+    this.add_argument(
+        "--fair",
+        action="store_true",
+        help="wait in order: those that wait with --fair, on all machines, get it as they came, before all others",
     )
     this.add_argument(
         "--grace",
@@ -165,6 +194,13 @@ def parser() -> arguments.Parser:
         help="stand for election again if the command ends by itself: always (the default), on-failure (with another "
         "exit code than 0) or never; after a random pause, which grows to 30 s. A lost lock does not count",
     )
+    group.add_argument(
+        "--status-port",
+        type=address,
+        metavar="[HOST:]PORT",
+        help="answer /leader (200 where this one leads, else 503) and /healthz over HTTP, for sidecars and probes "
+        "(HOST: 127.0.0.1; PORT 0: any)",
+    )
     arguments.add_deployment(this)
     return this
 
@@ -182,7 +218,7 @@ def main(argv: list[str]) -> int:
     with _handled(_ENDS_US, _end), _handled([signal.SIGUSR1, signal.SIGUSR2] if given.service else [], _ignore):
         try:
             if given.service:
-                return service.serve(lambda: _once(given, command), given.restart or service.ALWAYS, _say)
+                return _serve(given, command)
             return _once(given, command).code
         except (ConfigurationError, WouldDeadlock) as error:
             _say(str(error))
@@ -197,31 +233,38 @@ def main(argv: list[str]) -> int:
             return 128 + signalled.number
 
 
-def _once(given: argparse.Namespace, command: list[str]) -> service.Ending:
+def _serve(given: argparse.Namespace, command: list[str]) -> int:
+    restart = given.restart or service.ALWAYS
+    if given.status_port is None:
+        return service.serve(lambda: _once(given, command), restart, _say)
+    from redlock._cli.status import Status  # noqa: PLC0415 - a server for HTTP, which nearly nobody needs
+
+    status = Status(given.name, given.status_port)
+    try:
+        _say(f"answers /leader and /healthz at http://{status.at}")
+        return service.serve(lambda: _once(given, command, status), restart, _say, status.answering)
+    finally:
+        status.close()
+
+
+def _once(given: argparse.Namespace, command: list[str], status: Status | None = None) -> service.Ending:
     with Job(command, in_front=not given.service) as job:  # first of all: its fork must come before any thread
-        return Run(given, job).run()
+        run = Run(given, job, status)
+        with contextlib.nullcontext() if status is None else status.answering():
+            return run.run()
 
 
 def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) -> None:
-    if given.shared and given.hold_at_least is not None:
-        this.error("--hold-at-least cannot be used with --shared: a reader keeps no other reader out")
-    if given.shared and given.service:
-        this.error("--shared cannot be used with --service: a leader shares its lock with nobody")
-    if given.shared and given.slots is not None:
-        this.error("--shared cannot be used with --slots: the holder of a slot has it alone")
-    if given.slots is not None and given.service:
-        this.error("--slots cannot be used with --service: a service has one leader")
-    if not given.service:
-        if given.restart:
-            this.error("--restart needs --service")
-        return
-    waits = {"--no-wait": given.no_wait or None, "--wait": given.wait, "--outage-timeout": given.outage_timeout}
-    for option in [one for one, value in waits.items() if value is not None]:
-        this.error(f"{option} cannot be used with --service: a service waits until it is elected")
-    if given.quiet:
-        this.error("--quiet cannot be used with --service: it waits until it is elected, and says who leads meanwhile")
-    if given.hold_at_least is not None:
-        this.error("--hold-at-least cannot be used with --service: nobody could lead when the command has ended")
+    def has(option: str) -> bool:
+        value = getattr(given, option.removeprefix("--").replace("-", "_"))
+        return value is not None and value is not False
+
+    for option, other, why in _NOT_TOGETHER:
+        if has(option) and has(other):
+            this.error(f"{option} cannot be used with {other}: {why}")
+    for option in ("--restart", "--status-port"):
+        if has(option) and not given.service:
+            this.error(f"{option} needs --service")
 
 
 @contextlib.contextmanager
@@ -255,8 +298,8 @@ def _say(text: str) -> None:
 class Run:
     """One command under one lock, or in one term."""
 
-    def __init__(self, given: argparse.Namespace, job: Job) -> None:
-        """Check all arguments before anything is done.
+    def __init__(self, given: argparse.Namespace, job: Job, status: Status | None = None) -> None:
+        """Check all arguments before anything is done.  ``status``: where it is told who leads.
 
         Raises:
             ConfigurationError: for a wrong argument, or wrong masters.
@@ -266,14 +309,16 @@ class Run:
         self._options: dict[str, Any] = dict(self._wanted.options)
         self._name: str = given.name
         self._job = job
+        self._status = status
         self._dog = job.dog
         self._verbose: bool = given.verbose
         self._wait = 0.0 if given.no_wait else -1.0 if given.wait is None else given.wait
         self._quiet: bool = given.quiet
         self._hold_at_least: float = given.hold_at_least or 0.0
-        longest = self._options.get("max_ttl", _MAX_TTL)
+        longest = self._options.get("max_ttl", _MAX_TTL) - self._options.get("guard", 0.0)
         self._service: bool = given.service
         self._shared: bool = given.shared
+        self._fair: bool = given.fair
         self._ttl: float = given.ttl or min(max(_SERVICE_TTL if given.service else _TTL, self._hold_at_least), longest)
         if self._hold_at_least > self._ttl:
             limit = f"--ttl, {self._ttl:g} s" if given.ttl else f"max_ttl, {longest:g} s"
@@ -293,8 +338,8 @@ class Run:
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
         self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").splitlines()]
         self._beside = False  # one of those has a part of what we want, and we may have another part
-        self._collected = Signals()
-        self._signals: Signals | None = None  # not None while the command runs
+        self._collected = JobSignals()
+        self._signals: JobSignals | None = None  # not None while the command runs
         self._down: set[str] = set()  # masters that were reported as down
 
     def run(self) -> service.Ending:
@@ -317,7 +362,7 @@ class Run:
             "owner": self._owner,
         }
         if self._slots is None:
-            lock: MultiLock = masters.lock(self._name, shared=self._shared, **wanted)
+            lock: MultiLock = masters.lock(self._name, shared=self._shared, fair=self._fair, **wanted)
         else:
             lock = masters.slots(self._name, limit=self._slots, **wanted)
         try:
@@ -350,6 +395,8 @@ class Run:
         def lead(term: Term) -> None:
             nonlocal code, lease
             lease = term.lease
+            if self._status is not None:
+                self._status.lease = lease
             election.stop()  # the next term has a command of its own
             _say(f"elected: leads {self._name!r} in term {term.number}, TTL {self._ttl:g} s")
             with self._collected:
@@ -359,16 +406,24 @@ class Run:
             arrived.extend({*self._collected.take()} & {*_ENDS_US})
 
         with _handled(_ENDS_US, end):
-            election.run(lead, on_new_leader=self._say_leader, signals=())
+            if self._status is not None:
+                self._status.asked = lambda: bool(arrived) or self._job.asked_to_end
+            try:
+                election.run(lead, on_new_leader=self._say_leader, signals=())
+            finally:
+                if self._status is not None:
+                    self._status.lease, self._status.leader = None, ""
         if lease is None or code is None:
             raise Ended(arrived[0])
-        if not lease.lost and not self._say_unheard():
+        if not lease.lost and not self._say_unheard(lease):
             _say(f"resigned: the command ended with {code}, and {self._name!r} is free for others")
         elif lease.lost and not self._lost:  # which the release has found out
             self._losing(lease, f"the command had ended by itself, with {code}")
         return self._ending(LOST if self._lost else code, asked=bool(arrived))
 
     def _say_leader(self, owner: str) -> None:
+        if self._status is not None:
+            self._status.leader = owner or "somebody"
         _say(f"waiting: {owner or 'somebody else'} leads {self._name!r}")
 
     def _enough(self) -> float:
@@ -484,6 +539,11 @@ class Run:
             return f"nobody has a majority for {self._name!r} now"
         if status.token is None:
             return f"{self._name!r} is free now"
+        if status.in_doubt:
+            return (
+                f"nobody can tell whether the last lease on {self._name!r} is over, and nobody gets it for "
+                f"{status.remaining:.1f} s more"
+            )
         token = status.token.removeprefix("released:")
         who = status.owner or token
         if status.released:
@@ -578,13 +638,13 @@ class Run:
             return
         held = clock.now() - self._since
         if not why and held >= self._max_hold and lease.valid:
-            _say(f"{self._name!r} was held for {held:.1f} s, and --max-hold is {self._max_hold:g} s; {what}")
+            _say(f"{lease.name!r} was held for {held:.1f} s, and --max-hold is {self._max_hold:g} s; {what}")
             return
         if not why and lease.lost:
             why = lease.loss().message
         why = why or f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
         who = f" by {lease.owner}" if lease.owner else ""
-        _say(f"lost {self._name!r}: {why}; held for {held:.1f} s{who}, fencing token {lease.fence}; {what}")
+        _say(f"lost {lease.name!r}: {why}; held for {held:.1f} s{who}, fencing token {lease.fence}; {what}")
 
     def _told(self, event: Any) -> None:
         """The observer of the masters. Any thread may call it. An event may lengthen or shorten the lease."""
@@ -621,19 +681,19 @@ class Run:
         except RedlockError as error:
             _say(str(error))
             return True  # the release is owed, or the keys expire with the TTL
-        if not self._say_unheard() and self._verbose:
+        if not self._say_unheard(lease) and self._verbose:
             left = self._since + self._hold_at_least - clock.now()
             kept = f"; nobody else gets it for another {left:.1f} s" if left > 0 else ""
-            _say(f"released {self._name!r}{kept}")
+            _say(f"released {lease.name!r}{kept}")
         return True
 
-    def _say_unheard(self) -> bool:
+    def _say_unheard(self, lease: Lease) -> bool:
         """Say it if no majority has answered to the release. False: one has."""
         silent = unheard(self._answers)
         if 2 * len(silent) < len(self._answers):
             return False
         what = (
-            f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; "
+            f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {lease.name!r}; "
             f"where they do not hear of it, it stays for its TTL, {self._ttl:g} s at most"
         )
         _say("\n".join([what, *(f"  {vote}" for vote in silent)]))

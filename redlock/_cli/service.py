@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from redlock._cli.pause import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 ALWAYS, ON_FAILURE, NEVER = RESTART = ("always", "on-failure", "never")
 _FIRST, _LONGEST = 0.5, 30.0  # seconds: the limits of the first pause and of all later ones
@@ -60,8 +62,15 @@ class Restarts:
         return random.uniform(limit / 2, limit)  # noqa: S311 - no secret
 
 
-def serve(term: Callable[[], Ending], policy: str, say: Callable[[str], object]) -> int:
+def serve(
+    term: Callable[[], Ending],
+    policy: str,
+    say: Callable[[str], object],
+    answering: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> int:
     """Call ``term`` for one term after the other. Returns the exit code of the last one.
+
+    ``answering``: what goes on in a pause.
 
     A signal that arrives between two terms raises here what its handler raises.
     """
@@ -74,7 +83,8 @@ def serve(term: Callable[[], Ending], policy: str, say: Callable[[str], object])
             return ending.code
         if seconds:
             say(f"the next campaign begins in {seconds:.1f} s")
-            pause(seconds)
+            with answering():
+                pause(seconds)
         # A thread that connects may be in the resolver, and `Masters.close` does not wait for that.
         while threading.active_count() > threads:
             time.sleep(_LOOK_AGAIN)

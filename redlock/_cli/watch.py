@@ -59,7 +59,7 @@ def _watch(check: Callable[[], Health], every: float, style: table.Style, screen
                 for _, text in news:
                     print(f"{stamp}  {text}", flush=True)  # noqa: T201
             before = health
-            pause(every - (time.monotonic() - begun))
+            pause(every - (time.monotonic() - begun), sys.stdout)
     if last is None:
         raise KeyboardInterrupt
     return last

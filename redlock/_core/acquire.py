@@ -8,142 +8,133 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from redlock._core import quorum
+from redlock._core import quorum, tickets, wire
 from redlock._core.ballots import Ballot, Grant, Refusal, SecondBallot
-from redlock._core.collisions import Collisions
-from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Tell, Timeout, Turn, wait
+from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Timeout, Turn, WakeBehind, sleep, wait
 from redlock._core.local_queue import Place
-from redlock._core.outages import Patience
 from redlock._core.outcomes import NEVER
+from redlock._core.patience import Patience
 from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.subscriptions import Subscription
-from redlock._core.writer_mark import keep_new_readers_away
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
+    from redlock._core.lease import LeaseState
+    from redlock._core.protocols import Observing
     from redlock._core.rounds import Round
     from redlock._core.settings import LockSpec, MastersSettings
 
-
+T = TypeVar("T")
+Granted: TypeAlias = "Callable[[Grant], object]"
 _WAITS = itertools.count(1)  # numbers for an observer
 
 
-def acquire(
-    settings: MastersSettings, target: Target, deadline: float, began: float, won: list[Grant] | None = None
-) -> Op[Grant | Refusal]:
+def acquire(target: Target, deadline: float, began: float, granted: Granted | None = None) -> Op[Grant | Refusal]:
     """Try until ``target`` is granted or ``deadline`` has passed: at least once, and once more at the deadline.
 
     ``began``: now.  Without a deadline an outage ends it (`Patience`).
 
-    The operation first stands in line in this process (R23).  ``won`` gets the grant as soon as there is one.  A Ctrl-C
-    on the way back to the caller then cannot hide from it what it has to release (R11).
+    The operation first stands in line in this process (R23).  ``granted`` is told of the grant as soon as there is one.
+    A Ctrl-C on the way back to the caller then cannot hide from it what it has to release (R11).
     """
-    place = target.place
-    marks: list[Send] = []  # takes our marks back, if there are any (R33)
+    settings, place, marks = target.settings, target.place, target.marks
     try:
-        outcome = yield from attempt(settings, target, won, enter=True)
+        outcome = yield from attempt(target, granted, enter=True)
         if outcome is None and place.crowd:
-            outcome = yield from _crowded(settings, place, began)
+            outcome = yield from _refuse_crowded(settings, place, began)
         elif not isinstance(outcome, Grant):
-            patience = Patience(deadline, began, settings.outage_timeout)
-            contend = _waiting if outcome is None or outcome.at < deadline else _contend
-            outcome = yield from contend(settings, target, patience, won, marks, outcome)
+            target.patience = Patience(settings, deadline, began)
+            contend = _contend(target, granted, outcome)
+            if outcome is None or outcome.at < deadline:
+                contend = _observed(settings.observer, target.spec.name, contend)
+            outcome = yield from contend
         place.holds = target.stays and isinstance(outcome, Grant)
         if marks or not place.holds:
-            interruption = yield from despite_interrupts(*marks, *(() if place.holds else (Leave(place),)))
-            if interruption is not None:
-                raise interruption  # noqa: TRY301 - `except` below sends `Leave` again, which does no harm
+            # If this raises, `except` below sends `Leave` again, which does no harm.
+            yield from carry_out(*marks, *(() if place.holds else (Leave(place),)))
         if place.awaited and target.stays:
-            yield Tell(place)
+            yield WakeBehind(place)
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
     except BaseException:
-        yield from despite_interrupts(*marks, Leave(place))
+        try:
+            yield from despite_interrupts(*marks, Leave(place))
+        except GeneratorExit:
+            raise
+        except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+            yield from despite_interrupts(*marks, Leave(place))
         raise
-    return outcome if target.stays or isinstance(outcome, Refusal) else outcome._replace(place=None)
+    return outcome
 
 
-def _crowded(settings: MastersSettings, place: Place, at: float) -> Op[Refusal]:
-    """Too many wait already.  If they wait in an outage, it is one for this one as well (C2)."""
-    look = LookAhead(place)
-    yield look
-    outage = _outage(look.learned)
-    if outage is not None:
-        return outage._replace(at=at, attempts=0, before=())
-    return Refusal("held", Tally(settings.masters), at, attempts=0, crowd=place.crowd)
+def _refuse_crowded(settings: MastersSettings, place: Place, at: float) -> Op[Refusal]:
+    """Too many wait already.  If they have met an outage, that is the answer here as well (C2)."""
+    outage, _ = yield from _met_in_front(place, at)
+    return outage or Refusal("held", Tally(settings.masters), at, attempts=0, crowd=place.crowd)
 
 
-def _waiting(
-    settings: MastersSettings,
-    target: Target,
-    patience: Patience,
-    won: list[Grant] | None,
-    marks: list[Send],
-    outcome: Grant | Refusal | None,
-) -> Op[Grant | Refusal]:
-    """See `_contend`.  An observer hears when that begins and ends, so that nobody waits unseen (R40)."""
-    observer, name = settings.observer, target.spec.name
+def _observed(observer: Observing | None, name: str, wait_: Op[T]) -> Op[T]:
+    """``wait_``.  An observer hears when that begins and ends, so that nobody waits unseen (R40)."""
     if observer is None:
-        return (yield from _contend(settings, target, patience, won, marks, outcome))
+        return (yield from wait_)
     waiter = next(_WAITS)
     try:
         observer.waits(name, waiter)
-        return (yield from _contend(settings, target, patience, won, marks, outcome))
+        return (yield from wait_)
     finally:
         observer.waited(name, waiter)
 
 
-def _contend(
-    settings: MastersSettings,
-    target: Target,
-    patience: Patience,
-    won: list[Grant] | None,
-    marks: list[Send],
-    outcome: Grant | Refusal | None,
-) -> Op[Grant | Refusal]:
+def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal | None) -> Op[Grant | Refusal]:
     """Wait for our turn in line, and then compete with other processes.  ``outcome``: of the first attempt."""
-    place = target.place
-    subscription: Subscription | None = None
-    collisions = Collisions(settings)
+    settings, place, patience = target.settings, target.place, target.patience
     attempts = 1
+    tidied = False
     failed = 1  # attempts since a release was announced: after a release all waiters begin anew
     if outcome is None:  # it was not our turn
         attempts = failed = 0
         refusal = yield from in_line(settings, place, patience)
         if refusal is not None:
             return refusal
-        subscription = yield from _let_others_go_first(settings, target, patience.deadline)
+        yield from target.our_turn()
         target.first()
     while not isinstance(outcome, Grant):
         deadline = patience.deadline
         if outcome is not None:
             deadline = patience.after(outcome.at, took_part=outcome.kind == "held")
-            outcome = target.refused(outcome._replace(since=patience.since))
+            lined, outcome = outcome.lined, target.refused(outcome._replace(since=patience.since))
+            if lined:  # masters look whether somebody still waits in order; the next attempt stands behind that (R42)
+                yield Send(tickets.leave(target.spec.keys, "", settings.fence_ttl))
+                tidied, outcome = True, outcome if tidied else None
         if (refusal := outcome) is not None:
-            yield from tell(target, refusal)
-            if (yield from is_answer(refusal, deadline, collisions)):
+            yield from share_refusal(target, refusal)
+            if (yield from is_answer(refusal, deadline, patience)):
                 return refusal._replace(attempts=attempts, before=place.attempts)
-            if settings.observer is not None:
-                place.failed(refusal)
+            _keep(target, refusal)
             heard = False
             if refusal.at < deadline:
-                if subscription is None and refusal.kind == "held" and not refusal.kept:
-                    subscription = target.subscription(settings)
-                    yield Listen(subscription)
-                heard = yield from _pause_between(settings, target, subscription, refusal, failed, deadline, marks)
+                if target.subscription is None and refusal.kind == "held" and not refusal.kept:
+                    yield from target.listen()
+                heard = yield from target.pause(refusal, failed)
+                tidied = False
                 failed = 0 if heard else failed
-            target.after_pause(subscription if heard else None)
+            target.after_pause(heard=heard)
         attempts += 1
         failed += 1
-        outcome = yield from _attempt_again(settings, target, won, attempts, subscription)
+        outcome = yield from _attempt_again(target, granted, attempts)
     return outcome
 
 
-def is_answer(refusal: Refusal, deadline: float, collisions: Collisions) -> Op[bool]:
+def _keep(target: Target, refusal: Refusal) -> None:
+    if target.settings.observer is not None:
+        target.place.failed(refusal)
+
+
+def is_answer(refusal: Refusal, deadline: float, patience: Patience) -> Op[bool]:
     """Whether ``refusal`` is what the caller gets.  Else, if its time is up, it is worth another attempt now (C3).
 
     An outage may pass.  A wrong password stays wrong, however long we wait (C1).
@@ -151,33 +142,16 @@ def is_answer(refusal: Refusal, deadline: float, collisions: Collisions) -> Op[b
     if refusal.tally.misconfigured or refusal.at < deadline:
         return refusal.tally.misconfigured
     if refusal.again:
-        while not isinstance((yield from wait(refusal.at + refusal.kept + quorum.ROUNDING, quiet=True)), Timeout):
-            pass
+        yield from sleep(refusal.at + refusal.kept + quorum.ROUNDING)
         return False
-    return not (refusal.contended and (yield from collisions.try_again(refusal.at, refusal.tally.took)))
+    return not (refusal.contended and (yield from patience.try_again(refusal.at, refusal.tally.took)))
 
 
-def _pause_between(
-    settings: MastersSettings,
-    target: Target,
-    subscription: Subscription | None,
-    refusal: Refusal,
-    failed: int,
-    deadline: float,
-    marks: list[Send],
-) -> Op[bool]:
-    """See `pause`.  A writer that waits keeps new readers away meanwhile, but not from a slot."""
-    until = next_try(target.spec, refusal, failed, deadline)
-    by_readers = refusal.by_readers and target.stays
-    yield from keep_new_readers_away(settings, target.spec, marks, by_readers=by_readers, pause=until - refusal.at)
-    return (yield from pause(settings, subscription, refusal, until))
-
-
-def tell(target: Target, refusal: Refusal) -> Op[None]:
+def share_refusal(target: Target, refusal: Refusal) -> Op[None]:
     """The masters have refused an attempt.  Tell the waiters behind this one, and an election."""
     target.place.answered(refusal)
     if target.place.awaited:
-        yield Tell(target.place)
+        yield WakeBehind(target.place)
     if target.spec.refused is not None and refusal.kind == "held":
         target.spec.refused(refusal)
 
@@ -186,8 +160,7 @@ def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[R
     """Wait until ``place`` is first in line.  Returns a `Refusal` if the deadline comes first.
 
     If the one in front has met an outage, or masters that answer too late, that is the answer to all behind it (C2).
-    If its first answer is still on its way, that is waited for as well, as that to an attempt of our own would be.
-    That takes `node_timeout` from when it is sent, so for twice that time at most.
+    If the first answer to that one is still on its way, this waits for it as well: `node_timeout` twice at most.
     """
     if patience.deadline == math.inf:
         return (yield from _in_line_without_a_deadline(place, patience))
@@ -195,12 +168,10 @@ def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[R
     while not place.turn:
         event = yield from wait(until, quiet=True)
         if isinstance(event, Timeout | Turn) and event.at >= deadline and not place.turn:
-            look = LookAhead(place)
-            yield look
-            outage = _outage(look.learned)
+            outage, answered = yield from _met_in_front(place, event.at)
             if outage is not None:
-                return outage._replace(at=event.at, attempts=0, before=())
-            if any(look.learned) or event.at >= until > deadline:
+                return outage
+            if answered or event.at >= until > deadline:
                 return Refusal("held", Tally(settings.masters), event.at, attempts=0)
             if until == deadline:
                 until = event.at + 2 * settings.node_timeout
@@ -209,64 +180,34 @@ def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[R
 
 
 def _in_line_without_a_deadline(place: Place, patience: Patience) -> Op[Refusal | None]:
-    """As `in_line`.  An outage that the one in front has met lasts for all behind it, each since it came itself (R38).
+    """As `in_line`.  An outage that the first in line has met is one for all; each counts from its own call (R38).
 
-    If the one in front has the lock, or is refused by others, a majority takes part, and the time begins anew.
+    If the first one has the lock, or others have it, a majority takes part, and the time begins anew.
     """
     while not place.turn:
         event = yield from wait(patience.ends, quiet=True)
         if isinstance(event, Timeout) or (isinstance(event, Turn) and place.turn):
-            look = LookAhead(place)
-            yield look
-            outage = _outage(look.learned)
+            outage, _ = yield from _met_in_front(place, event.at)
             patience.since = event.at if outage is None else max(patience.since, outage.since)
             if outage is not None and event.at >= patience.ends:
-                return outage._replace(at=event.at, attempts=0, before=(), since=patience.since)
+                return outage._replace(since=patience.since)
     place.inbox = None
     return None
 
 
-def _outage(learned: Sequence[Any]) -> Refusal | None:
-    """The outage that one of those in front has met, or masters that answer too late."""
-    return next((one for one in learned if isinstance(one, Refusal) and one.kind != "held"), None)
+def _met_in_front(place: Place, at: float) -> Op[tuple[Refusal | None, bool]]:
+    """The outage that one of those in front has met, or masters that answer too late; and whether any has an answer."""
+    look = LookAhead(place)
+    yield look
+    outage = next((one for one in look.learned if isinstance(one, Refusal) and one.kind != "held"), None)
+    return outage and outage._replace(at=at, attempts=0, before=()), any(look.learned)
 
 
-def _let_others_go_first(settings: MastersSettings, target: Target, deadline: float) -> Op[Subscription | None]:
-    """Wait until waiters of another process had the lock, if our process has just had it (R24).
-
-    They listen.  The first release that we hear of is that of our own process, the second is theirs.
-    """
-    until = target.place.yield_until
-    if not NEVER < until < deadline:
-        return None
-    subscription = target.subscription(settings)
-    yield Listen(subscription)
-    while subscription.released < 2:  # noqa: PLR2004 - see above
-        if isinstance((yield from wait(until)), Timeout):
-            break
-    return subscription
-
-
-def next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> float:
-    """When to try again, if nothing happens before that."""
-    if refusal.kept:  # once, when it can be free
-        return min(refusal.at + refusal.kept + quorum.ROUNDING, deadline)
-    until = min(refusal.at + delay(spec.retry, failed), deadline)
-    if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
-        until = min(until, refusal.at + refusal.remaining + quorum.ROUNDING)
-    return until
-
-
-def _attempt_again(
-    settings: MastersSettings,
-    target: Target,
-    won: list[Grant] | None,
-    number: int,
-    subscription: Subscription | None,
-) -> Op[Grant | Refusal | None]:
+def _attempt_again(target: Target, granted: Granted | None, number: int) -> Op[Grant | Refusal | None]:
+    subscription = target.subscription
     if subscription is not None:
         subscription.attempting()
-    outcome = yield from attempt(settings, target, won, number)
+    outcome = yield from attempt(target, granted, number, listens=subscription is not None)
     if subscription is not None:
         if isinstance(outcome, Refusal):
             subscription.tried(collided=outcome.split, took=outcome.tally.took)
@@ -276,9 +217,9 @@ def _attempt_again(
     return outcome
 
 
-def pause(settings: MastersSettings, subscription: Subscription | None, refusal: Refusal, until: float) -> Op[bool]:
+def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
     """Wait until there is reason to try again.  Returns True if the reason is an announced release (R24)."""
-    at = refusal.at
+    at, subscription = refusal.at, target.subscription
     if subscription is not None:
         subscription.refused(refusal.tally.in_the_way())
     if refusal.kind != "held" or refusal.kept:
@@ -294,30 +235,48 @@ def pause(settings: MastersSettings, subscription: Subscription | None, refusal:
         return False
     spread = subscription.spread
     if spread:
-        until = min(at + spread * settings.random(), until)
-        while not isinstance((yield from wait(until, quiet=True)), Timeout):
-            pass
+        yield from sleep(min(at + spread * target.settings.random(), until))
     return True
 
 
-def attempt(
-    settings: MastersSettings,
-    target: Target,
-    won: list[Grant] | None = None,
-    number: int = 1,
-    *,
-    enter: bool = False,
+def keep_new_readers_away(target: Target, *, by_readers: bool, pause: float) -> Op[None]:
+    """A writer that waits keeps new readers away, or it might wait for ever (R33).
+
+    After an attempt that readers refused it leaves a mark on all masters, except where another writer has the name.
+    They refuse new readers from then on; those that are there may extend.  So the writer gets in when they have
+    released or expired.
+
+    - It leaves the mark anew after each attempt, whatever that failed by, and takes it back at the end.
+    - A master without readers is marked as well.  An attempt that takes the name there ends the mark, and its rollback
+      would let new readers in.  They could get a majority, one master after the other.
+    - A mark lasts for two pauses of its writer, and at least for two `node_timeout`: an attempt may take that long.
+    - The mark of a writer that crashed goes by itself.
+
+    It serves liveness alone: a mark that is lost costs time, and nobody's lock rests on it.  So no votes are counted.
+    """
+    settings, spec, marks = target.settings, target.spec, target.marks
+    if spec.mode.shared or not (by_readers or marks):
+        return
+    token = marks[0].call.args[0] if marks else settings.token()
+    marks[:] = [Send(wire.mark(spec.keys, token, 0.0), owed_until=NEVER)]
+    yield Send(wire.mark(spec.keys, token, 2 * max(pause, settings.node_timeout)))
+
+
+def attempt(  # noqa: C901 - flat: each call costs
+    target: Target, granted: Granted | None = None, number: int = 1, *, enter: bool = False, listens: bool = False
 ) -> Op[Grant | Refusal | None]:
     """Try once: one token, one round, and a rollback on every way out but a grant (R8, R9, R11).
 
     ``enter``: stand in line first.  None: nothing was sent, because others go first.
     """
-    spec = own = target.spec
+    settings, spec = target.settings, target.spec
+    own = spec
     token = settings.token()
     fencing = bool(spec.keys.fences)
     proposal = settings.fences.propose() if fencing else 0
-    call = spec.mode.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl)
-    ballot = target.ballot(settings, call, proposal)
+    call = spec.mode.acquire(spec.keys, token, spec.ttl + spec.guard, proposal, settings.fence_ttl)
+    ballot = target.ballot(settings, call)
+    ballot.highest = proposal
     ballot.wait_for = settings.node_timeout
     ballot.enters = target.place if enter else None
     try:
@@ -330,17 +289,23 @@ def attempt(
         if not target.stays:
             own, tally = target.settle(ballot), ballot.tally
         fence = proposal or None
-        if fencing and (tally.yes >= tally.need or ballot.confirmed) and not ballot.stored:
+        if fencing and (ballot.elsewhere and not ballot.stored if tally.yes >= tally.need else ballot.confirmed):
             fence, at, tally = yield from second_round(settings, own, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        if is_grant(settings, spec, tally, ballot.sent_at, at, valid_until):
-            grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, target.place)
-            if won is not None:
-                won.append(grant)
+        # Others may forget our `max_ttl` and our list of masters, if we were stopped.  No lease lasts longer than they
+        # know both (R21), and none was asked for before they knew the list, or knew it again (R34): votes may have been
+        # counted before we noticed that.
+        known = ballot.sent_at >= settings.voters.known_from and valid_until <= settings.voters.known_until
+        if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:  # a majority, and in time (R7)
+            votes, place = ballot.tally.votes, target.place if target.stays else None
+            listened = listens and target.stays and tally.no > 0
+            grant = Grant(token, fence, valid_until, at, ballot.reached(), votes, number, place, tally, listened)
+            if granted is not None:
+                granted(grant)
             outcome: Grant | Refusal = grant
             interruption = None if target.stays else (yield from despite_interrupts(*target.besides(ballot, token)))
         else:
-            yield from ballot.leave_phantom(spec, token, at)
+            yield from ballot.place_phantom(spec, token, at)
             outcome = ballot.refusal(tally, at, valid_until)
             interruption = yield from rollback(spec, token, ballot)
         if interruption is not None:
@@ -348,23 +313,14 @@ def attempt(
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
     except BaseException:  # a cancellation or Ctrl-C: the keys must not outlive this operation (R11)
-        yield from rollback(spec, token, ballot)
+        try:
+            yield from rollback(spec, token, ballot)
+        except GeneratorExit:
+            raise
+        except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+            yield from rollback(spec, token, ballot)
         raise
     return outcome
-
-
-def is_grant(
-    settings: MastersSettings, spec: LockSpec, tally: Tally, sent_at: float, at: float, valid_until: float
-) -> bool:
-    """Whether an attempt that was decided at ``at`` is a grant: a majority, and enough validity (R7).
-
-    Others may forget our `max_ttl` and our list of masters, if we were stopped.  No lease lasts longer than they know
-    both (R21), and none was asked for before they knew the list, or knew it again (R34): votes may have been counted
-    before we noticed that.
-    """
-    voters = settings.voters
-    known = sent_at >= voters.known_from and valid_until <= voters.known_until
-    return tally.yes >= tally.need and valid_until - at >= spec.min_validity and known
 
 
 def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: Ballot) -> Op[tuple[int, float, Tally]]:
@@ -375,6 +331,7 @@ def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: B
     proposal = first.highest + 1
     settings.fences.learn(proposal)
     call, to = first.settling(spec, token, proposal)
+    call = tickets.settling(call) if first.in_line else call
     second = SecondBallot(settings, call, to=to, before=first.tally)
     at = yield from second.ask(first.sent_at + settings.node_timeout)
     return proposal, at, second.tally
@@ -391,9 +348,16 @@ def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | No
     if sent_at == NEVER:  # interrupted before the round was sent
         return None
     release = Send(
-        spec.mode.release(spec.keys, token, 0.0, None), to=round_.reached(), owed_until=sent_at + 2 * spec.ttl
+        spec.mode.release(spec.keys, token, 0.0, None), to=round_.reached(), owed_until=sent_at + 2 * spec.lasts
     )
     return (yield from despite_interrupts(release))
+
+
+def carry_out(*effects: Send | Leave) -> Op[None]:
+    """`despite_interrupts`, and raise the first interruption."""
+    interruption = yield from despite_interrupts(*effects)
+    if interruption is not None:
+        raise interruption
 
 
 def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
@@ -416,32 +380,75 @@ def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
 
 
 class Target:
-    """What an operation asks for, first and after each refusal, and where it stands in line.
+    """What one operation asks for, first and after each refusal, where it stands in line, and what it hears.
 
     This one is a lock: it asks for the same all the time, and its holder stays first in line until the release.
     """
 
-    __slots__ = ("place", "spec")
+    __slots__ = ("marks", "patience", "place", "settings", "spec", "subscription")
 
     stays = True  # a holder stays first in line, and the votes are about `spec`
     ballot = Ballot  # counts the votes of an attempt
+    patience: Patience  # of one that waits
 
-    def __init__(self, spec: LockSpec) -> None:
+    def __init__(self, settings: MastersSettings, spec: LockSpec) -> None:
+        self.settings = settings
         self.spec = spec  # what the next attempt asks for
         self.place = Place(spec.keys.locks, spec.mode.shared, spec.max_waiters)
+        self.subscription: Subscription | None = None  # hears of releases
+        self.marks: list[Send] = []  # take back what it leaves on masters while it waits (R33, R42)
 
     def first(self) -> None:
         """It is our turn: choose what to ask for first."""
+
+    def granted(self, lease: LeaseState, grant: Grant) -> None:
+        """From now on ``lease`` is held."""
+        lease.granted(grant)
+
+    def our_turn(self) -> Op[None]:
+        """It is our turn in this process.  If that has just had the lock, wait until another one had it (R24).
+
+        Its waiters listen.  The first release that we hear of is that of our own process, the second is theirs.
+        """
+        until = self.place.yield_until
+        if NEVER < until < self.patience.deadline:
+            subscription = yield from self.listen()
+            while subscription.released < 2:  # noqa: PLR2004 - see above
+                if isinstance((yield from wait(until)), Timeout):
+                    break
+
+    def listen(self) -> Op[Subscription]:
+        """Hear of releases from now on."""
+        self.subscription = subscription = self._new_subscription()
+        yield Listen(subscription)
+        return subscription
+
+    def _new_subscription(self) -> Subscription:
+        return Subscription(self.spec.keys.locks, len(self.settings.masters))
 
     def refused(self, refusal: Refusal) -> Refusal | None:
         """What ``refusal`` means.  None: ask for something else, at once."""
         return refusal
 
-    def after_pause(self, heard: Subscription | None) -> None:
-        """A pause is over: choose what to ask for.  ``heard``: a release was announced there."""
+    def pause(self, refusal: Refusal, failed: int) -> Op[bool]:
+        """See `pause`.  A writer that waits keeps new readers away meanwhile, but not from a slot."""
+        until = self.next_try(refusal, failed)
+        by_readers = refusal.by_readers and self.stays
+        yield from keep_new_readers_away(self, by_readers=by_readers, pause=until - refusal.at)
+        return (yield from pause(self, refusal, until))
 
-    def subscription(self, settings: MastersSettings) -> Subscription:
-        return Subscription(self.spec.keys.locks, len(settings.masters))
+    def next_try(self, refusal: Refusal, failed: int) -> float:
+        """When to try again, if nothing happens before that."""
+        ends = self.patience.ends
+        if refusal.kept:  # once, when it can be free
+            return min(refusal.at + refusal.kept + quorum.ROUNDING, ends)
+        until = min(refusal.at + delay(self.spec.retry, failed), ends)
+        if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
+            until = min(until, refusal.at + refusal.remaining + quorum.ROUNDING)
+        return until
+
+    def after_pause(self, *, heard: bool) -> None:
+        """A pause is over: choose what to ask for.  ``heard``: a release was announced."""
 
     def settle(self, ballot: Any) -> LockSpec:  # noqa: ARG002 - all votes are about that
         """What the votes are about, if that is not `spec`."""

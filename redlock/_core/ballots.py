@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from redlock._core import wire
 from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
-from redlock._core.tokens import READERS, by_whom, released_token
+from redlock._core.tokens import READERS, TICKETS, by_whom, released_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.local_queue import Place
     from redlock._core.quorum import Tally
-    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._core.settings import LockSpec
     from redlock.errors import Outcome, Vote
 
 
@@ -31,6 +31,8 @@ class Grant(NamedTuple):
     votes: Callable[[], tuple[Vote, ...]]  # computed only when somebody reads them
     attempts: int = 1
     place: Place | None = None  # our place in line: the first
+    tally: Tally | None = None  # of its last round: which masters have granted it by now (R37)
+    listened: bool = False  # it waited for releases to be announced, and masters said that somebody else holds it
 
 
 class Refusal(NamedTuple):
@@ -46,12 +48,13 @@ class Refusal(NamedTuple):
     attempts: int = 1
     holder: str = ""  # if `held`: the token seen on most masters
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
-    kept: float = 0.0  # if `held`: for so many seconds nobody gets it, whatever is released: it was already (R28)
+    kept: float = 0.0  # if `held`: seconds for which nobody gets it: it was released, and is kept from all (R28)
     split: bool = False  # if `held`: no token was seen on a majority
     contended: bool = False  # ... and masters have granted it to several, one of whom may be us: nobody has it (C3)
     by_readers: bool = False  # if `held`: a master has readers (R33)
+    lined: bool = False  # if `held`: a master says that others may wait in order (R42)
     again: bool = False  # a key that is in the way ends soon: it is tried again then, whatever the deadline (R35)
-    crowd: int = 0  # if `held`: so many of this process wait in line already, and no more are to (R40)
+    crowd: int = 0  # if `held`: how many of this process wait in line, if no more are to (R40)
     validity: float | None = None  # if `slow`: the validity that would have been left
     slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
     since: float = NEVER  # when a majority took part last, as far as is known (R38)
@@ -61,28 +64,31 @@ class Refusal(NamedTuple):
 class Ballot(Round):
     """The votes of an attempt: grants with their fences, refusals with their holders."""
 
-    _elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
+    in_line = False  # of a waiter that stands in line (R42)
+    highest = 0  # the greatest fence that was proposed or shown
+    elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
     _holders: tuple[tuple[str, float], ...] = ()
     _slots: tuple[tuple[float, ...], ...] = ()
-
-    def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int) -> None:
-        super().__init__(settings, call)
-        self.highest = proposal  # the greatest fence that was proposed or shown
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
         if isinstance(answer, wire.Taken):
-            wire.check_ours(self.call, answer.fence, answer.stored)
-        self.highest = max(self.highest, answer.fence)
-        self._settings.fences.learn(answer.fence)
+            wire.check_ours(answer.fence, int(self.call.args[3]), answer.stored)
+        self.learn(answer.fence)
         if isinstance(answer, wire.Taken):
-            if not answer.stored and self.tally.outcome(master) is None:  # only its first answer is its vote
-                self._elsewhere += (master,)
-            return GRANTED
+            if answer.stored:
+                return GRANTED
+            if self.tally.outcome(master) is None:  # only its first answer is its vote
+                self.elsewhere += (master,)
+            return "granted", f"has the fence {answer.fence}, ours is not greater"
         self._holders += ((answer.holder, answer.remaining),)
         if answer.slots:
             self._slots += (answer.slots,)
         return "held", f"{by_whom(answer.holder)} {wire.how_long(answer.remaining)}"
+
+    def learn(self, fence: int) -> None:
+        self.highest = max(self.highest, fence)
+        self._settings.fences.learn(fence)
 
     @property
     def stored(self) -> bool:
@@ -90,10 +96,8 @@ class Ballot(Round):
 
         An answer may have been read and not counted: a Ctrl-C came in between.
         """
-        tally = self.tally
-        if not self._elsewhere:
-            return tally.yes >= tally.need
-        return tally.yes - tally.granted_by(self._elsewhere) >= tally.need
+        elsewhere = sum(self.tally.outcome(master) == "granted" for master in self.elsewhere)
+        return self.tally.yes - elsewhere >= self.tally.need
 
     @property
     def confirmed(self) -> bool:
@@ -105,7 +109,7 @@ class Ballot(Round):
         granted = frozenset(master for master in self.reached() if self.tally.outcome(master) in ("granted", None))
         return wire.fence(spec.keys, token, proposal, self._settings.fence_ttl), granted
 
-    def leave_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:  # noqa: ARG002 - see `confirm`
+    def place_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:  # noqa: ARG002 - see `confirm`
         """The attempt has failed: leave the name to nobody, if nobody can tell who has it (R35)."""
         yield from ()
 
@@ -141,6 +145,7 @@ class Ballot(Round):
             contended=split and (tally.yes > 0 or len(set(tokens)) > 1),
             remaining=left[missing - 1] if missing <= len(left) else None,
             by_readers=READERS in tokens,
+            lined=TICKETS in tokens,
             slots=self._slots,
         )
 
@@ -151,7 +156,7 @@ class SecondBallot(Round):
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
         verdict, fence = wire.read_fence(value)
         if verdict != -1:
-            wire.check_fence_ours(self.call, fence, verdict == 1)
+            wire.check_ours(fence, int(self.call.args[2]), verdict == 1)
         self._settings.fences.learn(fence)
         if verdict == 1:
             return GRANTED

@@ -9,12 +9,17 @@ answers have come: so what it hides was sent before it, and ends before it.  It 
 that is the same for all clients, and to the others only if that one took it: waiters would split their phantoms.
 
 If a key that is in the way ends soon, the attempt is repeated at that moment, once, before anything is left.
+
+An attempt for one slot does the same (R32).  An attempt for any of several counts a slot that is on record as taken: it
+comes after one that was refused, and what it finds on record is asked for by itself after the next pause.  While most
+masters call another slot free, nothing is left to nobody.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import records
 from redlock._core.acquire import Target
@@ -22,14 +27,18 @@ from redlock._core.ballots import Ballot
 from redlock._core.effects import Send
 from redlock._core.expiry import judge
 from redlock._core.rounds import GRANTED, Round
+from redlock._core.slots import SlotBallot, SlotTarget
 from redlock._core.tokens import by_whom, is_phantom
-from redlock._core.wire import read_fence
+from redlock._core.wire import Keys, read_fence
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from redlock._core.ballots import Refusal
     from redlock._core.effects import Op
     from redlock._core.expiry import Judgement, Records
     from redlock._core.quorum import Tally
+    from redlock._core.rounds import RoundEnd
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.wire import Call
     from redlock.errors import Outcome
@@ -38,34 +47,27 @@ if TYPE_CHECKING:
 class ConfirmingBallot(Ballot):
     """The votes of an attempt, and what masters have on record."""
 
+    again = False  # the attempt before has waited for a key that was to end
     _placed = 0.0  # the TTL of the phantom, if one was left
-
-    def __init__(self, settings: MastersSettings, call: Call, proposal: int, *, again: bool = False) -> None:
-        """``again``: the attempt before has waited for a key that was to end."""
-        super().__init__(settings, call, proposal)
-        self._again = again
-        self._shown: dict[int, Records] = {}  # by master
-        self._soon = 0.0  # seconds until a key ends for which this attempt is repeated
+    _shown: Mapping[int, Records] = MappingProxyType({})  # by master
+    _soon = 0.0  # seconds until a key ends for which this attempt is repeated
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         flagged = records.read_flagged(value)
         if flagged is None:
             return super().read(master, value)
         fence, shown, slots = flagged
-        self.highest = max(self.highest, fence)
-        self._settings.fences.learn(fence)
+        self.learn(fence)
         if slots:
             self._slots += (slots,)
         if self.tally.outcome(master) is None:  # only its first answer is its vote
-            self._shown[master] = shown
-        return (
-            "held",
-            f"{by_whom(next(iter(shown.values())).token)}, perhaps: nobody has released it, and its key is gone",
-        )
+            self._shown = {**self._shown, master: shown}
+        whose = by_whom(next(iter(shown.values())).token)
+        return "held", f"{whose}, perhaps: nobody has released it, and its key is gone"
 
     @property
     def shown(self) -> dict[int, Records]:
-        """By master.  Of one that may not vote nothing counts, and this neither (R21)."""
+        """By master.  A master that may not vote does not count here either (R21)."""
         return {master: shown for master, shown in self._shown.items() if self.tally.outcome(master) == "held"}
 
     @property
@@ -73,13 +75,11 @@ class ConfirmingBallot(Ballot):
         tally = self.tally
         return judge(tally.size, tally.yes, self.shown, tally.size - tally.yes - tally.no)
 
-    def ends(self, at: float) -> bool:
-        if not self.open:
-            return self.ended_at is not None
-        if self.judgement.verdict == "open":
-            return False
-        self.ended_at, self.open = at, False
-        return True
+    def decides(self, at: float) -> bool:
+        tally = self.tally
+        if self.open and (tally.yes >= tally.need or (tally.no and self.judgement.verdict != "open")):
+            self.decided_at, self.open = at, False
+        return self.decided_at is not None
 
     @property
     def confirmed(self) -> bool:
@@ -89,15 +89,13 @@ class ConfirmingBallot(Ballot):
 
     def settling(self, spec: LockSpec, token: str, proposal: int) -> tuple[Call, frozenset[int]]:
         """To all but those that refused."""
-        over, shown = self.judgement.over, self.shown
-        may: list[set[str]] = [
-            {f"{mark} {whose}" for which, mark, whose in over if which == name} for name in _names(spec)
-        ]
+        over, shown, names = self.judgement.over, self.shown, range(len(spec.keys.locks))
+        may: list[set[str]] = [{f"{mark} {whose}" for which, mark, whose in over if which == name} for name in names]
         for records_ in shown.values():
-            for name in set(_names(spec)) - set(records_):
+            for name in set(names) - set(records_):
                 may[name].add(records.NONE)  # it has shown none of that one
         keys, shared = spec.keys, spec.mode.shared
-        call = records.settle(keys, token, spec.ttl, proposal, self._settings.fence_ttl, may, shared=shared)
+        call = records.settle(keys, token, spec.lasts, proposal, self._settings.fence_ttl, may, shared=shared)
         asked = (
             master for master in self.reached() if self.tally.outcome(master) in ("granted", None) or master in shown
         )
@@ -105,7 +103,7 @@ class ConfirmingBallot(Ballot):
 
     # -- nobody can tell -----------------------------------------------------------------------------
 
-    def leave_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:
+    def place_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:
         """Leave the name to nobody for one TTL, if nobody can tell whether its last lease is over.
 
         Not if this process stood still meanwhile: by now others know more.
@@ -114,7 +112,7 @@ class ConfirmingBallot(Ballot):
         if self.judgement.verdict != "doubt" or at - self.sent_at > 2 * settings.node_timeout:
             return
         self._soon = max((left for _, left in self._holders if left <= settings.node_timeout), default=0.0)
-        if self._soon and not self._again:
+        if self._soon and not self.again:
             return
         shown = self.shown
         doubted = sorted({name for records_ in shown.values() for name in records_})
@@ -124,13 +122,8 @@ class ConfirmingBallot(Ballot):
                 one = records_.get(name)
                 may[place].add(records.NONE if one is None else f"{one.mark} {one.token}")
         ttl = max(one.ttl for records_ in shown.values() for one in records_.values())
-        self.highest += 1
-        settings.fences.learn(self.highest)
-        keys = spec.keys._replace(
-            locks=tuple(spec.keys.locks[name] for name in doubted),
-            fences=tuple(spec.keys.fences[name] for name in doubted),
-            grants=tuple(spec.keys.grants[name] for name in doubted),
-        )
+        self.learn(self.highest + 1)
+        keys = Keys(*(tuple(of_names[name] for name in doubted) for of_names in spec.keys))
         proposal, shared = self.highest, spec.mode.shared
         call = records.settle(keys, token, ttl, proposal, settings.fence_ttl, may, phantom=True, shared=shared)
         there = (master for master in range(tally.size) if tally.outcome(master) == "granted" or master in shown)
@@ -149,7 +142,7 @@ class ConfirmingBallot(Ballot):
         tokens = Counter(one.token for records_ in shown.values() for one in records_.values())
         if not refusal.holder and tokens:
             refusal = refusal._replace(holder=tokens.most_common(1)[0][0])
-        if self._soon and not self._again:
+        if self._soon and not self.again:
             return refusal._replace(kept=self._soon, again=True)
         left = sorted(remaining for _, remaining in self._holders)
         missing = tally.need - tally.yes - len(shown)  # that many keys have to end before anybody can tell
@@ -161,34 +154,68 @@ class ConfirmingBallot(Ballot):
 
 
 class PhantomRound(Round):
-    """Whether the first master took the phantom."""
+    """Whether the first master took the phantom: its one vote decides."""
+
+    _until: ClassVar[RoundEnd] = "complete"
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
         return GRANTED if read_fence(value)[0] == 1 else ("held", "something else is there by now")
-
-    def ends(self, at: float) -> bool:
-        """Its one vote decides."""
-        if self.open and self.tally.complete:
-            self.ended_at, self.open = at, False
-        return self.ended_at is not None
 
 
 class ConfirmingTarget(Target):
     """A lock where an expiry is confirmed by more than one clock."""
 
-    __slots__ = ("_again",)
+    _again = False
+    _ballot: ClassVar[type[ConfirmingBallot]] = ConfirmingBallot
 
-    def __init__(self, spec: LockSpec) -> None:
-        super().__init__(spec)
-        self._again = False
+    def ballot(self, settings: MastersSettings, call: Call) -> Ballot:  # type: ignore[override]
+        ballot = self._ballot(settings, call)
+        ballot.again = self._again
+        return ballot
 
-    def ballot(self, settings: MastersSettings, call: Call, proposal: int) -> Ballot:  # type: ignore[override]
-        return ConfirmingBallot(settings, call, proposal, again=self._again)
-
-    def refused(self, refusal: Refusal) -> Refusal:
+    def refused(self, refusal: Refusal) -> Refusal | None:
         self._again = refusal.again
-        return refusal
+        return refusal if refusal.again else super().refused(refusal)
 
 
-def _names(spec: LockSpec) -> range:
-    return range(len(spec.keys.locks))
+# -- slots -------------------------------------------------------------------------------------------
+
+
+class ConfirmingSlotBallot(ConfirmingBallot):
+    """The votes of an attempt for one slot."""
+
+    def place_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:
+        if not any(2 * left.count(0.0) > len(left) for left in zip(*self._slots, strict=True)):
+            yield from super().place_phantom(spec, token, at)
+
+
+class ConfirmingAnyBallot(SlotBallot):
+    """The votes of an attempt for any of several slots."""
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        flagged = records.read_flagged(value)
+        if flagged is None:
+            return super().read(master, value)
+        fence, shown, slots = flagged
+        self.learn(fence)
+        self._slots += (slots,)
+        return "held", f"{by_whom(next(iter(shown.values())).token)}, perhaps: a slot is on record, and its key is gone"
+
+    def settling(self, spec: LockSpec, token: str, proposal: int) -> tuple[Call, frozenset[int]]:
+        _, to = super().settling(spec, token, proposal)
+        return records.settle(spec.keys, token, spec.lasts, proposal, self._settings.fence_ttl, [()]), to
+
+
+class ConfirmingSlotTarget(ConfirmingTarget, SlotTarget):
+    """One slot, or any of several, where an expiry is confirmed by more than one clock."""
+
+    _ballot = ConfirmingSlotBallot
+
+    def ballot(self, settings: MastersSettings, call: Call) -> Ballot:  # type: ignore[override]
+        several = len(self.wanted) > 1
+        return ConfirmingAnyBallot(settings, call, self.wanted) if several else super().ballot(settings, call)
+
+    def refused(self, refusal: Refusal) -> Refusal | None:
+        known = super().refused(refusal)
+        # What was left to nobody is known: when it ends, it is asked for again.
+        return known if known is None or known.remaining is not None else known._replace(remaining=refusal.remaining)

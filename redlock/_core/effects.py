@@ -10,11 +10,11 @@ unless it is said below that it waits.
     Leave          leave the line of this process, in which `Send.enters` has put the operation
     LookAhead      ask what those in front of it in that line have learned of the masters; whatever they learn next
                    wakes the operation with a `Turn`
-    Tell           it has learned something, see `LookAhead`
+    WakeBehind     it has learned something: wake those behind it that have looked ahead
     Listen         hear of releases until the operation ends; a `Notified` comes whenever the `Subscription` has
                    reason to look
     ReleaseHeard   tell how many others heard of our release
-    WokenBy        wake the operation with a `Turn` whenever a `Stop` is requested, from any thread
+    WakeOnStop     wake the operation with a `Turn` whenever a `Stop` is requested, from any thread
 
 What every driver must do:
 
@@ -32,14 +32,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
-    from redlock._core.inbox import Inbox
     from redlock._core.local_queue import Place
     from redlock._core.outcomes import Failure
+    from redlock._core.protocols import Inbox
     from redlock._core.quorum import Tally
     from redlock._core.stop import Stop
     from redlock._core.subscriptions import Subscription
@@ -52,10 +52,11 @@ class Send:
     """Run ``call`` on the masters in ``to`` (None: on all).  This class ignores the answers; a `Round` counts them.
 
     ``owed_until``: it is a release that must arrive.  If the connection breaks before the answer, or the master
-    cannot do it now, it is sent again until that time (R10).
+    cannot do it now, it is sent again until that time (R10).  ``NEVER``: also from `Masters` that close, but not again.
 
     ``doubt``: a release that may overtake the acquire, as another connection carries that.  A master that does
-    not say that the key was ours is asked again until ``owed_until`` (R10).
+    not say that the key was ours is asked again until ``owed_until`` (R10).  It is told each master and its answer, and
+    returns whether it remains.
 
     ``only_if``: the request is dropped unless this is true in the moment in which it is written.  Nothing else is
     written between the look and the request.  So a repair cannot stand behind the release of another thread.
@@ -63,7 +64,7 @@ class Send:
     ``more``: requests to the same master that an answer calls for.  As a rule there are none.
 
     ``enters``: stand in line with this place first.  The request is not sent unless the place is at the front and
-    may ask now (`Place.may_ask`).  If it is not sent, ``sent_at`` stays `NEVER`, and nothing is waited for.
+    nobody else is to go first (`Place.yield_until`).  Else ``sent_at`` stays `NEVER`, and it waits for nothing.
 
     ``leaves``: leave the line with this place as soon as the request is written.
 
@@ -76,7 +77,7 @@ class Send:
     """
 
     # Class attributes: a request that does without them need not set them.
-    doubt: Doubt | None = None
+    doubt: Callable[[int, Any], bool] | None = None
     enters: Place | None = None
     leaves: Place | None = None
     wait_for: float | None = None
@@ -104,7 +105,7 @@ class Send:
         """A master gave the usual answer (`Call.usual`).  True: that decides."""
         return False
 
-    def ends(self, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
+    def decides(self, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """Usual answers were counted in place, the last ones at ``at``.  True: they decide."""
         return False
 
@@ -118,13 +119,6 @@ class Send:
     def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master will not answer.  True: that decides."""
         return False
-
-
-class Doubt(Protocol):
-    """A release may reach a master before the request that sets the key: another connection carries that request."""
-
-    def remains(self, master: int, value: Any) -> bool:
-        """Whether the doubt remains after ``master`` has answered ``value`` to the release."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +154,7 @@ class LookAhead:
 
 
 @dataclass(slots=True, eq=False)
-class Tell:
+class WakeBehind:
     """Wake those who stand behind ``place`` and have looked ahead: it has learned something."""
 
     place: Place
@@ -183,8 +177,8 @@ class ReleaseHeard:
 
 
 @dataclass(slots=True, eq=False)
-class WokenBy:
-    """Put a `Turn` into the inbox of the operation whenever ``stop`` wakes (`Stop.wakes`)."""
+class WakeOnStop:
+    """Put a `Turn` into the inbox of the operation whenever ``stop`` wakes (`Stop.subscribe`)."""
 
     stop: Stop
 
@@ -210,7 +204,7 @@ class Timeout:
     at: float
 
 
-LocalEffect: TypeAlias = Leave | LookAhead | Tell | Listen | ReleaseHeard | WokenBy  # these concern no master
+LocalEffect: TypeAlias = Leave | LookAhead | WakeBehind | Listen | ReleaseHeard | WakeOnStop  # these concern no master
 Effect: TypeAlias = Send | Wait | LocalEffect
 Event: TypeAlias = Send | Turn | Notified | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]
@@ -221,3 +215,9 @@ def wait(until: float, *, quiet: bool = False) -> Op[Event]:
     event = yield Wait(until, quiet)
     assert event is not None  # noqa: S101 - a driver that forgets the event is broken, not unlucky
     return event
+
+
+def sleep(until: float, *, quiet: bool = True) -> Op[None]:
+    """Wait until then, whatever happens meanwhile: late events of a round that is over."""
+    while not isinstance((yield from wait(until, quiet=quiet)), Timeout):
+        pass

@@ -13,8 +13,8 @@ The order is the promise:
 - `on_stopped` is called once for each body that was begun, whatever the body raised, and still in its term.
 - No body begins when its term is over: a candidate that was frozen in the moment of the grant stands again.
 
-An interruption may strike between two steps: a Ctrl-C, or what a signal handler raises.  So whoever carries the steps
-out notes in a `Progress` what has begun, right before it begins.  After an interruption `unfinished` has the steps that
+An interruption may strike between two steps: a Ctrl-C, or what a signal handler raises.  So what carries the steps out
+notes in a `Progress` what has begun, right before it begins.  After an interruption `unfinished` has the steps that
 are left: what was begun is told, and what is held is given back.  Also considered: to throw the interruption into
 `election` (it may strike the generator itself, and then that is over).
 
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from redlock._core.effects import WokenBy
+from redlock._core.effects import WakeOnStop
 from redlock._core.retry import delay
 from redlock._core.stop import Stopped
 
@@ -144,9 +144,9 @@ def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
     event: Event | None = None
     error: BaseException | None = None
     stopped = False
-    woken_by = WokenBy(stop)
+    wake_on_stop = WakeOnStop(stop)
     try:
-        yield woken_by
+        yield wake_on_stop
         while True:
             if stop.requested() and error is None and not stopped:
                 stopped, error = True, Stopped()
@@ -163,4 +163,4 @@ def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
         result: T = end.value
         return result
     finally:
-        stop.forget(woken_by)
+        stop.unsubscribe(wake_on_stop)

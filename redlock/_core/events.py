@@ -41,7 +41,7 @@ class LockAcquired(_OfALease):
     """A majority granted the lock.  ``seconds`` includes the time in line and the time to connect.
 
     ``failed`` are the attempts before the one that was granted, the latest 16 of them.  The lease is valid for
-    ``remaining`` seconds, unless it is extended.
+    ``remaining`` seconds, unless it is extended.  ``settled`` are the votes of a second round (R17).
     """
 
     name: str
@@ -52,15 +52,16 @@ class LockAcquired(_OfALease):
     votes: tuple[Vote, ...]
     failed: tuple[FailedAttempt, ...] = ()
     remaining: float = 0.0
+    settled: tuple[Vote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LockRefused:
     """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``.
 
-    ``crowded``: as many of this process wait for it already as may (R40).
-    ``unusable``: the masters are there, but something that is not a lock has the keys of this name; see ``votes``.
-    ``failed`` are the attempts before the last one, the latest 16 of them.
+    ``crowded``: as many of this process wait for it already as may (R40). ``unusable``: what has the keys of this
+    name is no lock, see ``votes``. ``failed`` are the attempts before the last one, the latest 16 of them. If
+    ``attempts`` is 0, nothing was sent: in an outage ``votes`` are those of the attempt of one in front (C2).
     """
 
     name: str
@@ -95,7 +96,8 @@ class WaitEnded:
 class LeaseExtended(_OfALease):
     """The holder or the renewer extended a lease.  It is valid for another ``remaining`` seconds.
 
-    ``renewed``: it was the renewer, in the background.
+    ``renewed``: it was the renewer, in the background.  For ``bare_majority`` seconds since the last event of this
+    lease no more than a bare majority was known to have its keys (R37).
     """
 
     name: str
@@ -104,13 +106,15 @@ class LeaseExtended(_OfALease):
     remaining: float
     votes: tuple[Vote, ...]
     renewed: bool = False
+    bare_majority: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LockReleased(_OfALease):
     """The holder released its lock in time.  This process was its holder for ``held`` seconds.
 
-    ``votes`` are the answers so far.  Masters that have not answered are owed the release.
+    ``votes`` are the answers so far.  Masters that have not answered are owed the release.  ``bare_majority`` is as in
+    `LeaseExtended`.
     """
 
     name: str
@@ -118,17 +122,23 @@ class LockReleased(_OfALease):
     fence: int | None
     held: float
     votes: tuple[Vote, ...] = ()
+    bare_majority: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(_OfALease):
-    """A lease ended before its holder was done; see `LockLost.reason`.  ``held``: for how many seconds it was."""
+    """A lease ended before its holder was done; see `LockLost.reason`.  ``held``: for how many seconds it was.
+
+    ``bare_majority`` is as in `LeaseExtended`.  For ``guard`` seconds after the lease the name stays taken (R36).
+    """
 
     name: str
     token: str
     fence: int | None
     reason: Reason
     held: float
+    bare_majority: float = 0.0
+    guard: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ somebody forgot is slow, not wrong.  The drivers and the simulation all run thes
 
 Interruptions.  A Ctrl-C can come between any two calls.  A connection that has lost bytes must not be used again.  So
 each walk over the connections leaves one mark until it is through.  `mend_walk` finds by that mark which connection was
-being used when the walk was interrupted, and tears it; the slow path does the same.  A request is added to `_over`
+being used when the walk was interrupted, and tears it; the slow path does the same.  A request is added to `_voted_on`
 before its votes are counted, so an interruption cannot hide a decided round.  A vote is counted in one step, and only
 then taken off the queue.  Until then a torn connection reports its failure to the request, which checks again whether
 it is decided.
@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 from redlock._core.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from redlock._core.effects import Send
+    from redlock._core.protocols import Inbox
     from redlock._core.quorum import Entry, Tally
 
 CHUNK = 65536
@@ -45,13 +46,16 @@ class ByDescriptor(dict[int, Pipeline]):
 class Exchange(ABC):
     """All pipelines of one `Masters`, and what goes over them."""
 
-    def __init__(self, pipelines: list[Pipeline], votes_from: Sequence[float]) -> None:
-        """``votes_from``: the votes of a master count from this time on (R21)."""
+    def __init__(
+        self, pipelines: list[Pipeline], votes_from: Sequence[float], pack: Callable[[tuple[str, ...]], bytes]
+    ) -> None:
+        """``votes_from``: the votes of a master count from this time on (R21).  ``pack``: the bytes of a command."""
         self.pipelines = pipelines
+        self._pack = pack
         self.by_fd = ByDescriptor()
         self._votes_from = votes_from
         self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the mark
-        self._over: list[Send] = []  # requests that got votes, so they may be decided
+        self._voted_on: list[Send] = []  # requests that got votes, so they may be decided
         # Requests that are to leave together, each with its packet and its receivers.
         self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
         self._flight: Iterator[Pipeline] | None = None  # the receivers that have not got what is leaving just now
@@ -79,6 +83,24 @@ class Exchange(ABC):
         """Go on with what was read: it is not usual."""
 
     # ------------------------------------------------------------------------------------------------
+
+    def submit(self, request: Send, inbox: Inbox, now: float, *, corked: bool = False) -> None:
+        """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
+
+        The request is told of masters that are down when it is written.
+        """
+        if request.only_if is not None and not request.only_if():
+            return
+        request.sent_at, request.inbox = now, inbox
+        to, masters, data = self.pipelines, request.to, self._pack(request.call.words)
+        if masters is not None and len(masters) < len(to):
+            to = [to[master] for master in masters]
+        if corked or self.corked:
+            self._put_into_cork(request, data, now, to)
+            if not corked:
+                self.flush_cork(now)
+        else:
+            self._send_all([request], data, now, to)
 
     def _send_all(
         self,
@@ -112,13 +134,13 @@ class Exchange(ABC):
         self._walk = None
 
     def _put_into_cork(self, request: Send, data: bytes, now: float, to: Sequence[Pipeline]) -> None:
-        """Send ``request`` with the next `_flush_cork`.  A second time, after an interruption, changes nothing."""
+        """Send ``request`` with the next `flush_cork`.  A second time, after an interruption, changes nothing."""
         if self._flight is not None:
-            self._flush_cork(now)
+            self.flush_cork(now)
         if not (self.corked and self.corked[-1][0] is request):
             self.corked.append((request, data, to))
 
-    def _flush_cork(self, now: float) -> None:
+    def flush_cork(self, now: float) -> None:
         """Send what is in the cork, in its order, and in few packets.  After an interruption this sends the rest."""
         self.mend_walk(now)
         while self.corked:
@@ -138,7 +160,7 @@ class Exchange(ABC):
         """Read from the descriptors in ``ready``, each with its events."""
         if self._walk is not None:
             self.mend_walk(now)
-        by_fd, votes_from, over, walk = self.by_fd, self._votes_from, self._over, iter(ready)
+        by_fd, votes_from, over, walk = self.by_fd, self._votes_from, self._voted_on, iter(ready)
         self._walk = ready, walk
         current: Send | None = None  # most answers that are read together are to one request that is open
         tally: Tally | None = None
@@ -172,6 +194,8 @@ class Exchange(ABC):
                         entries[master], tally.yes = vote, tally.yes + 1
                     elif request.voted(master, now):
                         request.inbox.put(request)
+                elif request.counts is not None:
+                    request.counts.late |= 1 << pipeline.master
                 queue.popleft()
                 pipeline.heard_at = now
                 if data == usual:
@@ -181,14 +205,14 @@ class Exchange(ABC):
                 self._read_on(pipeline, data, now)
         self._walk = None
         if over:
-            self._end_rounds(now)
+            self._decide_rounds(now)
 
-    def _end_rounds(self, now: float) -> None:
-        """Tell the operations whose rounds are decided, of those that got votes."""
-        for request in dict.fromkeys(self._over):
-            if request.ends(now):  # also if an interruption has kept us from telling its operation that
+    def _decide_rounds(self, now: float) -> None:
+        """Resume the operations whose rounds got votes and are decided."""
+        for request in dict.fromkeys(self._voted_on):
+            if request.decides(now):  # also if an interruption has kept us from telling its operation that
                 request.inbox.put(request)
-        self._over.clear()
+        self._voted_on.clear()
 
     def mend_walk(self, now: float) -> None:
         """An interruption has ended a walk: tear the connection that was in hand.  A second one does no harm.
@@ -207,5 +231,5 @@ class Exchange(ABC):
                         queue = pipeline.under_way
                         queue.extend([request for request in self._together()[0] if request not in queue])
             self._walk = None
-        if self._over:
-            self._end_rounds(now)
+        if self._voted_on:
+            self._decide_rounds(now)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """Who was granted a name on a master and has not released it: the last extension there, and its TTL in seconds."""
+    """A grant on one master, not released there: the mark of its last extension, its token, and its TTL in seconds."""
 
     mark: str
     token: str
@@ -46,8 +46,8 @@ class Judgement(NamedTuple):
 def judge(masters: int, clean: int, shown: Mapping[int, Records], missing: int) -> Judgement:
     """Judge the answers of ``masters``.
 
-    ``clean``: so many took it.  ``shown``: these have records, and took nothing.  ``missing``: so many may answer yet.
-    The others refused it, or have no vote.  What is not open stands, whatever comes after it.
+    ``clean``: how many took it.  ``shown``: the records of those that took nothing.  ``missing``: how many may still
+    answer.  The others refused it, or have no vote.  What is not open stands, whatever comes after it.
     """
     need = majority(masters)
     if clean >= need:

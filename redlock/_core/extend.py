@@ -10,6 +10,8 @@ Repair (R14).  A master may have lost the key of a lease that a majority has jus
 - The repair is dropped if the lease is over when it would be written (`Send.only_if`).  So it cannot stand
   behind the release of another thread.
 - Before that look, the master is noted as one that may have a key.  A release that begins later goes there too.
+
+After a grant the same is done for masters that refused it, or said nothing: see `whole.py` (R37).
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import Op, Send
+from redlock._core.acquire import carry_out, despite_interrupts
+from redlock._core.effects import Leave, Op, Send
 from redlock._core.lease import ExtensionEnd, PendingExtension
+from redlock._core.mode import shared_by
 from redlock._core.release import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from redlock._core.lease import LeaseState
     from redlock._core.quorum import Tally
@@ -70,11 +74,37 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
             lease.changed()  # it lasts longer; or too few masters answered, and its renewer must hurry
 
 
+def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now: float) -> Op[Extension]:
+    """Share the lease with readers, without a moment in between (R33).  Readers that wait in this process enter.
+
+    A downgrade is an extension: where a master has the key of the lease for itself, the script of readers makes it one
+    of them.  From the moment in which that is sent, the lease claims only the shared lock, whatever the masters answer:
+    some of them may let readers in already.  So nothing is claimed that is not so.  A master that it did not reach
+    gives the name to nobody else meanwhile, and follows with the next renewal.
+
+    There is no way back but a release: two readers that both wait to be alone would wait for each other.
+    """
+    lease.mode = shared_by()
+    try:
+        extension = yield from extend(settings, spec, lease, lease.ttl, now)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from despite_interrupts(*_let_readers_in(lease))
+        raise
+    yield from carry_out(*_let_readers_in(lease))
+    return extension
+
+
+def _let_readers_in(lease: LeaseState) -> list[Leave]:
+    return [] if lease.place is None or lease.over else [Leave(lease.place, stays=True)]
+
+
 def mark_of(settings: MastersSettings, lease: LeaseState) -> str:
     """What an extension leaves on record, and no other extension of this lease does (R35).
 
     Numbers rise in the order in which extensions are sent.  Those of several processes or event loops have no common
-    order: then marks are random, begin with ``r``, and agree with no other.  Once that is so, it stays so.
+    order: then marks are random, begin with ``r``, and agree with no other.  From then on they stay random.
     """
     lease.scattered = lease.scattered or not lease.in_order
     return f"r{settings.token()[:16]}" if lease.scattered else str(settings.mark())
@@ -85,7 +115,8 @@ class Extending(Claim):
 
     def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float) -> None:
         record = (mark_of(settings, lease), lease.fence) if spec.keys.grants else ()
-        super().__init__(settings, lease.mode.extend(spec.keys, lease.token, ttl, settings.fence_ttl, *record))
+        lasts = ttl + lease.guarded  # not that of a lock that entered again (R26)
+        super().__init__(settings, lease.mode.extend(spec.keys, lease.token, lasts, settings.fence_ttl, *record))
         self._spec, self._lease, self._ttl = spec, lease, ttl
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
@@ -95,6 +126,7 @@ class Extending(Claim):
         return (outcome if self.others is before else "error"), reason
 
     def late(self, master: int, value: Any, at: float) -> None:
+        super().late(master, value, at)
         with suppress(ValueError):
             if self.tally.won and is_missing(wire.read_owned(value)):
                 left = self._ttl - (at - self.sent_at)
@@ -107,7 +139,12 @@ def is_missing(answer: object) -> bool:
 
 
 def repair(
-    settings: MastersSettings, spec: LockSpec, lease: LeaseState, missing: Sequence[int], ttl: float
+    settings: MastersSettings,
+    spec: LockSpec,
+    lease: LeaseState,
+    missing: Sequence[int],
+    ttl: float,
+    wanted: Callable[[], bool] | None = None,
 ) -> Iterator[Send]:
     """Give the key back to the masters in ``missing`` (R14).  Nobody counts their answers.
 
@@ -116,10 +153,27 @@ def repair(
 
     A repair never stands behind the release of its lease.  ``only_if`` sees a release that has begun.  A release
     that begins later goes to all masters that are noted here, and stands behind the repair on the same connection.
+    ``ttl``: what is left of it, without a guard (R36).
+    ``wanted``: it is not sent unless this is true then, as well.
     """
     if not missing or ttl <= 0:
         return
-    call = lease.mode.repair(spec.keys, lease.token, ttl, lease.fence, settings.fence_ttl)
-    request = Send(call, to=frozenset(missing), only_if=lambda: lease.valid)
+    call = lease.mode.repair(spec.keys, lease.token, ttl + lease.guarded, lease.fence, settings.fence_ttl)
+    request = Repair(call, lease, missing, wanted)
     lease.may_be_on(missing)
     yield request
+
+
+class Repair(Send):
+    """Gives the key back.  Its answer is no vote, and only counts how long the lease was on a bare majority."""
+
+    def __init__(
+        self, call: wire.Call, lease: LeaseState, missing: Sequence[int], wanted: Callable[[], bool] | None
+    ) -> None:
+        only_if = (lambda: lease.valid) if wanted is None else (lambda: lease.valid and wanted())
+        super().__init__(call, to=frozenset(missing), only_if=only_if)
+        self._lease = lease
+
+    def late(self, master: int, value: Any, at: float) -> None:  # noqa: ARG002 - part of the interface
+        if value == [1]:
+            self._lease.repaired_at(at)

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from redlock._core.lease import LeaseState
-    from redlock._core.outcomes import Failure
-    from redlock._core.refusals import ErrorReply
+    from redlock._core.outcomes import ErrorReply, Failure
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
 
@@ -47,30 +46,30 @@ if TYPE_CHECKING:
 MOST = 64
 
 
-class Member(Protocol):
+class BatchMember(Protocol):
     """A lease that is extended together with others."""
 
     lease: LeaseState
     spec: LockSpec
     refused: bool  # by a master, to extend it together with others
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Extend it by itself, at once."""
 
 
-AnyMember = TypeVar("AnyMember", bound=Member)
+AnyMember = TypeVar("AnyMember", bound=BatchMember)
 
 
-def renew(settings: MastersSettings, ends: dict[AnyMember, Extension], now: float) -> Op[None]:
-    """Extend the leases of ``ends``, which all have the same TTL, and note there how each ended.
+def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now: float) -> Op[None]:
+    """Extend the leases of ``extensions``, which all have the same TTL, and note there how each ended.
 
-    A lease that leaves is removed from ``ends``.
+    A lease that leaves is removed from ``extensions``.
 
     Another thread may read the answers.  It first notes the leases that leave, and then counts the vote.  So every
     counted master has extended each lease that has not left when the batch is decided (P1).
     """
-    ttl = next(iter(ends)).lease.ttl
-    asked = _extendable(ends, ttl, now)
+    ttl = next(iter(extensions)).lease.ttl
+    asked = _extendable(extensions, ttl, now)
     if not asked:
         return
     pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl)
@@ -80,18 +79,18 @@ def renew(settings: MastersSettings, ends: dict[AnyMember, Extension], now: floa
             member.lease.begin_extension(pending)
         yield batch
         wait = Wait(batch.sent_at + settings.node_timeout, False, batch)
-        while batch.ended_at is None and len(batch.left) < len(asked):
+        while batch.decided_at is None and len(batch.detached) < len(asked):
             event = yield wait
-            if type(event) is Timeout and batch.ended_at is None:
+            if type(event) is Timeout and batch.decided_at is None:
                 batch.time_out(event.at)
-            _part(batch, asked, ends, pending)
-        _part(batch, asked, ends, pending)
+            _detach_leases(batch, asked, extensions, pending)
+        _detach_leases(batch, asked, extensions, pending)
         # No longer than others know our list of masters (R34).
         valid_until = min(quorum.valid_until(batch.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
         for index, member in enumerate(asked):
-            if index not in batch.left:
+            if index not in batch.detached:
                 end = member.lease.conclude(pending, valid_until, batch.tally)
-                ends[member] = Extension(end, batch.ended_at or now, batch.tally)
+                extensions[member] = Extension(end, batch.decided_at or now, batch.tally)
     except GeneratorExit:
         for member in asked:
             member.lease.drop_extension(pending)
@@ -101,88 +100,91 @@ def renew(settings: MastersSettings, ends: dict[AnyMember, Extension], now: floa
             member.lease.end_extension(pending)
 
 
-def _call(settings: MastersSettings, asked: Sequence[Member], ttl: float) -> wire.Call:
+def _call(settings: MastersSettings, asked: Sequence[BatchMember], ttl: float) -> wire.Call:
     if asked[0].spec.keys.grants:
-        recorded = [(member.spec.keys, member.lease.token, ttl, member.lease.fence) for member in asked]
+        recorded = [(one.spec.keys, one.lease.token, ttl + one.lease.guarded, one.lease.fence) for one in asked]
         return records.renew(recorded, settings.fence_ttl, str(settings.mark()))
-    leases = [(member.spec.keys, member.lease.token, ttl) for member in asked]
+    leases = [(one.spec.keys, one.lease.token, ttl + one.lease.guarded) for one in asked]
     return wire.renew(leases, settings.fence_ttl)
 
 
-def _extendable(ends: dict[AnyMember, Extension], ttl: float, now: float) -> list[AnyMember]:
+def _extendable(extensions: dict[AnyMember, Extension], ttl: float, now: float) -> list[AnyMember]:
     """The leases that have not ended meanwhile, and still have this TTL.  The others are tried again soon."""
-    asked, clock = [], next(iter(ends)).lease.clock()
-    for member in ends:
+    asked, clock = [], next(iter(extensions)).lease.clock()
+    for member in extensions:
         lease = member.lease
         if not lease.extendable(clock):
-            ends[member] = Extension("lost", now)
+            extensions[member] = Extension("lost", now)
         elif lease.ttl == ttl:
             asked.append(member)
     return asked
 
 
-def _part(
-    batch: BatchExtension, asked: Sequence[AnyMember], ends: dict[AnyMember, Extension], pending: PendingExtension
+def _detach_leases(
+    batch: BatchExtension, asked: Sequence[AnyMember], extensions: dict[AnyMember, Extension], pending: PendingExtension
 ) -> None:
     """Have the leases that leave extended by themselves."""
-    while batch.leaving:
-        member = asked[batch.leaving.popleft()]
-        del ends[member]
+    while batch.to_detach:
+        member = asked[batch.to_detach.popleft()]
+        del extensions[member]
         member.lease.end_extension(pending)
-        member.leave()
+        member.detach()
 
 
 class BatchExtension(Round):
-    """The round that extends many leases.  Its votes are about those that have not `left`.
+    """The round that extends many leases.  Its votes are about those that have not `detached`.
 
     It stays open when it is decided: it still has to hear of a master that refuses it.
     """
 
-    def __init__(self, settings: MastersSettings, asked: Sequence[Member], ttl: float) -> None:
+    def __init__(self, settings: MastersSettings, asked: Sequence[BatchMember], ttl: float) -> None:
         super().__init__(settings, _call(settings, asked, ttl))
         self.counts = None  # it stays open, so it is told of each vote
         self.asked = asked
-        self.left: set[int] = set()  # by their index in the request
-        self.leaving: deque[int] = deque()  # those of them that `renew` has yet to let go
+        self.detached: set[int] = set()  # by their index in the request
+        self.to_detach: deque[int] = deque()  # those of them that `renew` has yet to let go
         self._ttl = ttl
 
     def time_out(self, at: float) -> None:
         self.tally.time_out(at - self.sent_at)
-        self.ended_at = at
+        self.decided_at = at
         self.open = True
 
     # -- called by the connections -------------------------------------------------------------------
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - all masters are alike
         for index in self._others(value):
-            self._leave(index)
+            self._detach(index)
         return GRANTED  # to those that stay
 
     def voted(self, master: int, at: float, outcome: Outcome = "granted", reason: str = "") -> bool:
-        return self.ended_at is None and super().voted(master, at, outcome, reason)
+        if self.decided_at is not None:
+            self.tally.late |= 1 << master
+            return False
+        return super().voted(master, at, outcome, reason)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
-        if self.ended_at is not None:
+        if self.decided_at is not None:
             self.late(master, value, at)
             return False
-        return super().answered(master, value, at) or bool(self.leaving)
+        return super().answered(master, value, at) or bool(self.to_detach)
 
     def late(self, master: int, value: Any, at: float) -> None:
         with suppress(ValueError):
             for index, answer in self._others(value).items():
-                if self.tally.won and index not in self.left and is_missing(answer):
+                if self.tally.won and index not in self.detached and is_missing(answer):
                     member, ttl = self.asked[index], self._ttl - (at - self.sent_at)
                     self.more += tuple(repair(self._settings, member.spec, member.lease, [master], ttl))
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         if failure.refused:
-            self._refused()
-        return self.ended_at is None and (super().failed(master, failure, at) or bool(self.leaving))
+            self._refuse_all()
+        return self.decided_at is None and (super().failed(master, failure, at) or bool(self.to_detach))
 
     # ------------------------------------------------------------------------------------------------
 
-    def ends(self, at: float) -> bool:
-        decides = super().ends(at)
+    def decides(self, at: float) -> bool:
+        decides = super().decides(at)
         self.open = True
         return decides
 
@@ -191,17 +193,17 @@ class BatchExtension(Round):
         try:
             return wire.read_renew(value, len(self.asked))
         except ValueError:
-            self._refused()
+            self._refuse_all()
             raise
 
-    def _refused(self) -> None:
+    def _refuse_all(self) -> None:
         """A master does not extend these leases together.  From now on nobody asks for that."""
         for index, member in enumerate(self.asked):
             member.refused = True
-            if self.ended_at is None:
-                self._leave(index)
+            if self.decided_at is None:
+                self._detach(index)
 
-    def _leave(self, index: int) -> None:
-        if index not in self.left:
-            self.leaving.append(index)
-            self.left.add(index)
+    def _detach(self, index: int) -> None:
+        if index not in self.detached:
+            self.to_detach.append(index)
+            self.detached.add(index)

@@ -7,7 +7,7 @@ master decides by itself which list it records (fleet.lua); this file decides wh
 The last to come gives way.  A newcomer works if nothing incompatible is shown to it, or if its list is that of
 settled clients on a majority.  It begins when a majority has recorded its list, and all others have answered, are
 down, or were silent for `node_timeout`: a master that is further away may be the only one that two lists share.  A
-client that was out of touch for so long that a majority may have forgotten its list begins anew.  A client that works
+client that was out of touch until a majority may have forgotten its list begins anew.  A client that works
 goes on as long as a majority has its list.
 
 What was shown counts until it is too old, also if the master that showed it has forgotten it.
@@ -22,7 +22,8 @@ It is found, not proven: clients that reach no master in common see nothing of e
 Also considered: to send the fingerprint with each acquire (every lock would pay for it, and a list would have to be
 refused by the scripts of all clients, also of those before); a check by the background that only warns (two services
 would go on to hold one lock); entries for each client in place of each list (a thousand clients, a thousand lines to
-read for each); to begin at the first majority and to take it back (who was granted a lock meanwhile has it already).
+read for each); to begin at the first majority and to take it back (a lock that was granted meanwhile cannot be taken
+back).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from redlock._core.quorum import majority
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set as AbstractSet
 
-    from redlock._core.wire import Lists, Says
+    from redlock._core.wire import Lists, Says, Way
 
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
@@ -67,12 +68,12 @@ class _Other(NamedTuple):
         return self.mark in (_NEW, _SETTLED) and self.until > at
 
 
-class _Told(NamedTuple):
+class _Answer(NamedTuple):
     """What one master said to our announcement."""
 
     state: int  # of fleet.lua
     others: dict[frozenset[str], _Other]
-    until: float  # so long it knows our list, on our clock
+    until: float  # it knows our list until then, on our clock
 
     def recorded(self, state: int, at: float) -> bool:
         return self.state >= state and self.until > at
@@ -87,9 +88,18 @@ class Fleet:
     """
 
     def __init__(
-        self, names: Sequence[str], max_ttl: float, drift_factor: float, node_timeout: float, *, refuses: bool
+        self,
+        names: Sequence[str],
+        max_ttl: float,
+        drift_factor: float,
+        node_timeout: float,
+        *,
+        refuses: bool,
+        way: Way = "trusted",
     ) -> None:
         self.names = tuple(names)
+        self.way = way  # how we take an expiry (R35)
+        self.differs = False  # clients were seen that do it in another way
         self.refuses = refuses
         self.life = wire.LIFE * max_ttl
         self._max_ttl = max_ttl
@@ -99,7 +109,7 @@ class Fleet:
         self._counts = self.life * (1 - drift_factor)
         self._slower = 1 + drift_factor  # ... and slower.
         self._patience = node_timeout
-        self._told: list[_Told | None] = [None] * len(self.names)
+        self._answers: list[_Answer | None] = [None] * len(self.names)
         self._down_at = [-math.inf] * len(self.names)  # when the last attempt to connect failed
         self._in_use: frozenset[frozenset[str]] = frozenset()  # lists that count, and to which ours has to give way
         self._since = math.inf  # a majority has recorded our list; infinity: it has not
@@ -119,7 +129,7 @@ class Fleet:
         A rejected client withdraws its list (`back`) or only asks (`refused`), until no incompatible list is left.
         """
         if self.rejected and self._in_use:
-            return "back" if self._recorded_somewhere else "refused"
+            return "back" if any(one is not None and one.state == 1 for one in self._answers) else "refused"
         return "settled" if self._works else "new"
 
     @property
@@ -128,14 +138,9 @@ class Fleet:
         return self.says == "back"
 
     @property
-    def _recorded_somewhere(self) -> bool:
-        return any(one is not None and one.state == 1 for one in self._told)
-
-    @property
     def pause(self) -> float:
         """Seconds until the next announcement."""
-        soon = self.refuses and (self._new_ones or not self._works)
-        return self._max_ttl * (SOON if soon else wire.REFRESH)
+        return self._max_ttl * (SOON if self.refuses and (self._new_ones or not self._works) else wire.REFRESH)
 
     @property
     def counts_from(self) -> float:
@@ -145,20 +150,21 @@ class Fleet:
         """Whether nothing but the silence of ``master``, and of others like it, keeps us from work."""
         return self._since <= at < self._begins and self._silent(master, at)
 
-    def told(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
+    def answered(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
         """What ``master`` said to an announcement that was sent at ``sent_at``.  None: it takes no announcement."""
         self._judge(at)  # first: what we knew may have become too old, and then we begin anew
-        before = self._told[master]
+        before = self._answers[master]
         # A list that it does not show any more may be forgotten, and in use all the same.
         others = {} if before is None else {names: other for names, other in before.others.items() if other.counts(at)}
         if lists is None:
-            self._told[master] = _Told(-1, others, math.inf)  # it keeps its vote, and what is known of us
+            self._answers[master] = _Answer(-1, others, math.inf)  # it keeps its vote, and what is known of us
         else:
             until = sent_at + self._counts
+            self.differs = self.differs or lists.differs > 0
             for shown in lists.others:
                 left = shown.left * self._slower + quorum.ROUNDING
                 others[shown.names] = _Other(shown.mark, at + left)
-            self._told[master] = _Told(lists.state, others, until)
+            self._answers[master] = _Answer(lists.state, others, until)
         self._judge(at)
 
     def down(self, master: int, at: float) -> None:
@@ -166,21 +172,22 @@ class Fleet:
         self._down_at[master] = at
         self._judge(at)
 
-    def announcing(self, at: float) -> Says:
+    def next_announcement(self, at: float) -> Says:
         """What to announce now, to all masters.  A client that was not rejected until now belongs to the fleet."""
         self._judge(at)
         says = self.says
         if says == "back":
-            self._told = [one if one is None or one.state != 1 else one._replace(state=0) for one in self._told]
+            self._answers = [one if one is None or one.state != 1 else one._replace(state=0) for one in self._answers]
         return says
 
     def _judge(self, at: float) -> None:
         need = majority(len(self.names))
-        told = [one for one in self._told if one is not None]
-        shown = {names for one in told for names, other in one.others.items() if other.until > at}
-        self._in_use = frozenset(names for one in told for names, other in one.others.items() if other.counts(at))
-        self._new_ones = any(other.mark == _NEW for one in told for other in one.others.values() if other.counts(at))
-        unable = sum(one.state < 0 for one in told)
+        answers = [one for one in self._answers if one is not None]
+        others = [pair for one in answers for pair in one.others.items()]
+        shown = {names for names, other in others if other.until > at}
+        self._in_use = frozenset(names for names, other in others if other.counts(at))
+        self._new_ones = any(other.mark == _NEW for _, other in others if other.counts(at))
+        unable = sum(one.state < 0 for one in answers)
         has = self._recorded(1, at) + unable >= need
         works = has and self._begins <= at
         if self._in_use:
@@ -194,7 +201,7 @@ class Fleet:
             self.refusal = ""
         elif self._in_use:
             self.refusal = self._explain(self._in_use)
-        ends = sorted((self._known_to(one) for one in told if one.state), reverse=True)
+        ends = sorted((one.until if one.state > 0 else math.inf for one in answers if one.state), reverse=True)
         # Where no majority records any list, nobody can say more than that.
         self.known_until = ends[need - 1] if len(ends) >= need else math.inf
 
@@ -215,9 +222,9 @@ class Fleet:
         """Whether ``master`` may still show us a list: it has not answered, and is not known to be down.
 
         The answer to a mere question is none: that did not record our list, and others may have come since.
-        Who was cut off takes nothing from before for an answer: the masters come back one after the other.
+        A client that was cut off counts no earlier answer: the masters come back one after the other.
         """
-        one = self._told[master]
+        one = self._answers[master]
         answered = one is not None and one.until > at and (one.state or any(o.counts(at) for o in one.others.values()))
         recently = self._since - (0.0 if self._anew else self._patience)
         return not answered and self._down_at[master] < recently
@@ -228,7 +235,7 @@ class Fleet:
         for names in self._in_use:
             ours = theirs = 0
             settled = False
-            for name, one in zip(self.names, self._told, strict=True):
+            for name, one in zip(self.names, self._answers, strict=True):
                 if name not in names or one is None:
                     continue
                 other = one.others.get(names)
@@ -241,12 +248,8 @@ class Fleet:
                 return True
         return False
 
-    @staticmethod
-    def _known_to(one: _Told) -> float:
-        return one.until if one.state > 0 else math.inf
-
     def _recorded(self, state: int, at: float) -> int:
-        return sum(one is not None and one.recorded(state, at) for one in self._told)
+        return sum(one is not None and one.recorded(state, at) for one in self._answers)
 
     def _explain(self, others: Iterable[frozenset[str]]) -> str:
         other = min(others, key=lambda names: (-len(names & set(self.names)), sorted(names)))

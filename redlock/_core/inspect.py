@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
+from redlock._core.outcomes import ErrorReply
 from redlock._core.quorum import Tally, majority
-from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import GRANTED, Round
-from redlock._core.tokens import READERS, by_whom, owner_of, released_token
+from redlock._core.tokens import READERS, by_whom, is_phantom, owner_of, released_token
 from redlock.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class LockStatus:
     Attributes:
         name: the name that was looked at.
         token: the token that a majority of masters has, None if no majority is known to have one; see ``votes``.
-            ``released:`` and a token: nobody has the lock, and nobody gets it yet; see `released`.
+            ``released:`` or ``expired:`` and a token: nobody has the lock, and nobody gets it yet; see `released` and
+            `in_doubt`.
         shared: the tokens of readers (R33) that a majority of masters has; of very many those that end first.
         remaining: seconds until the holder loses its majority, or the last reader does, unless the lease is extended.
         fence: the greatest fencing token that a master showed, None if none did.
@@ -66,6 +67,11 @@ class LockStatus:
     def released(self) -> bool:
         """Whether the holder has released it, and its `hold_at_least` keeps it from everybody for `remaining` (R28)."""
         return released_token(self.token) != ""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether nobody can tell that the last lease is over, so that nobody gets the lock for `remaining` (R35)."""
+        return self.token is not None and is_phantom(self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class SlotsStatus:
 class Look(Round):
     """The round of a status: what every master knows of a name."""
 
-    _end: ClassVar[RoundEnd] = "complete"
+    _until: ClassVar[RoundEnd] = "complete"
 
     def __init__(self, settings: MastersSettings, call: wire.Call) -> None:
         super().__init__(settings, call)
@@ -117,7 +123,7 @@ class Look(Round):
 class LookAtMany(Round):
     """The round of a look at many names.  A vote is about all of them."""
 
-    _end: ClassVar[RoundEnd] = "complete"
+    _until: ClassVar[RoundEnd] = "complete"
 
     def __init__(self, settings: MastersSettings, names: Sequence[str], prefix: str) -> None:
         super().__init__(settings, wire.look(prefix, names))
@@ -137,11 +143,7 @@ class LookAtMany(Round):
                 continue
             answer = self.seen[master][index]
             if isinstance(answer, ErrorReply):
-                failure = answer.failure()
-                tally.count(
-                    master, failure.outcome, entry[1], failure.reason,
-                    configuration=failure.configuration, of_name=failure.of_name,
-                )  # fmt: skip
+                tally.fail(master, answer.failure(), entry[1])
             else:
                 seen[master] = answer
                 outcome, reason = _vote(answer)

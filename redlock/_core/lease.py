@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock import options
 from redlock._core import attributes
-from redlock._core.mode import EXCLUSIVE
+from redlock._core.stop import Watchers
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from redlock._core.local_queue import Place
     from redlock._core.mode import Mode
     from redlock._core.quorum import Tally
+    from redlock._core.settings import LockSpec
 
 ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
 
@@ -53,42 +54,55 @@ class LeaseState:
     keys_until: float  # by then all its keys have expired
     place: Place | None  # its place in line (R23)
     asked: frozenset[int]  # masters that may have its keys
-    said: Callable[[], tuple[Vote, ...]]  # the last answers to an extension or a release: they tell why it was lost
-    mode: Mode = EXCLUSIVE  # a downgrade changes it (R33)
+    # The last answers to an extension or a release: they tell why it was lost.
+    last_votes: Callable[[], tuple[Vote, ...]]
+    mode: Mode  # a downgrade changes it (R33)
     slot: int | None = None  # which one of a group (R32)
     hold_at_least = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
+    guarded: float  # seconds for which masters keep its keys beyond the validity (R36)
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
+    renewed: bool  # its lock asks for renewals
     released = False
     given_back = False  # its holder released it in time, and only that showed that it was lost
     scattered = False  # its extensions have no common order (R35)
-    # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
+    listened = False  # see `Grant` (R37)
+    extensions = 0  # that were begun
+    _bare = 0.0  # see `count_bare`; since `pop_bare` was called last
+    last: Tally | None = None  # the votes of the grant, or of the last extension that was won
+    _last_at = _mended_at = math.inf  # when these were decided; when a repair had added to them
+    # Called with False whenever its end may have moved (see `Renewal.due`), and by `holder_gone` with True.
     on_change: Callable[[bool], None] | None = None
-    tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
+    nested_on_lost: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
     _astray = False  # requests that set its keys may have gone over several connections to a master (R10)
+    _watchers: Watchers | None = None  # see `watchers`
     _lost: Reason | None = None
+    _lost_at = math.inf
     _late: Reason = "expired"  # the reason to give if its time runs out
     # No majority has confirmed it yet: not granted yet, or handed over by a token and not extended (C11).
     _resumed = True
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        attributes.tell(
-            cls, "names", "ttl", "clock", "mine", "all_pending", "holds", "token", "fence", "valid_until", "_votes",
-            "said", "_since", "place", "asked", "keys_until", "_resumed", "on_change", "released",
+        attributes.declare(
+            cls, "names", "ttl", "mode", "guarded", "renewed", "clock", "mine", "all_pending", "holds", "token",
+            "fence", "valid_until", "_votes", "last_votes", "_since", "place", "asked", "keys_until", "_resumed",
+            "on_change", "released",
         )  # fmt: skip
 
     def __init__(
         self,
-        names: tuple[str, ...],
-        ttl: float,
+        spec: LockSpec,
         grant: Grant | None = None,
         *,
         clock: Callable[[], float],
         mine: Callable[[], bool],
         resumed: bool = False,
     ) -> None:
-        self.names = names
-        self.ttl = ttl  # of the last acquire or extension that was won
+        self.names = spec.names
+        self.ttl = spec.ttl  # of the last acquire or extension that was won
+        self.mode = spec.mode
+        self.guarded = spec.guard
+        self.renewed = spec.auto_extend
         self.clock = clock
         self.mine = mine  # False in a process that was forked off the holder
         # All extensions that overlapped, until none is under way.  True: this one is still under way.
@@ -104,12 +118,13 @@ class LeaseState:
         self.fence = grant.fence
         self.valid_until = grant.valid_until
         self._votes = grant.votes
-        self.said = grant.votes
+        self.last_votes = grant.votes
         self._since = grant.decided_at
         self.place = grant.place
         self.asked = grant.asked
-        self.keys_until = max(grant.valid_until, grant.decided_at) + self.ttl
+        self.keys_until = max(grant.valid_until, grant.decided_at) + self.ttl + self.guarded
         self._resumed = False
+        self.last, self._last_at, self.listened = grant.tally, grant.decided_at, grant.listened
 
     @property
     def name(self) -> str:
@@ -138,7 +153,7 @@ class LeaseState:
             return True
         if self.released or self._resumed or self.clock() < self.valid_until or not self.mine():
             return False
-        self._lost = self._late
+        self._lost, self._lost_at = self._late, self.valid_until
         return True
 
     def ensure(self, at_least: float = 0.0) -> None:
@@ -151,7 +166,7 @@ class LeaseState:
         raise self.loss()
 
     def loss(self) -> LockLost:
-        """The error that says how this lease ended."""
+        """The error that says how this lease ended, or that it has not."""
         how = {
             "expired": "it expired",
             "taken": "somebody else holds it",
@@ -161,12 +176,16 @@ class LeaseState:
         if self.lost:
             assert self._lost is not None  # noqa: S101 - for the type checker: `lost` just set it
             text = f"the lease on {self.shown} was lost: {how[self._lost]}"
-            return self._loss(text, self._lost, self.said())
-        if self._resumed and self.mine():
-            why = "extend() has not confirmed yet that it is ours"
-            return self._loss(f"the lease on {self.shown} is not valid: {why}")
-        why = "it was released" if self.released else "it belongs to the process that forked this one"
-        return self._loss(f"the lease on {self.shown} has ended: {why}")
+            return self._loss(text, self._lost, self.last_votes())
+        if self.released:
+            so = "has ended: it was released"
+        elif not self.mine():
+            so = "has ended: it belongs to the process that forked this one"
+        elif self._resumed:
+            so = "is not valid: extend() has not confirmed yet that it is ours"
+        else:
+            so = f"has not ended: it is valid for {self.remaining():.3f} s yet"
+        return self._loss(f"the lease on {self.shown} {so}")
 
     def _loss(self, text: str, reason: Reason = "expired", votes: tuple[Vote, ...] = ()) -> LockLost:
         error = LockLost(text, name=self.name, votes=votes, reason=reason)
@@ -177,7 +196,7 @@ class LeaseState:
 
     @property
     def resumed(self) -> bool:
-        """Whether it was handed over by its token, and no majority has confirmed it yet (C11)."""
+        """Whether no majority has confirmed it yet: it is not granted yet, or was handed over by its token (C11)."""
         return self._resumed
 
     @property
@@ -189,6 +208,16 @@ class LeaseState:
         if self.released or self._lost is not None or not self.mine():
             return False
         return now < self.valid_until or self._resumed
+
+    @property
+    def guarded_until(self) -> float:
+        """Its keys are left alone until then, if it is lost: what its holder has under way gets that time (R36)."""
+        return self._lost_at + self.guarded
+
+    @property
+    def guards(self) -> bool:
+        """Whether it is lost, and its keys are left alone now (R36)."""
+        return bool(self.guarded) and self.lost and self.clock() < self.guarded_until
 
     @property
     def held_for(self) -> float:
@@ -220,8 +249,9 @@ class LeaseState:
                 if other.dropped:
                     self._end_extension(other)
             self.all_pending[pending] = True
+            self.extensions += 1
             valid_until = pending.valid_until
-            self.keys_until = max(self.keys_until, valid_until + pending.ttl)
+            self.keys_until = max(self.keys_until, valid_until + pending.ttl + self.guarded)
             shorter = valid_until < self.valid_until
             if shorter:
                 self.valid_until = valid_until
@@ -235,11 +265,13 @@ class LeaseState:
         denied = False
         end: ExtensionEnd = "lost"
         with self.guard():
-            self.said = tally.votes
+            self.last_votes = tally.votes
             if not self.extendable(self.clock()):  # it ended while we asked: whatever they are, they come too late
                 pass
             elif tally.won:
                 self.extended(pending, valid_until, tally.votes)
+                self.count_bare()
+                self.last, self._mended_at = tally, math.inf
                 end = "kept"
             elif tally.denied:
                 denied = True
@@ -294,7 +326,7 @@ class LeaseState:
 
     def lose(self, reason: Reason) -> None:
         if self._lost is None and not self.released:
-            self._lost, self._resumed = reason, False
+            self._lost, self._resumed, self._lost_at = reason, False, min(self.clock(), self.valid_until)
             self.changed()
 
     def end(self) -> bool:
@@ -307,31 +339,52 @@ class LeaseState:
         self.released, self._resumed = True, False
         return True
 
-    def let_go(self) -> None:
+    def end_without_answers(self) -> None:
         """It was released, and nobody waits for the answers."""
         self.end()
-        self.said = tuple
+        self.last_votes = tuple
 
     def found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""
         self.released, self._resumed, self._lost, self.given_back = False, False, reason, True
+        self._lost_at = -math.inf  # it was released: nothing of it is under way
         self.changed()
 
     def changed(self) -> None:
-        """Tell the renewer that the lease has ended, or lasts longer or shorter.
-
-        Subclasses also wake those who wait for that.
-        """
+        """The lease has ended, or its end has moved: tell the renewer, and wake who waits for the end."""
         if self.on_change is not None:
             self.on_change(False)
+        if self._watchers is not None:
+            self._watchers.wake()
 
-    def left_behind(self) -> None:
+    @property
+    def watchers(self) -> Watchers:
+        """Those who wait for its end.  Made on demand, for few are; in one step, for several may begin at once."""
+        watchers: Watchers = vars(self).setdefault("_watchers", Watchers())
+        return watchers
+
+    def holder_gone(self) -> None:
         """One of its holders has gone without giving it back.
 
         The garbage collector calls this: so it takes no lock, and only tells the renewer.
         """
         if self.on_change is not None:
             self.on_change(True)
+
+    def repaired_at(self, at: float) -> None:
+        """A master has got its key back."""
+        self._mended_at = min(self._mended_at, at)
+
+    def count_bare(self) -> None:
+        """Add the time since the last call in which no more than a bare majority was known to have its keys (R37)."""
+        now = min(self.clock(), self.valid_until)
+        if self.last is not None and self.last.bare:
+            self._bare += max(0.0, min(now, self._mended_at) - self._last_at)
+        self._last_at = now
+
+    def pop_bare(self) -> float:
+        bare, self._bare = self._bare, 0.0
+        return bare
 
     def may_be_on(self, masters: Iterable[int]) -> None:
         with self.guard():  # its holder may extend and repair it in another thread at the same time

@@ -3,6 +3,9 @@
 First the keys of one master after the other, then a look at each name on all of them.  A name that is held has a key
 on a majority, so it is found as soon as a majority of masters was searched.
 
+A step looks at `_COUNT` keys, so that a master is never busy with it for long, however many keys it has.  A master that
+is late is asked again: one late answer in a thousand steps is no outage.
+
 All names that were found are kept, and only they: a hundred thousand take some 15 MB.  Also considered: to report a
 name only from the first master that shows it.  That needs no memory, but a key may come to this master after it was
 searched (R14), and the lock would be missed; and one SCAN may show a key twice.
@@ -11,21 +14,50 @@ searched (R14), and the lock would be missed; and one SCAN may show a key twice.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
+from redlock._core.effects import sleep
 from redlock._core.inspect import inspect, inspect_many, known
 from redlock._core.quorum import Tally
-from redlock._core.scan import scan
+from redlock._core.rounds import GRANTED, Round
 from redlock.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
+    from redlock._core.rounds import RoundEnd
     from redlock._core.settings import MastersSettings
+    from redlock._core.wire import Scanned
+    from redlock.errors import Outcome
 
 _TOGETHER = 64  # names that one request looks at; a master is busy with them for a quarter of a millisecond
+_COUNT = 500  # keys; a master is busy with them for a quarter of a millisecond
+_TRIES = 3
 _FIRST = "0"  # the cursor of the first step, and of the end
+
+
+class ScanStep(Round):
+    """One step on one master."""
+
+    _until: ClassVar[RoundEnd] = "complete"
+    found: Scanned | None = None
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - only one is asked
+        self.found = wire.read_scan(value)
+        return GRANTED
+
+
+def scan(settings: MastersSettings, master: int, cursor: str, pattern: str) -> Op[tuple[Scanned | None, Tally]]:
+    """The step at ``cursor``.  None: the master did not take it; the votes say why."""
+    tries = 0
+    while True:
+        step = ScanStep(settings, wire.scan(cursor, pattern, _COUNT), to=frozenset((master,)))
+        at = yield from step.ask()
+        tries += 1
+        if step.found is not None or step.tally.outcome(master) != "timeout" or tries == _TRIES:
+            return step.found, step.tally
+        yield from sleep(at + settings.node_timeout, quiet=False)
 
 
 class Listing:

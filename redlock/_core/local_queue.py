@@ -20,7 +20,14 @@ from redlock._core.outcomes import NEVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from redlock._core.inbox import LineInbox
+    from redlock._core.protocols import LineInbox
+
+# A process that knows of other waiters stays away after its release.  It does so for `_GRACE` seconds, and for `_TRIPS`
+# times the duration of the release: time for the message, and for an attempt of another process.
+_GRACE = 0.003
+_TRIPS = 3
+_MANY = 64  # keys that other processes wait for; then those whose time is over are dropped
+_OVER = 0.5  # seconds for which they are kept after that
 
 MOST_ATTEMPTS = 16  # that were refused are kept for an observer: with five votes each, a span may have them as events
 
@@ -41,8 +48,8 @@ class Place:
     def __init__(self, keys: tuple[str, ...], shared: bool = False, most: int | None = None) -> None:
         self.keys = keys
         self.shared = shared  # a reader
-        self.most = most  # it does not wait where so many wait for their turn already (R40)
-        self.crowd = 0  # how many that were, if it is not to wait
+        self.most = most  # it does not wait behind this many that wait for their turn (R40)
+        self.crowd = 0  # how many wait for their turn, if it is not to wait
         self.turn = False  # nobody stands before it in its lines, or nobody but readers
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.mark = object()
@@ -63,7 +70,7 @@ class Place:
     def learned(self) -> Any:
         """The latest `Refusal` of its operation; True: it holds the lock; None: it has had no answer yet.
 
-        Whoever becomes first by its leaving goes on with that until its own first answer.
+        The place that becomes first when it leaves goes on with that until its own first answer.
         """
         return getattr(self, "holds", None) or getattr(self, "_answer", None)
 
@@ -72,35 +79,42 @@ class Place:
         """The latest attempts that were refused."""
         return getattr(self, "_failed", ())
 
-    @property
-    def may_ask(self) -> bool:
-        """Whether it may ask the masters at once."""
-        return self.turn and self.yield_until == NEVER
-
 
 class LocalQueue:
     """The lines of one process (or event loop).  Callers must see to it that only one of them calls at a time."""
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_lines", "contended")
 
     def __init__(self) -> None:
         # A dict keeps the order, and a place in the middle can be removed from it.
         self._lines: dict[str, dict[Place, None]] = {}
+        # By key, for keys that other processes wait for.  First: until when a new operation lets them go first.
+        # Second: for how many seconds the next operation in line lets them go first, from its turn on.
+        self.contended: dict[str, tuple[float, float]] = {}
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def enter(self, place: Place) -> None:
-        """Go to the end of every line at once.  So two waiters that want several names cannot wait for each other."""
+    def enter(self, place: Place, inbox: LineInbox | None, now: float) -> bool:
+        """Go to the end of every line at once.  So two waiters that want several names cannot wait for each other.
+
+        Returns whether the place may ask the masters at once.  ``inbox``: else it gets the `Turn` there.
+        """
         first = True
         for key in place.keys:
             line = self._lines.setdefault(key, {})
             line[place] = None
             first = first and next(iter(line)) is place
         place.turn = first or self._joins_readers(place)
-        if place.most is not None and not place.turn:
-            waiting = max(sum(not other.turn for other in self._lines[key]) for key in place.keys) - 1  # but for us
-            place.crowd = waiting if waiting >= place.most else 0
+        if not place.turn:
+            if place.most is not None:
+                waiting = max(sum(not other.turn for other in self._lines[key]) for key in place.keys) - 1  # but for us
+                place.crowd = waiting if waiting >= place.most else 0
+            place.inbox = inbox  # a lease keeps its place, and must not keep all of the operation that acquired it
+            return False
+        if self.contended:
+            self.set_yield_until(place, now, turn=False)
+        return place.yield_until == NEVER
 
     def _joins_readers(self, place: Place) -> bool:
         for key in place.keys:
@@ -178,3 +192,25 @@ class LocalQueue:
     def _stands_first(self, place: Place, key: str) -> bool:
         """Whether nobody stands before it in this line but readers."""
         return all(other.shared for other in takewhile(lambda other: other is not place, self._lines[key]))
+
+    # -- letting other processes go first (R24) ------------------------------------------------------
+
+    def released(self, keys: tuple[str, ...], took: float, now: float, *, others: bool) -> None:
+        """A release of ours took ``took`` seconds.  ``others``: other processes wait for it."""
+        if len(self.contended) >= _MANY:
+            self.contended = {key: window for key, window in self.contended.items() if window[0] > now - _OVER}
+        grace = _GRACE + _TRIPS * took
+        for key in keys:
+            if others:
+                self.contended[key] = (now + grace, grace)
+            else:
+                self.contended.pop(key, None)
+
+    def set_yield_until(self, place: Place, now: float, *, turn: bool) -> None:
+        """Set in ``place`` until when others should go first.  ``turn``: an operation of ours has just had the lock."""
+        for key in place.keys:
+            until, grace = self.contended.get(key, (NEVER, 0.0))
+            if turn and grace:
+                until = now + grace
+            if until > now:
+                place.yield_until = max(place.yield_until, until)

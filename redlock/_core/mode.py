@@ -34,13 +34,16 @@ RECORDED = Mode(False, records.acquire, records.extend, records.repair, records.
 
 
 def resumed(mode: Mode) -> Mode:
-    """``mode`` until masters have said that the token is one of that mode: it makes no reader of a writer."""
+    """``mode`` until masters have said that the token is one of that mode.
+
+    It makes no reader of a writer, and extends nothing without a record that is on record (R35).
+    """
+    if mode is EXCLUSIVE:
+        return mode._replace(extend=wire.extend_resumed)
     return mode._replace(extend=partial(mode.extend, reads=True)) if mode.shared else mode
 
 
 @lru_cache(maxsize=16)
-def shared_by(max_readers: int = MOST_READERS, *, records_: bool = False) -> Mode:
-    """``records_``: writers are on record (R35)."""
-    where = records if records_ else wire
-    acquire = partial(where.acquire_shared, most=max_readers)
-    return Mode(True, acquire, where.extend_shared, where.repair_shared, where.release_shared)
+def shared_by(max_readers: int = MOST_READERS) -> Mode:
+    acquire = partial(wire.acquire_shared, most=max_readers)
+    return Mode(True, acquire, wire.extend_shared, wire.repair_shared, wire.release_shared)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WAITS: Any = object()  # instead of an event: the operation has to wait
-# An alarm that goes off so much too late, in seconds, says that nobody was reading meanwhile.
+# An alarm that is late by more than these seconds says that nobody was reading meanwhile.
 _LATE = 0.02
 _MOST_EXCUSED = 0.25
 
@@ -41,20 +41,20 @@ class Host(Protocol):
 
     operations: set[Any]  # under way
 
-    def now(self) -> float: ...
-
-    def send(self, request: Send, operation: Any) -> None: ...
-
     def perform_local(self, effect: LocalEffect, operation: Any) -> None: ...
 
 
 class SteppingHost(Host, Protocol):
     """The host of operations that do not wait in a thread of their own."""
 
-    def last_look(self, request: Send | None) -> None:
+    def now(self) -> float: ...
+
+    def send(self, request: Send, operation: Any) -> None: ...
+
+    def read_and_close(self, request: Send | None) -> None:
         """Read what has arrived, unless that is done anyway.  After that, tell ``request`` of no more answers."""
 
-    def wake(self, operation: Any) -> None:
+    def step_soon(self, operation: Any) -> None:
         """``operation`` has an event: call its `step` as soon as no other step or read is under way."""
 
 
@@ -63,7 +63,7 @@ AnySteppingHost = TypeVar("AnySteppingHost", bound=SteppingHost)
 
 
 class OperationBase(ABC, Generic[T, AnyHost]):
-    """One operation under way, and the events that it has not seen yet."""
+    """One operation under way, and the events that it has not seen yet: each subclass is a `LineInbox`."""
 
     subscription: Subscription | None = None
     result: T  # once it is over
@@ -84,12 +84,8 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     # -- what a subclass adds ------------------------------------------------------------------------
 
     @abstractmethod
-    def put(self, event: Event) -> None:
-        """Add ``event``, and have the operation look at it."""
-
-    @abstractmethod
-    def wake(self) -> object:
-        """Have the operation look at its events."""
+    def send(self, request: Send) -> None:
+        """Write ``request`` to its masters, or have it written."""
 
     @abstractmethod
     def _await(self, until: float, closes: Send | None, *, quiet: bool = False) -> Event:
@@ -98,13 +94,13 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         `WAITS`: there is none yet, and the engine is to return.  ``quiet``: see `Wait`.
         """
 
-    def _ended(self, result: T) -> None:
-        """The operation ended with ``result``."""
-        self.result = result
+    def _conclude(self, error: BaseException | None) -> bool:  # noqa: ARG002 - for those that tell somebody else
+        """The generator has ended, with `result` or with ``error``: it is over.  A second time does no harm.
 
-    @abstractmethod
-    def _failed(self, error: BaseException) -> bool:
-        """The operation ended with ``error``.  True: the caller of the engine is to see it."""
+        True: the caller of the engine is to see ``error``.
+        """
+        self._host.operations.discard(self)
+        return True
 
     # ------------------------------------------------------------------------------------------------
 
@@ -117,19 +113,19 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                 break
             except StopIteration as stop:
                 try:
-                    self._end()
-                    self._ended(stop.value)
+                    self.result = stop.value
+                    self._conclude(None)
                 except BaseException:  # from a signal handler: else the caller would wait for ever
-                    self._end()
-                    self._ended(stop.value)
+                    self.result = stop.value
+                    self._conclude(None)
                     raise
                 break
             except BaseException as error:
                 if _is_closed(self._op):  # it has cleaned up and raised this
-                    self._end()
                     if isinstance(error, _Struck):
+                        self._conclude(error.by)
                         raise error.by from None
-                    if self._failed(error) or isinstance(error, (KeyboardInterrupt, SystemExit)):
+                    if self._conclude(error) or isinstance(error, (KeyboardInterrupt, SystemExit)):
                         raise
                     break
                 step, argument = self._op.throw, _Struck(error) if isinstance(error, GeneratorExit) else error
@@ -137,7 +133,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     def _perform(self, effect: Effect) -> Event | None:
         """Carry out ``effect``.  Returns what the generator is resumed with, or `WAITS`."""
         if isinstance(effect, Send):
-            self._host.send(effect, self)
+            self.send(effect)
             if effect.wait_for is None or effect.sent_at == NEVER:
                 return None
             return self.events.popleft() if self.events else self._await(effect.sent_at + effect.wait_for, effect)
@@ -147,10 +143,6 @@ class OperationBase(ABC, Generic[T, AnyHost]):
             )
         self._host.perform_local(effect, self)
         return None
-
-    def _end(self) -> None:
-        """The generator has ended.  A second time does no harm."""
-        self._host.operations.discard(self)
 
 
 class _Struck(BaseException):
@@ -176,6 +168,9 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
     _running = False
     _queued = False  # the host knows that it is to be stepped
 
+    def send(self, request: Send) -> None:
+        self._host.send(request, self)
+
     def put(self, event: Event) -> None:
         """Add ``event``, and have the operation stepped.  The step comes later, when the reading is done."""
         self.events.append(event)
@@ -185,7 +180,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         """Tell the host that there is an event."""
         if not (self._running or self._queued):
             self._queued = True
-            self._host.wake(self)
+            self._host.step_soon(self)
 
     def step(self) -> None:
         """Resume the generator with the next event."""
@@ -205,7 +200,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         if now < self.until or self._excuse(now):
             self._arm(now)
             return
-        self._host.last_look(self._closes)
+        self._host.read_and_close(self._closes)
         if self.events:
             self.step()
         else:
@@ -220,7 +215,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
             self._drive(self._op.throw, error)
         if not self.over:
             # It wants to wait, although nobody will see its end.  None of our operations does.
-            self._end()
+            self._conclude(error)
             self._op.close()
 
     @abstractmethod
@@ -245,7 +240,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
             self._asked = self.until = until
             self._excused = now >= until
         if now >= self.until and not self._excuse(now):
-            self._host.last_look(closes)
+            self._host.read_and_close(closes)
             return self.events.popleft() if self.events else Timeout(now)
         if self._armed != self.until:  # one alarm for all answers of one round
             self._arm(now)

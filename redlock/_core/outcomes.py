@@ -1,20 +1,27 @@
-"""What becomes of a request that a master did not answer.
+"""What becomes of a request that a master did not do: why it has no vote, and what its error means for that.
+
+Redis starts an error with a code in capitals.  Three questions matter.  Is it worth trying again?  Does somebody
+have to change a setting?  What do we tell people?  While a connection is being made, redis-py reads the errors and
+takes the code away: see `_connect.classify`.
 
 This file imports nothing of the core: the effects, the replies and the pipeline all need it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from redlock.errors import printable
+
 if TYPE_CHECKING:
-    from redlock.errors import Unheard
+    from redlock.errors import Outcome
 
 NEVER = float("-inf")  # `Send.sent_at` of a request that was not sent
 
 
 class Failure(NamedTuple):
-    """Why a master has given no answer.
+    """Why a master has no vote: mostly, as it has given no answer.
 
     ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
     ``configuration`` True: waiting will not help, somebody has to change a setting.
@@ -22,9 +29,90 @@ class Failure(NamedTuple):
     ``of_name`` True: the master objects to the values at the keys of this name.  Other names can be locked there.
     """
 
-    outcome: Unheard
+    outcome: Outcome
     reason: str
     sent: bool = True
     configuration: bool = False
     refused: bool = False
     of_name: bool = False
+
+
+class ErrorReply(NamedTuple):
+    """An error of a master.  Its text begins with the code, and can be printed."""
+
+    text: str
+
+    @classmethod
+    def read(cls, text: str) -> ErrorReply:
+        """Make one of the text that a master sent.
+
+        Redis before 7 wraps an error inside a script in another one.  If the ACL forbids a command to a script, the
+        error has no code.
+        """
+        wrapped = _WRAPPED.match(text)
+        inner = text.removeprefix("ERR ") if wrapped is None else wrapped[1]
+        if inner.startswith(_DENIED):
+            return cls(f"NOPERM {printable(inner)}")
+        return cls(printable(text if wrapped is None else inner))
+
+    @property
+    def code(self) -> str:
+        return self.text.split(" ", 1)[0]
+
+    @property
+    def passing(self) -> bool:
+        """The error may go away by itself: a release that is owed to this master is sent again."""
+        return self.code in _PASSING
+
+    @property
+    def configuration(self) -> bool:
+        """Waiting does not help: somebody has to change a setting or a key (C1)."""
+        return self.code in _CONFIGURATION or self.unknown
+
+    @property
+    def unknown(self) -> bool:
+        """The master does not have that command, for example because it was renamed away."""
+        # Errors without a code of their own begin with ERR, and redis-py removes that.
+        return self.text.removeprefix("ERR ").startswith("unknown command")
+
+    def failure(self) -> Failure:
+        code = self.code
+        advice = _ADVICE.get("unknown" if self.unknown else code, "")
+        text = self.text if len(self.text) <= _LONGEST else self.text[:_LONGEST] + "…"
+        reason = f"{text} ({advice})" if advice else text
+        return Failure(
+            "error", reason, configuration=self.configuration, refused=code not in _WHATEVER, of_name=code in _OF_NAME
+        )
+
+
+# ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
+_WRAPPED = re.compile(r"ERR Error running script .*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?(.*)", re.DOTALL)
+_DENIED = ("The user executing the script can't", "ACL failure in script")  # of Redis, of Valkey
+_LONGEST = 200
+_PASSING = frozenset(
+    ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
+)
+_CONFIGURATION = frozenset(
+    ("DENIED", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "BADMAXTTL", "CROSSSLOT", "MOVED")
+)
+_OF_NAME = frozenset(("WRONGTYPE", "BADFENCE", "CROSSSLOT"))
+_WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # the master gives these to any request
+_ADVICE = {
+    "BADFENCE": "somebody else wrote that: delete the key on every master while nobody holds the name",
+    "BUSY": "a script has been running for too long there",
+    "CROSSSLOT": (
+        "it is part of a cluster, and these names are in different slots; "
+        "the masters of a quorum must be independent servers"
+    ),
+    "DENIED": "set a password there that the address has as well, or protected-mode no where nobody else can reach it",
+    "LOADING": "it is reading its data after a start",
+    "MISCONF": "it cannot write to its disk",
+    "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",
+    "NOAUTH": "it wants a password",
+    "NOPERM": "its ACL forbids this user a command that locks need: redlock-check --acl prints the rule",
+    "NOREPLICAS": "min-replicas-to-write is not met",
+    "OOM": "it is full",
+    "READONLY": "it is a replica",
+    "WRONGTYPE": "something that is not a lock has this key",
+    "unknown": "its configuration has taken that command away; every client needs it",
+}

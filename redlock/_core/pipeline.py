@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.effects import Send
-from redlock._core.outcomes import NEVER, Failure
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import NEVER, ErrorReply, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +44,7 @@ class SentAgain:
     request: Send
     sent_at: float  # or when it is to be sent
     text: bool = False  # send the text of the script, because the master had forgotten it
-    pause: float = 0.0  # the last pause of a release that is sent again, for a `Doubt` or for want of rights
+    pause: float = 0.0  # the last pause of a release that is sent again, for a doubt or for want of rights
 
     usual: ClassVar[tuple[()]] = ()
 
@@ -65,39 +64,40 @@ def _down(_: Any) -> Any:
     raise ConnectionAbortedError("not connected")
 
 
-_CREATE = frozenset(
+# What must not come behind what was sent after it: it would create a key behind the release of its attempt, or take
+# away the time that a later extension has given.
+IN_ORDER = frozenset(
     script.name
     for script in (
         scripts.ACQUIRE, scripts.REPAIR, scripts.OCCUPY, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED,
         scripts.ACQUIRE_RECORDED, scripts.SETTLE, scripts.REPAIR_RECORDED, scripts.OCCUPY_RECORDED,
-        scripts.ACQUIRE_SHARED_RECORDED, scripts.SETTLE_SHARED,
+        scripts.ACQUIRE_SHARED_RECORDED, scripts.SETTLE_SHARED, scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED,
+        scripts.TICKET, scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED, scripts.EXTEND_RESUMED,
+        scripts.RENEW, scripts.RENEW_RECORDED,
     )
 )  # fmt: skip
 
 
-# A fence that was stored is not greater than itself (R18), and neither is a mark (R35): the second one is refused.
+# What was stored is not greater than itself, a fence (R18), a mark (R35) or a ticket (R42): the second one is refused.
 _ONCE = frozenset(
     script.name
     for script in (
-        scripts.FENCE,
-        scripts.SETTLE,
-        scripts.SETTLE_SHARED,
-        scripts.EXTEND_RECORDED,
-        scripts.RENEW_RECORDED,
+        scripts.FENCE, scripts.SETTLE, scripts.SETTLE_SHARED, scripts.EXTEND_RECORDED, scripts.RENEW_RECORDED,
+        scripts.TICKET,
     )
-)
+)  # fmt: skip
 
 
 def _with_text(request: Send) -> Send:
     """The request to send with the text of the script that ``request`` needs.
 
-    An acquire whose attempt is over must not be sent again behind its release, and neither must a repair.  But the
-    master needs the text of the script.  So the text is sent with a call for no names.  Otherwise a master that
-    always answers last would never get it.
+    An acquire whose attempt is over must not be sent again behind its release, and neither must a repair; nor an
+    extension that is over behind a later one.  But the master needs the text of the script.  So the text is sent with a
+    call for no names.  Otherwise a master that always answers last would never get it.
     """
-    creates = request.call.script.name in _CREATE
     wanted = request.open or (request.only_if is not None and request.only_if())
-    return Send(wire.nothing(request.call.script)) if creates and not wanted else request
+    alone = request.call.script.name in IN_ORDER and not wanted
+    return Send(wire.nothing(request.call.script)) if alone else request
 
 
 class Pipeline:
@@ -117,20 +117,9 @@ class Pipeline:
     """
 
     __slots__ = (
-        "_more",
-        "_owed",
-        "_sweep_from",
-        "_waiting",
-        "down",
-        "expected",
-        "heard_at",
-        "master",
-        "patience",
-        "plain",
-        "recv",
-        "send",
-        "under_way",
-    )
+        "_more", "_owed", "_sweep_from", "_waiting", "down", "expected", "heard_at", "master", "patience", "plain",
+        "recv", "send", "under_way",
+    )  # fmt: skip
 
     def __init__(self, master: int, patience: float) -> None:
         self.master = master
@@ -232,7 +221,7 @@ class Pipeline:
                 request.inbox.put(request)
         if request.more:
             self._follow(request, at)
-        if request.doubt is None or not request.doubt.remains(self.master, value):
+        if request.doubt is None or not request.doubt(self.master, value):
             return bool(self._more)
         self._ask_again(queued, at)
         return True
@@ -283,7 +272,7 @@ class Pipeline:
         failed = list(self.under_way)
         self.under_way.clear()
         self.more()
-        self._owed += [_again(queued) for queued in failed if request_of(queued).owed_until is not None]
+        self._owed += [_again(queued) for queued in failed if (request_of(queued).owed_until or at) > at]
         for queued in failed:
             request = request_of(queued)
             if self.expected and request.open and request.call.script.name not in _ONCE:

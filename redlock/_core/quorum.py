@@ -13,6 +13,8 @@ from redlock.errors import OUTCOMES, Outcome, Vote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from redlock._core.outcomes import Failure
+
 # Redis rounds an expiry to whole milliseconds on both ends: 2 ms.  See docs/design.md, "Validity".
 ROUNDING = 0.002
 
@@ -55,12 +57,13 @@ class Tally:
     """The votes of one round.
 
     ``yes`` counts the outcome ``granted``.  The round is decided as soon as the missing votes cannot change its
-    outcome any more.  That is so for a majority, and for a tie.
+    outcome any more.  A majority decides it, and a tie does.
 
     The usual grants are counted in `_core/exchange.py`, without a call.  All other votes are counted by `count`.
     """
 
     yes = no = 0
+    late = 0  # masters, as bits, that are known to have granted it after the round was decided
 
     def __init__(self, masters: Sequence[str]) -> None:
         self.masters = masters
@@ -87,6 +90,10 @@ class Tally:
         else:
             self.no += 1
 
+    def fail(self, master: int, failure: Failure, latency: float | None = None) -> None:
+        outcome, reason, _, configuration, _, of_name = failure
+        self.count(master, outcome, latency, reason, configuration=configuration, of_name=of_name)
+
     def inherit(self, before: Tally | None, master: int) -> bool:
         """Take over what this master said in the round before.  Returns False if it said nothing."""
         entry = None if before is None else before.entries[master]
@@ -98,6 +105,19 @@ class Tally:
     @property
     def won(self) -> bool:
         return self.yes >= self.need
+
+    @property
+    def bare(self) -> bool:
+        """Whether no more than a bare majority is known to have granted it by now, and not all masters (R37)."""
+        return self.yes + self.late.bit_count() <= self.need < self.size
+
+    def lacking(self) -> list[int]:
+        """The masters that are not known to have granted it by now."""
+        return [
+            master
+            for master, entry in enumerate(self.entries)
+            if not self.late >> master & 1 and (entry is None or entry[0] != "granted")
+        ]
 
     @property
     def lost(self) -> bool:
@@ -148,15 +168,6 @@ class Tally:
         for master, entry in enumerate(self.entries):
             if entry is None:
                 self.count(master, "timeout", None, f"no answer within {after:.3g} s")
-
-    def granted_by(self, masters: Sequence[int]) -> int:
-        """How many of ``masters`` have granted the lock."""
-        count = 0
-        for master in masters:
-            entry = self.entries[master]
-            if entry is not None and entry[0] == "granted":
-                count += 1
-        return count
 
     def in_the_way(self) -> list[int]:
         """Masters that said no in a lost round.  Unless one of them changes its answer, the next round is lost too.

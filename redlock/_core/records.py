@@ -5,6 +5,7 @@ Usual answers are the same bytes as without records.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
@@ -24,8 +25,8 @@ _EXPIRED = "expired:"
 
 def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
     call = wire.acquire(keys, token, ttl, proposal, fence_ttl)
-    args = (*call.args, wire.milliseconds(_life(fence_ttl)))
-    return call._replace(script=scripts.ACQUIRE_RECORDED, keys=call.keys + keys.grants, args=args)
+    args = (*call.args, _life(fence_ttl))  # not by `_replace`, which takes as long as all the rest
+    return wire.Call(scripts.ACQUIRE_RECORDED, call.keys + keys.grants, args, call.usual)
 
 
 def settle(
@@ -41,7 +42,7 @@ def settle(
 ) -> Call:
     """``shown``: for each name what may be on record there, "MARK TOKEN" or `NONE`.  ``shared``: for a reader (R33)."""
     args = [str(len(keys.locks)), token, str(proposal), wire.milliseconds(fence_ttl)]
-    args += [wire.milliseconds(_life(fence_ttl)), wire.milliseconds(ttl), f"{_EXPIRED}{token}" if phantom else token]
+    args += [_life(fence_ttl), wire.milliseconds(ttl), f"{_EXPIRED}{token}" if phantom else token]
     for of_name in shown:
         args += [str(len(of_name)), *sorted(of_name)]
     script = scripts.SETTLE_SHARED if shared else scripts.SETTLE
@@ -50,14 +51,14 @@ def settle(
 
 def extend(keys: Keys, token: str, ttl: float, fence_ttl: float, mark: str, fence: int | None) -> Call:
     call = wire.extend(keys, token, ttl, fence_ttl)
-    args = (*call.args, wire.milliseconds(_life(fence_ttl)), mark, _known(fence))
+    args = (*call.args, _life(fence_ttl), mark, _known(fence))
     return call._replace(script=scripts.EXTEND_RECORDED, keys=call.keys + keys.grants, args=args)
 
 
 def renew(leases: Sequence[tuple[Keys, str, float, int | None]], fence_ttl: float, mark: str) -> Call:
     """``leases``: the keys, the token, the TTL and the fence of each."""
     keys: list[str] = []
-    args = [wire.milliseconds(fence_ttl), wire.milliseconds(_life(fence_ttl)), mark]
+    args = [wire.milliseconds(fence_ttl), _life(fence_ttl), mark]
     for where, token, ttl, fence in leases:
         keys += where.locks + where.fences + where.grants
         args += (str(len(where.locks)), token, wire.milliseconds(ttl), _known(fence))
@@ -73,44 +74,15 @@ def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None)
     """``fence``: of the lease that is released; None: it is a rollback, or a lease whose fence is not known."""
     call = wire.release(keys, token, keep)
     args = (token, _known(fence), *call.args[1:])
-    return call._replace(script=scripts.RELEASE_RECORDED, keys=call.keys + keys.grants, args=args)
-
-
-def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, most: int) -> Call:
-    call = wire.acquire_shared(keys, token, ttl, proposal, fence_ttl, most)
-    return call._replace(script=scripts.ACQUIRE_SHARED_RECORDED, keys=call.keys + keys.grants)
-
-
-def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *_: object, reads: bool = False) -> Call:
-    """Readers are not on record.  A writer that becomes one is not any more."""
-    call = wire.extend_shared(keys, token, ttl, fence_ttl, reads=reads)
-    return call._replace(keys=call.keys + keys.grants)
-
-
-def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
-    call = wire.repair_shared(keys, token, ttl, fence, fence_ttl)
-    return call._replace(keys=call.keys + keys.grants)
-
-
-def release_shared(keys: Keys, token: str, *_: object) -> Call:
-    call = wire.release_shared(keys, token)
-    return call._replace(keys=call.keys + keys.grants, args=(token, str(len(keys.locks))))
+    return wire.Call(scripts.RELEASE_RECORDED, keys.locks + keys.grants, args, call.usual)
 
 
 def occupy(
-    group: tuple[str, ...],
-    grants: tuple[str, ...],
-    asked: tuple[int, ...],
-    keys: Keys,
-    token: str,
-    ttl: float,
-    proposal: int,
-    fence_ttl: float,
+    group: Keys, asked: tuple[int, ...], keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float
 ) -> Call:
-    """`wire.occupy`.  ``grants``: where all slots are on record."""
     call = wire.occupy(group, asked, keys, token, ttl, proposal, fence_ttl)
-    args = (*call.args[:5], wire.milliseconds(_life(fence_ttl)), *call.args[5:])
-    return call._replace(script=scripts.OCCUPY_RECORDED, keys=call.keys + grants, args=args)
+    args = (*call.args[:5], _life(fence_ttl), *call.args[5:])
+    return call._replace(script=scripts.OCCUPY_RECORDED, keys=call.keys + group.grants, args=args)
 
 
 def vacate(
@@ -141,8 +113,9 @@ def _record(value: Any) -> tuple[int, Record]:
     raise wire.BadReply(f"unexpected record {value!r:.80}")
 
 
-def _life(fence_ttl: float) -> float:
-    return max(LIFE, fence_ttl)
+@lru_cache(maxsize=16)
+def _life(fence_ttl: float) -> str:
+    return wire.milliseconds(max(LIFE, fence_ttl))
 
 
 def _known(fence: int | None) -> str:

@@ -1,17 +1,18 @@
 """Releases a lock.
 
-A release in doubt.  A release may have to go over other connections than its acquire.  A lease may be handed over
-by its token, or acquired on one event loop and released on another.  Then a master without the key proves
-nothing: the acquire may still be on its way.  Such a release is in doubt.  A master that does not say that the
-key was ours is asked again: after a quarter of `node_timeout`, then after pauses that double, up to eight times
-`node_timeout`.  That ends when the key must have expired.  If an extension gave the key back over such a
-connection (R14), two answers that it was ours are needed.  Nearly always every master has the key, and then
-nothing is asked twice.
+A release in doubt.  A release may have to go over other connections than its acquire.  A lease may be handed over by
+its token, or acquired on one event loop and released on another.  Then a master without the key proves nothing: the
+acquire may still be on its way.  Such a release is in doubt.  A master that does not say that the key was ours is asked
+again: after a quarter of `node_timeout`, then after pauses that double, up to eight times `node_timeout`.  That ends
+when the key must have expired.  If an extension gave the key back over such a connection (R14), two answers that it was
+ours are needed.  Nearly always every master has the key, and then nothing is asked twice.
 
 `hold_at_least` (R28).  A release before its end does not delete the keys, but puts ``released:`` in front of the token
 and lets them live for the rest, as long as a fast clock of a master may need.  It never lengthens their life: until
-then the key of a holder that died would have gone.  A grant leaves so much validity that this is enough.  Only a lease
+then the key of a holder that died would have gone.  A grant leaves enough validity for this.  Only a lease
 that was granted is kept so; a rollback deletes.
+
+`guard` (R36).  A lease that was lost is not released while its guard lasts: its renewer does that when it is over.
 
 Besides, the loop that acquired the lease is told.  As long as it runs, it sends a release of its own behind the
 acquire (P7).  It is told only after the first release was judged.  Otherwise the second release might be faster,
@@ -33,7 +34,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from redlock._core import quorum, wire
-from redlock._core.acquire import despite_interrupts
+from redlock._core.acquire import carry_out, despite_interrupts
 from redlock._core.effects import Leave, Op, ReleaseHeard, Send
 from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
@@ -55,7 +56,7 @@ AnySend = TypeVar("AnySend", bound=Send)
 class Claim(Round):
     """A round that asks as the owner, an extension or a release, and what its denials prove (R13)."""
 
-    _end: ClassVar[RoundEnd] = "settled"
+    _until: ClassVar[RoundEnd] = "settled"
     taken = False
     others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token, as one of the other mode (R33)
     missing: tuple[int, ...] = ()  # masters on which nobody holds the lock
@@ -70,8 +71,11 @@ class Claim(Round):
         if isinstance(answer, wire.OtherMode):
             self.others += (answer,)
             self.taken = True
+            if answer.recorded:
+                return "held", "it is on record (R35)"
             return "held", "it is one of the readers now" if answer.reads else "it has the lock alone"
-        if released_token(answer.other) in self.call.args:  # of our own token
+        released = released_token(answer.other)
+        if released and released in self.call.args:  # of our own token
             return "held", "not ours any more: it was released"
         if answer.other:
             self.taken = True
@@ -87,11 +91,12 @@ class Claim(Round):
         """Raise ConfigurationError if a lease was ``resumed`` in the mode in which its token is not known (C11)."""
         if not resumed or len(self.others) < self.tally.need:
             return
-        why = (
-            "is that of a reader: resume it with shared=True"
-            if self.others[0].reads
-            else "has it alone: resume it without shared, and downgrade the lease to let readers in"
-        )
+        if self.others[0].recorded:
+            why = "is on record: resume it on masters with confirm_expiry=True, as those that granted it"
+        elif self.others[0].reads:
+            why = "is that of a reader: resume it with shared=True"
+        else:
+            why = "has it alone: resume it without shared, and downgrade the lease to let readers in"
         raise ConfigurationError(f"the token of {shown} {why}")
 
 
@@ -132,7 +137,7 @@ def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
     A request in doubt is sent again until every master has seen what it takes back.
     """
     if not lease.in_order:
-        request.doubt = ReleaseDoubt(lease)
+        request.doubt = ReleaseDoubt(lease).remains
         request.usual = ()  # so that every answer is parsed, and shown to the doubt
     return request
 
@@ -149,20 +154,41 @@ def release_lost(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -
     return _doubted(Send(_call(settings, spec, lease), to=lease.asked, owed_until=lease.keys_until), lease)
 
 
+def _unless_it_guards(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> list[Send]:
+    """`release_lost`; nothing while the guard of a lost lease lasts: its renewer does that then (R36)."""
+    return [] if lease.guards else [release_lost(settings, spec, lease)]
+
+
 def abandon(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
     """Release a lease that nobody can give back any more, and do not wait for the answers (R15).
 
     In a forked child nothing is sent: it is the parent's.
     """
+    try:
+        yield from _abandoned(settings, spec, lease)
+    except GeneratorExit:
+        raise
+    except BaseException:  # it may have struck before anything was sent (R11)
+        yield from _abandoned(settings, spec, lease)
+        raise
+
+
+def _abandoned(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
     for hold in list(lease.holds):
-        hold.leave()
-    lease.let_go()
-    lease.changed()
-    if not lease.mine():
-        return
-    interruption = yield from despite_interrupts(release_lost(settings, spec, lease), *leave_line(lease))
-    if interruption is not None:
-        raise interruption
+        hold.exit()
+    lease.end_without_answers()
+    if lease.mine():
+        yield from carry_out(*_unless_it_guards(settings, spec, lease), *leave_line(lease))
+    lease.changed()  # behind that: a Ctrl-C may strike here
+
+
+def _interrupted(settings: MastersSettings, spec: LockSpec, lease: LeaseState, claim: Claim | None) -> Op[None]:
+    """The rest of a release: nobody waits for the answers."""
+    if claim is not None:
+        claim.wait_for = None
+    released = _unless_it_guards(settings, spec, lease) if claim is None else [claim]
+    yield from despite_interrupts(*released, *leave_line(lease))
+    lease.changed()  # behind that: a second Ctrl-C may strike here
 
 
 def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[bool]:
@@ -178,14 +204,12 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     claim: Claim | None = None
     try:
         if not lease.end():
-            interruption = yield from despite_interrupts(release_lost(settings, spec, lease), *leave_line(lease))
-            if interruption is not None:
-                raise interruption  # noqa: TRY301 - `except` below sends again, which does no harm
+            yield from carry_out(*_unless_it_guards(settings, spec, lease), *leave_line(lease))
             return False
         # The release goes to every master that may have a key of this lease, and is owed to each.  `asked` is read
         # after the lease has ended: no repair is written from now on, so no master is added.
         claim = _doubted(Claim(settings, _call(settings, spec, lease), lease.asked, lease.keys_until), lease)
-        lease.said = claim.tally.votes
+        lease.last_votes = claim.tally.votes
         # The next waiter in line need not wait for the answers: on every connection its acquire stands behind our
         # release (R10).
         claim.leaves, claim.wait_for = lease.place, settings.node_timeout
@@ -200,10 +224,12 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     except GeneratorExit:
         raise
     except BaseException:
-        lease.changed()
-        if claim is not None:
-            claim.wait_for = None
-        yield from despite_interrupts(claim or release_lost(settings, spec, lease), *leave_line(lease))
+        try:
+            yield from _interrupted(settings, spec, lease, claim)
+        except GeneratorExit:
+            raise
+        except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+            yield from _interrupted(settings, spec, lease, claim)
         raise
     ours = again or not claim.tally.denied
     if not ours:

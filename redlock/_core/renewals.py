@@ -13,9 +13,11 @@ When a lease is due (R15):
 - Leases that were extended together get the same pause, so they meet again.  They stay together until one of them
   ends, leaves (`extend_many.py`), or is tried again sooner.  So requests are full.
 - A large ``drift_factor`` may leave little of the TTL.  Then a quarter of what it leaves passes before the next
-  extension (`_LEFT_OF_VALIDITY`).  Otherwise there would be no pause at all.
+  extension (`_REMAINING_OF_VALIDITY`).  Otherwise there would be no pause at all.
 - If too few masters answered, the next try is after a twentieth of the TTL, while the lease is valid.
 - If the holder itself extends the lease, to a longer or shorter TTL, the renewer goes on with that TTL.
+
+Besides, masters that lack the key get it soon after the grant: see `whole.py` (R37).
 
 Losses.  A loss by time needs no answer.  While an extension is under way, a lease is due at its end.
 
@@ -35,6 +37,7 @@ from redlock._core import attributes, quorum
 from redlock._core.extend import Extension, extend
 from redlock._core.extend_many import MOST, renew
 from redlock._core.release import abandon, release_lost
+from redlock._core.whole import AGAIN, lacking, listen, make_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,10 +51,12 @@ RENEWALS = 3  # in the time of one TTL, so that two may fail (R15)
 _SPREAD = 0.2  # a pause is shorter by up to this part, at random: leases granted at once are due at different times
 _STEP = 1 / 32  # of the TTL: leases are due at such steps only, so that many of them meet in one packet
 _RETRY = 1 / 20  # of the TTL: the pause after an extension that too few masters answered
-_LEFT = 1 - 1 / RENEWALS  # of the TTL: so much is left when a lease is due at the latest ...
-# ... but no more than this of the validity, or the lease would be due again at once.  It must be more than `_LEFT`.
-_LEFT_OF_VALIDITY = RENEWALS / (RENEWALS + 1)
-_MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL: so much may be left when a lease is first due
+_REMAINING = 1 - 1 / RENEWALS  # of the TTL: what is left when a lease is due at the latest ...
+# ... but no more than this of the validity, or the lease would be due again at once.  More than `_REMAINING`.
+_REMAINING_OF_VALIDITY = RENEWALS / (RENEWALS + 1)
+_MOST_REMAINING = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL: the most that is left when a lease is due
+# In the time of `node_timeout`: moments at which masters get a key that they lack, for many leases together.
+_STEPS_TO_WHOLE = 4
 _SOON = 0.05  # seconds after which a lease that may be abandoned is looked at again
 _NO_RENEWAL = math.inf  # the pause of a lease that is not to be extended, or is being extended just now
 
@@ -69,7 +74,7 @@ class HeldBy(Protocol):
 
     def presence(self) -> Presence: ...
 
-    def tell_lost(self, on_lost: Callable[[Any], object] | None) -> object:
+    def notify_lost(self, on_lost: Callable[[Any], object] | None) -> object:
         """The lease is lost.  Called once, and never after a release (C9)."""
 
 
@@ -80,11 +85,14 @@ class Renewal:
     refused = False  # a master refused to extend it together with others: it is always extended by itself
     moment: float | None = None  # where it stands in its `Schedule`
     _pause: float | None = None  # computed when first needed
-    _ends = math.inf
+    _max_hold_at = math.inf
     _tried_for = math.nan  # the end of the lease that an extension in vain has not moved
     _again = math.inf  # when to look again whether it was abandoned
-    _left = False  # it left a batch, and is extended by itself, once
-    _told = False
+    _detached = False  # it left a batch, and is extended by itself, once
+    _whole_at = math.inf  # when to look whether masters lack its key (R37)
+    _asked_again = False  # that was done `node_timeout` after the grant
+    _loss_reported = False
+    _guards = _guarded = False  # it is lost, and its keys are released when its guard is over (R36); it was so once
 
     def __init__(
         self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float
@@ -95,34 +103,49 @@ class Renewal:
         self.lease = lease
         self.held_by = held_by
         self._since = at  # the end of the last extension, or the grant
-        self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT  # it is not due earlier
+        self.soonest = lease.valid_until - lease.ttl * _MOST_REMAINING  # it is not due earlier
         if spec.max_hold is not None:
-            self._ends = at + spec.max_hold
-            self.soonest = min(self.soonest, self._ends)
-        if not spec.auto_extend:
-            self._pause = _NO_RENEWAL
+            self._max_hold_at = at + spec.max_hold
+            self.soonest = min(self.soonest, self._max_hold_at)
+        last = lease.last
+        if last is not None and last.yes < last.size and not lease.extensions:
+            # By then masters have answered, or will hardly do so any more.
+            self._whole_at = whole_at = at if lease.listened else at + settings.node_timeout
+            self.soonest = min(self.soonest, whole_at)
+
+    @property
+    def _renewed(self) -> bool:
+        """Whether its lock asks for that, or another one through which it was entered again and not left yet (R26)."""
+        return self.spec.auto_extend or any(hold.asks_renewal and not hold.abandoned for hold in self.lease.holds)
 
     @property
     def due(self) -> float:
         """When to look at the lease next; `OVER` if it has ended."""
         lease = self.lease
         if lease.released or lease.lost:
-            return OVER
+            return lease.guarded_until if self._guards else OVER
         end = lease.valid_until
-        until = min(end, self._ends, self._again)
-        if self._pause == _NO_RENEWAL:
+        until = min(end, self._max_hold_at, self._again, self._whole_at if lease.listened else self._whole_due)
+        if self._pause == _NO_RENEWAL or not self._renewed:
             return until
         if self._pause is None:
             self._pause = _pause(lease.ttl, self.settings.random())
         at = self._since + self._pause
         # The TTL is that of now: the holder itself may have made it shorter, or does so just now.
         if end != self._tried_for and not lease.all_pending:
-            at = min(at, end - _left(lease.ttl, self.settings.drift_factor))
+            at = min(at, end - _latest(lease.ttl, self.settings.drift_factor))
         return min(until, _in_step(at, lease.ttl, self.settings.phase))
 
     @property
+    def _whole_due(self) -> float:
+        if self._whole_at == math.inf:
+            return math.inf
+        step = self.settings.node_timeout / _STEPS_TO_WHOLE
+        return math.ceil(self._whole_at / step) * step
+
+    @property
     def over(self) -> bool:
-        """The lease has ended.  Nothing is left to be done but to `tell`."""
+        """The lease has ended.  Nothing is left to be done but to `report_loss`."""
         return self.lease.over
 
     @property
@@ -134,17 +157,21 @@ class Renewal:
     def alone(self) -> bool:
         """It is to be extended by a request of its own."""
         lease = self.lease
-        scattered = bool(self.spec.keys.grants) and (
-            lease.scattered or not lease.in_order
-        )  # its marks are random (R35)
-        return self._left or self.refused or lease.mode.shared or scattered
+        random_marks = bool(self.spec.keys.grants) and (lease.scattered or not lease.in_order)  # (R35)
+        return self._detached or self.refused or lease.mode.shared or random_marks
 
-    def tell(self) -> None:
+    def begin_guard(self) -> bool:
+        """Its lease is lost and seen off.  Whether its keys are released later, when its guard is over (R36)."""
+        begins = self.lease.guards and not (self._guarded or self.spec.kept)
+        self._guards, self._guarded = begins, self._guarded or begins
+        return begins
+
+    def report_loss(self) -> None:
         """The lease is lost: report it, and tell the holder, once (C9)."""
-        if not self._told:
-            self._told = True
+        if not self._loss_reported:
+            self._loss_reported = True
             self.settings.lost(self)
-            self.held_by.tell_lost(self.spec.on_lost)
+            self.held_by.notify_lost(self.spec.on_lost)
 
     @property
     def outlived(self) -> bool:
@@ -153,53 +180,85 @@ class Renewal:
             return False
         return not self.lease.holds or self.held_by.presence() in ("here", "perhaps")
 
-    def look(self, now: float) -> Literal["nothing", "renew", "give up", "give back"]:
+    def next_action(self, now: float) -> Literal["nothing", "renew", "make whole", "give up", "give back"]:
         """What to do now that the lease is due; see `tasks`."""
         lease = self.lease
+        if self._guards:
+            self._guards = lease.guards
+            return "nothing" if self._guards else "give up"
         if not lease.extendable(now):
             # If nobody can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
             # reports the loss.
-            return "give up" if lease.lost and self.held_by.presence() == "abandoned" else "nothing"
+            gone = lease.lost and self.held_by.presence() == "abandoned"
+            return "give up" if gone and not lease.guards else "nothing"
         if self.settings.voters.refused:  # others use other masters, and go on (R34)
-            lease.said = self.settings.voters.refusals
+            lease.last_votes = self.settings.voters.refusals
             lease.lose("unreachable")
-            return "give up"
-        if now >= self._ends:
+            return "nothing" if lease.guards else "give up"
+        if now >= self._max_hold_at:
             lease.lose("max_hold")
-            return "nothing" if self.spec.kept else "give up"
+            return "nothing" if self.spec.kept or lease.guards else "give up"
         presence = self.held_by.presence()
         if presence == "abandoned":
             return "give back"
         if presence == "gone":
             self._pause = _NO_RENEWAL
         self._again = now + _SOON if presence == "perhaps" else math.inf
-        if self._pause == _NO_RENEWAL or (presence == "perhaps" and now < self.due):
+        early = presence == "perhaps"  # it may be due for another reason than its renewal
+        if now >= self._whole_at:
+            if self._lacks():
+                return "make whole"
+            early = True
+        if self._pause == _NO_RENEWAL or not self._renewed or (early and now < self.due):
             return "nothing"
         self._pause = _NO_RENEWAL  # until this one is over
         return "renew"
 
-    def renewed(self, extension: Extension, spread: float) -> None:
+    def _lacks(self) -> bool:
+        """Whether masters lack its key, or lack it yet; and when to look again (R37)."""
+        if self.lease.listened:
+            self._whole_at += self.settings.node_timeout
+        else:
+            self._whole_at = math.inf if self._asked_again else self._whole_at + AGAIN
+            self._asked_again = True
+        if lacking(self.lease):
+            return True
+        self._whole_at = math.inf
+        return False
+
+    def make_whole(self) -> Task:
+        """Give its key to the masters that lack it (R37)."""
+        lease = self.lease
+        if lease.listened:
+            lease.listened = False
+            yield from listen(self.settings, self.spec, lease, self._whole_at)
+        else:
+            yield from make_whole(self.settings, self.spec, lease, lacking(lease))
+        return {}
+
+    def conclude(self, extension: Extension, spread: float) -> None:
         """The operation that was to extend the lease is over.
 
         ``spread``: the random number for the next pause, the same for all leases of the operation.
         """
         lease = self.lease
-        self._left = False
+        self._detached = False
         self._since = extension.at
         if extension.kind == "kept":
             self._pause, self._tried_for = _pause(lease.ttl, spread), math.nan
         else:  # try again soon, however little time is left
             self._pause, self._tried_for = lease.ttl * _RETRY, lease.valid_until
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """The lease leaves a batch that is under way.  It is due at once, by itself."""
-        self._left = True
+        self._detached = True
         self._since, self._pause = self.lease.clock(), 0.0
         self.lease.changed()
 
     def give_up(self) -> Task:
         """Release the lost lease.  Nobody waits for the answers."""
-        yield release_lost(self.settings, self.spec, self.lease)
+        if not self.lease.guards:
+            yield release_lost(self.settings, self.spec, self.lease)
         return {}
 
     def give_back(self) -> Task:
@@ -210,9 +269,10 @@ class Renewal:
         return {}
 
 
-attributes.tell(
-    Renewal, "settings", "spec", "lease", "held_by", "_since", "soonest", "_pause", "moment", "_tried_for", "_again"
-)
+attributes.declare(
+    Renewal, "settings", "spec", "lease", "held_by", "_since", "soonest", "_whole_at", "_pause", "moment", "_tried_for",
+    "_again",
+)  # fmt: skip
 
 
 # The three functions are cached: leases that were extended together call them with the same arguments, one by one.
@@ -222,9 +282,9 @@ def _pause(ttl: float, spread: float) -> float:
 
 
 @lru_cache(maxsize=16)
-def _left(ttl: float, drift_factor: float) -> float:
+def _latest(ttl: float, drift_factor: float) -> float:
     """How many seconds before its end a lease is due at the latest."""
-    return min(ttl * _LEFT, (ttl - quorum.drift(ttl, drift_factor)) * _LEFT_OF_VALIDITY)
+    return min(ttl * _REMAINING, (ttl - quorum.drift(ttl, drift_factor)) * _REMAINING_OF_VALIDITY)
 
 
 @lru_cache(maxsize=16)
@@ -241,12 +301,11 @@ def tasks(due: Iterable[Renewal], now: float) -> list[tuple[Task, list[Renewal]]
     """
     started: list[tuple[Task, list[Renewal]]] = []
     together: dict[float, tuple[int, list[Renewal]]] = {}  # by the TTL: how many names, and whose
+    by_itself = {"give up": Renewal.give_up, "give back": Renewal.give_back, "make whole": Renewal.make_whole}
     for renewal in due:
-        todo = renewal.look(now)
-        if todo == "give up":
-            started.append((renewal.give_up(), [renewal]))
-        elif todo == "give back":
-            started.append((renewal.give_back(), [renewal]))
+        todo = renewal.next_action(now)
+        if todo in by_itself:
+            started.append((by_itself[todo](renewal), [renewal]))
         elif todo == "renew" and renewal.alone:
             started.append((_renew([renewal], now), [renewal]))
         elif todo == "renew":
@@ -279,7 +338,7 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
         # One pause for all of them, so that they are due at the same moment again.
         spread = first.settings.random()
         for renewal, extension in ends.items():
-            renewal.renewed(extension, spread)
+            renewal.conclude(extension, spread)
     for renewal, extension in ends.items():
         if extension.kind == "kept" and renewal.settings.observer is not None:
             renewal.settings.observer.extended(renewal.lease, renewed=True)

@@ -1,31 +1,44 @@
-"""Random delays, as tenacity computes them (R25).  No other file imports tenacity."""
+"""Random delays, as tenacity computes them (R25), and where all chance comes from.  No other file imports tenacity."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final, cast
 
 from tenacity import RetryCallState, Retrying
-from tenacity.wait import wait_base, wait_random_exponential
+from tenacity.wait import wait_base, wait_exponential
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# The application's own `random` is not touched: where it is seeded, its numbers stay what they were, and processes with
+# one seed do not wait alike, try at the same moments and split the votes for ever.
+chance: Final = SystemRandom()
+
+
+class FullJitter(wait_exponential):
+    """A random delay from ``min`` up to an exponential one.  Clients that were refused together try again apart."""
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        return chance.uniform(self.min, super().__call__(retry_state))
+
+
 # Between attempts on a held lock.  The first are soon, for most critical sections are short; later ones wait up to half
 # a second.  Already the first delay is random, so that contenders that split the votes soon try at different times.
-BETWEEN_ATTEMPTS: wait_base = wait_random_exponential(multiplier=0.025, max=0.5, min=0.002)
+BETWEEN_ATTEMPTS: wait_base = FullJitter(multiplier=0.025, max=0.5, min=0.002)
 
 # Between looks at a name that is to become free.  A message wakes the waiter; a lost one costs such a pause.
-BETWEEN_LOOKS: wait_base = wait_random_exponential(multiplier=0.5, max=5.0, min=0.1)
+BETWEEN_LOOKS: wait_base = FullJitter(multiplier=0.5, max=5.0, min=0.1)
 
 # Between connection attempts: a master that is back should be connected within about a second.
-BETWEEN_CONNECTIONS: wait_base = wait_random_exponential(multiplier=0.1, max=1.0, min=0.05)
+BETWEEN_CONNECTIONS: wait_base = FullJitter(multiplier=0.1, max=1.0, min=0.05)
 
 # Between attempts to connect beside a connection that answers nothing.  If all of the master hangs, none gets through,
 # and each is one more that it finds when it goes on.
-BESIDE_A_SILENT_ONE: wait_base = wait_random_exponential(multiplier=1.0, max=10.0, min=1.0)
+BESIDE_A_SILENT_ONE: wait_base = FullJitter(multiplier=1.0, max=10.0, min=1.0)
 
 # Between two terms of a leader whose body raised.  What is broken stays so for a while, and others may lead meanwhile.
-BETWEEN_TERMS: wait_base = wait_random_exponential(multiplier=0.5, max=30.0, min=0.1)
+BETWEEN_TERMS: wait_base = FullJitter(multiplier=0.5, max=30.0, min=0.1)
 
 
 def delay(strategy: wait_base | Callable[[RetryCallState], float], failed: int) -> float:

@@ -37,15 +37,15 @@ GRANTED: tuple[Outcome, str] = ("granted", "")
 class Round(Send, ABC):
     """A `Send` that counts its answers as votes, as they come.  A vote for it is ``granted``.
 
-    Each subclass says what an answer means, and in `_end` what ends the round:
+    Each subclass says what an answer means, and in `_until` what ends the round:
 
     - ``decided``: a majority granted, or none can grant any more.
     - ``settled``: a majority granted or denied, or none can do either any more.
     - ``complete``: every master has answered.  That is for looking, not for locking.
     """
 
-    _end: ClassVar[RoundEnd] = "decided"
-    ended_at: float | None = None  # the time of the answer that ended it
+    _until: ClassVar[RoundEnd] = "decided"
+    decided_at: float | None = None  # the time of the answer that ended it
     _unsent: tuple[int, ...] = ()
 
     def __init__(
@@ -83,7 +83,7 @@ class Round(Send, ABC):
         """
         try:
             event = yield self
-            while self.ended_at is None:
+            while self.decided_at is None:
                 if type(event) is Timeout:
                     self.tally.time_out(event.at - self.sent_at)
                     return event.at
@@ -91,7 +91,7 @@ class Round(Send, ABC):
                     return NEVER
                 # A `Turn`, a `Notified` or an earlier round means nothing here.
                 event = yield Wait(min(until, self.sent_at + self._settings.node_timeout), False, self)
-            return self.ended_at
+            return self.decided_at
         finally:
             self.open = False
 
@@ -104,40 +104,42 @@ class Round(Send, ABC):
         else:
             self._overrule(master, outcome, reason, at)
         # Without a "no" and without a majority, nothing can be decided.
-        return (tally.no > 0 or tally.yes >= tally.need) and self.ends(at)
+        return (tally.no > 0 or tally.yes >= tally.need) and self.decides(at)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:
             outcome, reason = self.read(master, value)
         except ValueError as error:
             self.tally.count(master, "error", at - self.sent_at, str(error))
-            return self.ends(at)
+            return self.decides(at)
         return self.voted(master, at, outcome, reason)
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
         """Count a vote that the restart guard does not admit, with the reason for that (R21, C16)."""
         not_counted = self._settings.voters.why_not_counted(master, at)
-        configuration = False
-        if not_counted is not None:
-            outcome, reason, configuration = not_counted.outcome, not_counted.reason, not_counted.configuration
-        self.tally.count(master, outcome, at - self.sent_at, reason, configuration=configuration)
+        if not_counted is None:
+            self.tally.count(master, outcome, at - self.sent_at, reason)
+        else:
+            self.tally.fail(master, not_counted, at - self.sent_at)
+
+    def late(self, master: int, value: Any, at: float) -> None:  # noqa: ARG002 - part of the interface
+        """Note it if ``value``, which came when the votes were counted, says that ``master`` has granted it (R37).
+
+        `read` is not asked: an operation may be looking at what it has noted.
+        """
+        if isinstance(value, list) and value[:1] in ([1], [2]):
+            self.tally.late |= 1 << master
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         if not failure.sent:
             self._unsent += (master,)
-        self.tally.count(
-            master, failure.outcome, None, failure.reason, configuration=failure.configuration, of_name=failure.of_name
-        )
-        return self.ends(at)
+        self.tally.fail(master, failure)
+        return self.decides(at)
 
-    def ends(self, at: float) -> bool:
-        if not self.open:
-            return self.ended_at is not None
-        if not getattr(self.tally, self._end):
-            return False
-        self.ended_at = at
-        self.open = False
-        return True
+    def decides(self, at: float) -> bool:
+        if self.open and getattr(self.tally, self._until):
+            self.decided_at, self.open = at, False
+        return self.decided_at is not None
 
     # ------------------------------------------------------------------------------------------------
 

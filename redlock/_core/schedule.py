@@ -42,6 +42,9 @@ class Schedule:
     def empty(self) -> bool:
         return not self.queue and not self._moments
 
+    def all(self) -> list[Renewal]:
+        return [*self.queue, *(renewal for due in self._moments.values() for renewal in due)]
+
     def newcomers(self) -> list[Renewal]:
         """Empty the queue.  Returns the renewals to `put`."""
         coming = []
@@ -88,7 +91,7 @@ class Schedule:
             heapq.heappop(self._heap)
         return self._heap[0] if self._heap else math.inf
 
-    def take(self, now: float) -> list[Renewal]:
+    def pop_due(self, now: float) -> list[Renewal]:
         """Take out and return the renewals that are due at ``now``, for the caller to `put` back."""
         taken: list[Renewal] = []
         while self.next() <= now:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.fencing import FenceClock
     from redlock._core.mode import Mode
-    from redlock._core.observing import Observing
     from redlock._core.outages import Outages
+    from redlock._core.protocols import Observing
+    from redlock._core.tokens import FenceClock
     from redlock._core.voters import Voters
     from redlock._core.wire import Keys
 
@@ -56,6 +56,7 @@ class LockSpec(NamedTuple):
     mode: Mode = EXCLUSIVE
     refused: Callable[[Any], object] | None = None  # told of each `Refusal` because others hold it
     max_waiters: int | None = None  # of this process, behind the one that holds it or asks for it (R40)
+    guard: float = 0.0  # seconds for which masters keep its keys beyond the validity (R36)
     kept: bool = False  # at `max_hold` its keys stay, until its holder gives it back (R31)
 
     @property
@@ -65,6 +66,11 @@ class LockSpec(NamedTuple):
     @property
     def shown(self) -> str:
         return options.named(self.names)
+
+    @property
+    def lasts(self) -> float:
+        """Seconds for which masters keep its keys."""
+        return self.ttl + self.guard
 
     @property
     def fencing(self) -> bool:

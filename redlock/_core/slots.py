@@ -13,7 +13,7 @@ If all slots are taken, the client subscribes to the channel of the group, and w
 of a slot is announced there as well, with the number of the slot, and that slot is asked for next.
 
 In one process there is one line for the group (R23).  Only the first one in it asks the masters.  It leaves the line
-once it has a slot, unlike the holder of a lock.  Who only tries (`blocking=False`) does not stand behind waiters, but
+once it has a slot, unlike the holder of a lock.  A single try (`blocking=False`) does not stand behind waiters, but
 waits for an attempt that has had no answer yet: that one takes one slot of several.
 
 Also considered:
@@ -33,6 +33,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock._core import records, wire
@@ -46,14 +47,15 @@ from redlock._core.subscriptions import Subscription
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
+    from redlock._core.ballots import Grant
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
 
 
-class Board:
+class KnownSlots:
     """What one process (or event loop) knows of a group: where to ask first.  Nothing but speed depends on it."""
 
     __slots__ = ("__weakref__", "_held", "latest")
@@ -63,6 +65,7 @@ class Board:
         self.latest: int | None = None  # the slot that was taken last
 
     def took(self, slot: int, lease: weakref.ref[LeaseState]) -> None:
+        """From now on all threads see ``lease``, which was granted."""
         self._held[slot], self.latest = lease, slot
 
     def holds(self, slot: int) -> bool:
@@ -77,35 +80,31 @@ class Group(NamedTuple):
 
     key: str
     slots: tuple[LockSpec, ...]
-    board: Board
+    known_slots: KnownSlots
 
     def any_of(self, asked: tuple[int, ...]) -> LockSpec:
         """What to send in order to take, and to take back, the first of several slots that is free."""
         specs = [self.slots[slot] for slot in asked]
-        keys = wire.Keys(
-            tuple(key for spec in specs for key in spec.keys.locks),
-            tuple(key for spec in specs for key in spec.keys.fences),
-            tuple(key for spec in specs for key in spec.keys.grants),
-        )
-        locks = tuple(key for spec in self.slots for key in spec.keys.locks)
+        keys, group = _keys_of(specs), _keys_of(self.slots)
         names = tuple(name for spec in specs for name in spec.names)
-        mode, occupy = EXCLUSIVE, functools.partial(wire.occupy, locks)
-        vacate: Callable[..., wire.Call] = wire.vacate
-        if keys.grants:
-            grants = tuple(key for spec in self.slots for key in spec.keys.grants)
-            mode, occupy, vacate = RECORDED, functools.partial(records.occupy, locks, grants), records.vacate
-        acquire, release = functools.partial(occupy, asked), functools.partial(vacate, self.key, asked)
+        mode, calls = (RECORDED, records) if keys.grants else (EXCLUSIVE, wire)
+        acquire = functools.partial(calls.occupy, group, asked)
+        release = functools.partial(calls.vacate, self.key, asked)
         return specs[0]._replace(names=names, keys=keys, mode=mode._replace(acquire=acquire, release=release))
+
+
+def _keys_of(specs: Iterable[LockSpec]) -> wire.Keys:
+    return wire.Keys(*(tuple(chain.from_iterable(keys)) for keys in zip(*(spec.keys for spec in specs), strict=True)))
 
 
 def slot_name(name: str, slot: int) -> str:
     return f"{name}#{slot}"
 
 
-def group_of(spec: LockSpec, keys: Iterable[wire.Keys], prefix: str, board: Board) -> Group:
+def group_of(spec: LockSpec, keys: Iterable[wire.Keys], prefix: str, known_slots: KnownSlots) -> Group:
     """The group ``spec.name``.  ``keys``: those of each slot."""
     slots = tuple(spec._replace(names=(slot_name(spec.name, slot),), keys=one) for slot, one in enumerate(keys))
-    group = Group(f"{prefix}{spec.name}#", slots, board)
+    group = Group(f"{prefix}{spec.name}#", slots, known_slots)
     return group._replace(slots=tuple(group.any_of((slot,)) for slot in range(len(slots))))
 
 
@@ -115,29 +114,34 @@ class SlotTarget(Target):
     ``spec``: what it has asked for last.  ``slot``: the first one of these, or the one that was granted.
     """
 
-    __slots__ = ("_asked", "_given", "_masters", "_random", "_seen", "group", "slot", "wanted")
+    __slots__ = ("_asked", "_given", "_seen", "group", "slot", "wanted")
 
-    stays = False  # who has a slot leaves the line to the next one
+    stays = False  # a client with a slot leaves the line to the next one
 
-    def __init__(self, group: Group, masters: int, random: Callable[[], float]) -> None:
+    def __init__(self, settings: MastersSettings, group: Group) -> None:
+        super().__init__(settings, group.slots[0])
         self.group = group
         line = group.key + "\0"  # no name has a NUL: no lock stands in this line
-        self.place = Place((line,), most=group.slots[0].max_waiters)
+        self.place = Place((line,), most=self.spec.max_waiters)
         self.slot = -1
         self._given: list[int | None] = []  # by each master, in the latest attempt
         self.wanted: tuple[int, ...] = ()  # the slots of `spec`
-        self._masters = masters
-        self._random = random
         self._asked: set[int] = set()  # since the last pause
         self._seen: tuple[tuple[float, ...], ...] = ()  # what each master that refused said of all slots
         self.first()
 
     def first(self) -> None:
         """The slot that this process had last, if it has it no more; else any that it does not hold."""
-        board = self.group.board
-        free = [slot for slot in range(len(self.group.slots)) if not board.holds(slot)]
-        latest = board.latest
+        known_slots = self.group.known_slots
+        free = [slot for slot in range(len(self.group.slots)) if not known_slots.holds(slot)]
+        latest = known_slots.latest
         self._ask(latest if latest in free else self._any(free or range(len(self.group.slots))))
+
+    def granted(self, lease: LeaseState, grant: Grant) -> None:
+        """From now on ``lease`` is one of the slot that was granted: its release is announced to the group as well."""
+        spec = self.group.slots[self.slot]
+        lease.names, lease.slot, lease.mode = spec.names, self.slot, spec.mode
+        lease.granted(grant)
 
     def refused(self, refusal: Refusal) -> Refusal | None:
         """Ask at once for any slot that most masters call free, at random; wait if there is none."""
@@ -148,29 +152,29 @@ class SlotTarget(Target):
                 for slot in range(len(self.group.slots))
                 if slot not in self._asked
             }
-            best = [(-count, self._random(), slot) for slot, count in free.items() if 2 * count > len(self._seen)]
+            best = [
+                (-count, self.settings.random(), slot) for slot, count in free.items() if 2 * count > len(self._seen)
+            ]
             if best:
                 self._ask(*(slot for _, _, slot in sorted(best)))
                 return None
         return refusal._replace(remaining=self.remaining())
 
-    def after_pause(self, heard: Subscription | None) -> None:
+    def after_pause(self, *, heard: bool) -> None:
         """The slot whose release was announced; else one that is free soonest."""
         self._asked.clear()
-        announced = heard.announced if isinstance(heard, SlotSubscription) else None
+        announced = self.subscription.announced if heard and isinstance(self.subscription, SlotSubscription) else None
         if announced is not None and announced < len(self.group.slots):
             self._ask(announced)
             return
         left = self._left()
         self._ask(self._any(slot for slot, soon in enumerate(left) if soon == min(left)))
 
-    def subscription(self, settings: MastersSettings) -> Subscription:
-        return SlotSubscription(self.group.key, len(settings.masters))
+    def _new_subscription(self) -> Subscription:
+        return SlotSubscription(self.group.key, len(self.settings.masters))
 
-    def ballot(self, settings: MastersSettings, call: wire.Call, proposal: int) -> Ballot:  # type: ignore[override]
-        if len(self.wanted) == 1:
-            return Ballot(settings, call, proposal)
-        return SlotBallot(settings, call, proposal, self.wanted)
+    def ballot(self, settings: MastersSettings, call: wire.Call) -> Ballot:  # type: ignore[override]
+        return Ballot(settings, call) if len(self.wanted) == 1 else SlotBallot(settings, call, self.wanted)
 
     def settle(self, ballot: Ballot) -> LockSpec:
         """The slot that most masters gave: from now on the votes are about that one."""
@@ -188,7 +192,7 @@ class SlotTarget(Target):
             return ()
         rest = self.group.any_of(tuple(one for one in self.wanted if one != self.slot))
         release = rest.mode.release(rest.keys, token, 0.0, None)
-        return (Send(release, to=elsewhere, owed_until=ballot.sent_at + 2 * rest.ttl),)
+        return (Send(release, to=elsewhere, owed_until=ballot.sent_at + 2 * rest.lasts),)
 
     def remaining(self) -> float | None:
         """Seconds until a majority is free in some slot, unless keys are extended.  None: that cannot be known."""
@@ -197,14 +201,15 @@ class SlotTarget(Target):
 
     def _left(self) -> list[float]:
         """For each slot the seconds until a majority may be free there, if those are that said nothing."""
-        missing = majority(self._masters) - (self._masters - len(self._seen))
+        masters = len(self.settings.masters)
+        missing = majority(masters) - (masters - len(self._seen))
         if missing < 1:
             return [0.0] * len(self.group.slots)
         return [sorted(left)[missing - 1] for left in zip(*self._seen, strict=True)]
 
     def _any(self, slots: Iterable[int]) -> int:
         several = list(slots)
-        return several[math.floor(self._random() * len(several)) % len(several)]
+        return several[math.floor(self.settings.random() * len(several)) % len(several)]
 
     def _ask(self, *slots: int) -> None:
         self.slot, self.wanted = slots[0], slots
@@ -215,8 +220,8 @@ class SlotTarget(Target):
 class SlotBallot(Ballot):
     """The votes of an attempt for any of several slots: they count for the slot that the master gave."""
 
-    def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int, asked: tuple[int, ...]) -> None:
-        super().__init__(settings, call, proposal)
+    def __init__(self, settings: MastersSettings, call: wire.Call, asked: tuple[int, ...]) -> None:
+        super().__init__(settings, call)
         self._asked = asked
         self._others: dict[int, int] = {}  # by master: the slot that it gave, if that is not the first one
 
@@ -229,27 +234,29 @@ class SlotBallot(Ballot):
                 self._others[master] = slot
         return super().read(master, value)
 
-    def ends(self, at: float) -> bool:
+    def late(self, master: int, value: Any, at: float) -> None:
+        """It may have given another slot."""
+
+    def decides(self, at: float) -> bool:
         """Decided: a majority gave the same slot, or none can do so any more."""
         tally = self.tally
         most = max(self._votes().values(), default=0)
-        if most < tally.need <= most + tally.size - tally.yes - tally.no:
-            return False
-        self.ended_at, self.open = at, False
-        return True
+        if self.open and not most < tally.need <= most + tally.size - tally.yes - tally.no:
+            self.decided_at, self.open = at, False
+        return self.decided_at is not None
 
     def given(self, master: int) -> int | None:
         """The slot that this master gave.  None: it gave none, or its vote does not count."""
         return self._others.get(master, self._asked[0]) if self.tally.outcome(master) == "granted" else None
 
     def _votes(self) -> Counter[int]:
-        slots = (self.given(master) for master in range(self.tally.size))
-        return Counter(slot for slot in slots if slot is not None)
+        return Counter(slot for slot in map(self.given, range(self.tally.size)) if slot is not None)
 
     def settle(self) -> int:
         """Returns the slot that most masters gave.  From now on the tally is the one of that slot."""
         votes, before = self._votes(), self.tally
         slot = max(votes, key=lambda one: votes[one], default=self._asked[0])
+        self.counts = None  # late grants may be of another slot
         given = [self.given(master) for master in range(before.size)]
         self.tally = Tally(before.masters)
         for master, entry in enumerate(before.entries):

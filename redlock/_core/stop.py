@@ -1,4 +1,4 @@
-"""Ends what waits from outside: from another thread, another task, or a signal handler."""
+"""Wakes or ends what waits, from outside: from another thread, another task, or a signal handler."""
 
 from __future__ import annotations
 
@@ -12,16 +12,35 @@ class Stopped(Exception):  # noqa: N818 - no error: the caller that asked for it
     """The operation was stopped, and has left nothing behind."""
 
 
-class Stop:
-    """Asked for once, and then for good.
+class Watchers:
+    """Those who wait for a change that comes from elsewhere.
 
-    A signal handler may ask for it, in the middle of anything.  So this takes no lock: each step is one operation on a
-    dict.  A waiter first registers its wake-up (`wakes`), then checks `requested`, so no request is missed.
+    A signal handler may wake them, in the middle of anything.  So this takes no lock: each step is one operation on a
+    dict.  Who waits first registers its wake-up (`subscribe`), and then looks, so it misses no change.
     """
 
     def __init__(self) -> None:
-        self._requested = False
         self._wakes: dict[object, Callable[[], object]] = {}
+
+    def wake(self) -> None:
+        """Have all that wait look again."""
+        for wake in list(self._wakes.values()):
+            wake()
+
+    def subscribe(self, who: object, wake: Callable[[], object]) -> None:
+        """From now on call ``wake`` for ``who``: in any thread, and from a signal handler."""
+        self._wakes[who] = wake
+
+    def unsubscribe(self, who: object) -> None:
+        self._wakes.pop(who, None)
+
+
+class Stop(Watchers):
+    """Asked for once, and then for good."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._requested = False
 
     def requested(self) -> bool:
         return self._requested
@@ -29,15 +48,3 @@ class Stop:
     def request(self) -> None:
         self._requested = True
         self.wake()
-
-    def wake(self) -> None:
-        """Have all that wait look again."""
-        for wake in list(self._wakes.values()):
-            wake()
-
-    def wakes(self, who: object, wake: Callable[[], object]) -> None:
-        """From now on call ``wake`` for ``who``: in any thread, and from a signal handler."""
-        self._wakes[who] = wake
-
-    def forget(self, who: object) -> None:
-        self._wakes.pop(who, None)

@@ -17,7 +17,8 @@ process begins with the pause of the last one.  So two processes pass a lock on 
 Among many processes, the pauses settle where about one attempt in five collides.
 
 Taking turns.  PUBLISH tells the releasing process how many others listen.  If there are any, this process stays
-away for 3 ms and three times the duration of the release, or until another release is announced.
+away for 3 ms and three times the duration of the release (`LocalQueue.released`), or until another release is
+announced.
 
 A caller of `wait_until_free` only wants to know when a name is free.  It listens beside the waiter in line, and
 disturbs nobody.
@@ -35,28 +36,22 @@ import math
 from typing import TYPE_CHECKING
 
 from redlock._core import wire
-from redlock._core.outcomes import NEVER
 from redlock._core.quorum import majority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from redlock._core.inbox import Inbox
-    from redlock._core.local_queue import Place
+    from redlock._core.protocols import Inbox
 
 LINGER = 0.5  # seconds for which a channel stays subscribed though nobody listens
-# A process that knows of other waiters stays away after its release.  It does so for `_GRACE` seconds, and for `_TRIPS`
-# times the duration of the release: time for the message, and for an attempt of another process.
-_GRACE = 0.003
-_TRIPS = 3
-_MANY = 64  # tokens, or contended keys, that are remembered; then the oldest are dropped
+_MANY = 64  # tokens that are remembered; then the oldest are dropped
 
 # The longest first pause, in seconds: once attempts collide, a waiter that hears of a release pauses at random.  Every
 # collision doubles it, until one waiter is alone with its attempt.
 _SPREAD = 0.0005
 _MOST_SPREAD = 8  # doublings: 128 ms
 _ATTEMPTS = 16  # ... or the duration of 16 attempts: among 16 processes one is alone with its own
-_CALM = 0.25  # so much of a doubling is taken back by an attempt that did not collide
+_CALM = 0.25  # of a doubling: an attempt that did not collide takes that back
 
 
 class Subscription:
@@ -149,16 +144,13 @@ class _Channel:
 class Subscriptions:
     """The channels of one process (or event loop).  Callers must see to it that only one of them calls at a time.
 
-    Of the waiters in line only those that may ask listen.  Those behind get their turn from the line (R23).
+    Only the waiters in line that may ask listen.  Those behind get their turn from the line (R23).
     """
 
-    __slots__ = ("_channels", "_need", "contended")
+    __slots__ = ("_channels", "_need")
 
     def __init__(self, masters: int) -> None:
         self._channels: dict[str, _Channel] = {}
-        # By key, for keys that other processes wait for.  First: until when a new operation lets them go first.
-        # Second: for how many seconds the next operation in line lets them go first, from its turn on.
-        self.contended: dict[str, tuple[float, float]] = {}
         self._need = majority(masters)
 
     @property
@@ -210,10 +202,10 @@ class Subscriptions:
         channel.confirmed |= 1 << master
         if was_on:
             return ()
-        told = tuple(subscription for subscription in channel.listeners if self._is_on(subscription))
-        for subscription in told:
+        woken = tuple(subscription for subscription in channel.listeners if self._is_on(subscription))
+        for subscription in woken:
             subscription.look = True
-        return told
+        return woken
 
     def unconfirmed(self, master: int, name: str) -> None:
         """A master does not announce releases on this channel any more."""
@@ -236,30 +228,11 @@ class Subscriptions:
     def _is_on(self, subscription: Subscription) -> bool:
         return all(self._channels[name].confirmed.bit_count() >= self._need for name in subscription.channels)
 
-    # -- letting others go first ---------------------------------------------------------------------
+    def others_heard(self, keys: Iterable[str], heard: Mapping[int, int]) -> bool:
+        """Whether other processes were told of our release of ``keys``.
 
-    def released(self, keys: Iterable[str], heard: Mapping[int, int], took: float, now: float) -> None:
-        """A release of ours took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
-        keys = tuple(keys)
-        others = any(heard_by > self._ours(master, keys) for master, heard_by in heard.items())
-        if len(self.contended) >= _MANY:
-            self.contended = {key: window for key, window in self.contended.items() if window[0] > now - LINGER}
-        grace = _GRACE + _TRIPS * took
-        for key in keys:
-            if others:
-                self.contended[key] = (now + grace, grace)
-            else:
-                self.contended.pop(key, None)
-
-    def _ours(self, master: int, keys: Iterable[str]) -> int:
-        channels = (self._channels.get(wire.channel(key)) for key in keys)
-        return sum(channel is not None and bool(channel.confirmed >> master & 1) for channel in channels)
-
-    def set_yield_until(self, place: Place, now: float, *, turn: bool) -> None:
-        """Set in ``place`` until when others should go first.  ``turn``: an operation of ours has just had the lock."""
-        for key in place.keys:
-            until, grace = self.contended.get(key, (NEVER, 0.0))
-            if turn and grace:
-                until = now + grace
-            if until > now:
-                place.yield_until = max(place.yield_until, until)
+        ``heard``: by master, how many connections were told of it.
+        """
+        channels = [channel for key in keys if (channel := self._channels.get(wire.channel(key))) is not None]
+        ours = {master: sum(channel.confirmed >> master & 1 for channel in channels) for master in heard}
+        return any(told > ours[master] for master, told in heard.items())

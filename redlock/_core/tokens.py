@@ -1,33 +1,97 @@
-"""What the value of a lock key says: who has the lock (R27), or who had it (R28).
+"""The two tokens of a lease: the value of its lock keys, and the fencing token.
 
-A token of ours is 40 hexadecimal digits.  If it has an owner, a colon and the owner follow.  Masters and clients
-compare the whole token.  The owner is a hint for people, and proves nothing: anybody can write any token.
+The value of a lock key says who has the lock (R27), or who had it (R28).  A token of ours is 40 hexadecimal digits.
+If it has an owner, a colon and the owner follow.  Masters and clients compare the whole token.  The owner is a hint for
+people, and proves nothing: anybody can write any token.
 
 A release before the end of `hold_at_least` leaves ``released:`` and the token.  That owns nothing any more.
 
 While readers hold a name (R33), masters answer ``shared:`` instead of a token; ``shared:full`` if no reader more may
 have it; or ``waiting:`` if a writer waits for it.  For a slot that can never be had they answer ``other:`` (R32).
+Where others wait in order (R42), ``ticket:`` and the token of the one whose turn it is; ``tickets:`` to one that does
+not wait.
+
+Fencing tokens (R16-R18) are proposed by a hybrid logical clock.  Wall time makes a proposal greater than a fence that
+was granted long ago and forgotten.  "Highest seen + 1" makes it greater than a fence from a client whose wall clock is
+ahead.  Order never rests on the clock: masters store a proposal only if it is greater than the fence that they have.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from redlock import options
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Lua counts in doubles, which are exact below 2**53.  In microseconds that is the year 2255.  A wall clock beyond
+# half of it (2112) is broken, and must not use up the numbers of all other clients.
+LIMIT = 2**52
+
+_BYTES = 20  # the length of each attempt's token (R8)
 _SHOWN = 8  # digits in a text; people compare no more
 _RELEASED = "released:"
 _EXPIRED = "expired:"
+_TICKET = "ticket:"
 READERS = "shared:"
+TICKETS = "tickets:"
 _SHARED = {
     READERS: "readers",
     "shared:full": "as many readers as it may have (max_readers)",
     "waiting:": "readers, and a writer waits",
     "other:": "something that is not a lock",
+    TICKETS: "others who wait in order",
 }
+
+
+class TokenSource:
+    """Makes fresh tokens (R8), all of one owner (R27)."""
+
+    __slots__ = ("_random", "_signature")
+
+    def __init__(self, random: Callable[[int], bytes], owner: str) -> None:
+        self._random = random
+        self.sign(owner)
+
+    def sign(self, owner: str) -> None:
+        self._signature = owner and f":{owner}"
+
+    def fresh(self) -> str:
+        return self._random(_BYTES).hex() + self._signature
+
+
+class FenceClock:
+    """Proposes fencing tokens that rise with time and exceed all that were seen so far.
+
+    All locks of one `Masters` share it.  Two threads may get the same proposal: a master stores it once (R18),
+    and the other attempt takes the second round.
+    """
+
+    __slots__ = ("_seen", "_wall_ns")
+
+    def __init__(self, wall_ns: Callable[[], int]) -> None:
+        self._wall_ns = wall_ns
+        self._seen = 0
+
+    def propose(self) -> int:
+        proposal = max(min(self._wall_ns() // 1000, LIMIT), self._seen + 1)
+        self._seen = proposal
+        return proposal
+
+    def learn(self, fence: int) -> None:
+        """Remember a fence that a master showed, in a grant or in a refusal.
+
+        A fence from `LIMIT` on is not remembered.  It comes from a broken clock, and would spoil the proposals for
+        all names.  The name that has such a fence takes a second round each time (R17).
+        """
+        if fence < LIMIT:
+            self._seen = max(self._seen, fence)
 
 
 def owner_of(value: str | None) -> str:
     """The owner in ``value``, which can be printed; "" if there is none, as in the tokens of other libraries."""
-    found = None if value is None else options.TOKEN.fullmatch(released_token(value) or value)
+    found = None if value is None else options.TOKEN.fullmatch(released_token(value) or turn_of(value) or value)
     owner = found["owner"] if found else None
     return owner if owner and options.is_owner(owner) else ""
 
@@ -35,6 +99,11 @@ def owner_of(value: str | None) -> str:
 def released_token(value: str | None) -> str:
     """The token of the lease that was released, if the name is kept from everybody after that (R28); else ""."""
     return value.removeprefix(_RELEASED) if value is not None and value.startswith(_RELEASED) else ""
+
+
+def turn_of(value: str | None) -> str:
+    """The token of the waiter whose turn it is, if nobody has the name (R42); else ""."""
+    return value.removeprefix(_TICKET) if value is not None and value.startswith(_TICKET) else ""
 
 
 def is_phantom(value: str) -> bool:
@@ -53,7 +122,9 @@ def by_whom(value: str) -> str:
         return f"by {readers}"
     if is_phantom(value):
         return "by nobody: it is in doubt whether its last lease is over, until that must be"
-    owner, released = owner_of(value), released_token(value)
-    token = released or value
+    owner, released, turn = owner_of(value), released_token(value), turn_of(value)
+    token = released or turn or value
     who = f"{owner} ({token[:_SHOWN]}…)" if owner else token
+    if turn:
+        return f"for {who}, whose turn it is"
     return f"released by {who}, and kept from others" if released else f"by {who}"

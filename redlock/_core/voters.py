@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from redlock._core import quorum, wire
+from redlock._core.outcomes import Failure
 from redlock.errors import Vote
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from redlock._core.fleet import Fleet
     from redlock._core.wire import Announced, Lists
-    from redlock.errors import Outcome
 
 
 class Facts(NamedTuple):
@@ -36,14 +36,7 @@ class Facts(NamedTuple):
     announced: Announced | None = None  # what it said to our max_ttl; None: it takes no announcement
     lists: Lists | None = None  # what it said to our list of masters; None: it takes no announcement (R34)
     asked_at: float = -math.inf  # when both were sent
-
-
-class NotCounted(NamedTuple):
-    """Why a vote is not counted."""
-
-    outcome: Outcome
-    reason: str
-    configuration: bool = False
+    clock: float | None = None  # in seconds, as INFO has it: by this clock it counts its uptime
 
 
 _ROUNDED = 0.0015  # seconds; values of max_ttl that differ by less are the same
@@ -63,7 +56,7 @@ class Voters:
         self.known_from = -math.inf
         self.known_until = math.inf
         self._guard = guard
-        self.max_ttl = max_ttl
+        self.max_ttl = self.announces = max_ttl  # ours, and what masters are told: that of a check counts for nobody
         # The clocks of masters may run faster than ours, and slower.
         self._counts, self._slower = wire.LIFE * max_ttl * (1 - drift), 1 + drift
         self._differs = False  # another client announced a different max_ttl, and that was logged
@@ -74,6 +67,8 @@ class Voters:
         self._facts: list[Facts | None] = [None] * size  # of the present connection
         self._known: list[Facts | None] = [None] * size  # the last facts with a run_id
         self._started_by = [-math.inf] * size  # the latest moment, on our clock, at which it may have started
+        self._met_at = [math.inf] * size  # when this process was met first
+        self._clocks: list[float | None] = [None] * size  # ... and what its clock showed beyond ours
         self._heard_at = [-math.inf] * size  # when its process was last known to be alive
         self._admitted_from = [math.inf] * size  # it is not quarantined after this
         # An answer counts if it comes later than this.  It is stored, for every vote needs it.
@@ -88,15 +83,16 @@ class Voters:
         before = self._known[master]
         self._facts[master] = facts
         if before is None or facts.run_id is None or before.run_id != facts.run_id:
-            self._started_by[master] = self._latest_start(master, before, facts, at)
+            self._started_by[master], self._met_at[master] = self._latest_start(master, before, facts, at), at
+            self._clocks[master] = None if facts.clock is None else facts.clock - at
         # otherwise it is the same process, and `_started_by` stays as it is
         if facts.run_id is not None:
             self._known[master] = facts
         self._heard_at[master] = at
-        self.told(master, facts.lists, facts.asked_at, at)
-        return self.announced(master, facts.announced, facts.asked_at, at)
+        self.lists_answered(master, facts.lists, facts.asked_at, at)
+        return self.max_ttl_answered(master, facts.announced, facts.asked_at, at)
 
-    def announced(self, master: int, announced: Announced | None, sent_at: float, at: float) -> str | None:
+    def max_ttl_answered(self, master: int, announced: Announced | None, sent_at: float, at: float) -> str | None:
         """``master`` answered to our `max_ttl`, sent at ``sent_at``.  None: it takes none.  Returns as `admit` does."""
         self._said_at[master] = math.inf if announced is None else sent_at
         if announced is not None:
@@ -117,14 +113,14 @@ class Voters:
 
     def longest(self, at: float) -> tuple[float, float, str]:
         """The `max_ttl` that counts at ``at``, until when, and the master on which it is announced; "": it is ours."""
-        told = zip(self._longest, self._masters, strict=True)
-        found = [(value, until, name) for (value, until, _), name in told if until > at]
+        announced = zip(self._longest, self._masters, strict=True)
+        found = [(value, until, name) for (value, until, _), name in announced if until > at]
         return max([one for one in found if one[0] > self.max_ttl + _ROUNDED], default=(self.max_ttl, math.inf, ""))
 
-    def told(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
+    def lists_answered(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
         """``master`` answered our announcement of ``sent_at``.  None: it does not take any (R34)."""
         if self.fleet is not None:
-            self.fleet.told(master, lists, sent_at, at)
+            self.fleet.answered(master, lists, sent_at, at)
         self._recompute()
 
     def down(self, master: int, at: float) -> None:
@@ -159,6 +155,12 @@ class Voters:
         # The uptime does not tell which.  The process before it may have granted locks until this moment.
         return at
 
+    def _ahead(self, master: int) -> float:
+        """How far its clock is ahead of a majority.  Set so after its start, its uptime is that much too long."""
+        mine, need = self._clocks[master], quorum.majority(len(self._masters))
+        others = sorted(clock for clock in self._clocks if clock is not None)
+        return 0.0 if mine is None or len(others) < need else max(0.0, mine - others[need - 1])
+
     def heard(self, master: int, at: float) -> None:
         """The process at the other end of the present connection was alive at ``at``."""
         self._heard_at[master] = at
@@ -168,23 +170,23 @@ class Voters:
         reason = "" if self.fleet is None else self.fleet.refusal
         return tuple(Vote(master, "error", None, reason) for master in self._masters)
 
-    def why_not_counted(self, master: int, at: float) -> NotCounted | None:
+    def why_not_counted(self, master: int, at: float) -> Failure | None:
         """The reason why the vote of ``master`` does not count at ``at``; None: it counts."""
         if at > self.votes_from[master]:
             return None
         if self.fleet is not None and self.fleet.refusal:
-            return NotCounted("error", self.fleet.refusal, configuration=True)
+            return Failure("error", self.fleet.refusal, configuration=True)
         facts = self._facts[master]
         first = self._first_with_same_run_id(master)
         if first is not None:
-            return NotCounted(
+            return Failure(
                 "error",
                 f"is the same server as {self._masters[first]} (run_id {self._run_id(master)}): "
                 "one server has one vote, remove one of the two from the masters",
                 configuration=True,
             )
         if facts is not None and facts.uptime is None:
-            return NotCounted(
+            return Failure(
                 "error",
                 "INFO is not permitted, so nobody can tell whether it restarted and forgot its locks: "
                 "grant +info to this user (it counts from the next connection on: "
@@ -194,16 +196,16 @@ class Voters:
             )
         left = self._admitted_from[master] - at
         if left < 0:
-            return NotCounted(
+            return Failure(
                 "quarantined",
                 "no vote counts before all masters have said which lists of masters are in use, or were silent for "
                 "node_timeout (R34)",
             )
         value, _, name = self.longest(at)
         longer = f", as a client has announced max_ttl={value:g} s on {name} ({self.max_ttl:g} s here)" if name else ""
-        return NotCounted(
+        return Failure(
             "quarantined",
-            f"restarted and may have forgotten locks: its vote counts in {left:.1f} s{longer} "
+            f"restarted and may have forgotten locks: its vote counts in {max(left, 0.1):.1f} s{longer} "
             "(restart_guard=False switches this off)",
         )
 
@@ -217,9 +219,7 @@ class Voters:
 
     def _first_with_same_run_id(self, master: int) -> int | None:
         mine = self._run_id(master)
-        if mine is None:
-            return None
-        return next((other for other in range(master) if self._run_id(other) == mine), None)
+        return None if mine is None else next((other for other in range(master) if self._run_id(other) == mine), None)
 
     def _recompute(self) -> None:
         refused, admitted_from = self.refused, self._admitted_from
@@ -231,7 +231,7 @@ class Voters:
             elif facts.uptime is None:
                 admitted_from[master] = math.inf
             else:
-                started = self._started_by[master]
+                started = min(self._started_by[master] + self._ahead(master), self._met_at[master])
                 others = (min(started + value, until) for value, until, _ in self._longest)
                 admitted_from[master] = max(started + self.max_ttl, *others)
         self._follow_fleet()

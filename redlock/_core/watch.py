@@ -1,27 +1,140 @@
-"""Watches who holds a name, and takes nothing (R41).
+"""Looks at names again and again, and takes nothing: until all are free (R24), or until there is news of one (R41).
 
-Each step begins with a look, and ends with the first one that shows something new.  In between it listens, looks again,
-and waits for an announced release, for the end of the holder's TTL, or for its own pause, as whoever waits for the name
-does (R24).  Nobody announces a grant: that a free name was taken is seen at the next pause.
+It listens, looks again, and then waits for an announced release, for the end of the holder's TTL, or for its own pause,
+like a waiter that wants the lock.  Only what the masters say at a look counts.  It stands in no line: so it keeps
+nobody from the lock, and nobody keeps it from looking.
 
-Nothing is kept between two steps but what was told last.  What happens there is not told, only what came of it.
+A watcher begins each step with a look, and ends it with the first one that shows something new.  Nobody announces a
+grant: that a free name was taken is seen at the next pause.  Nothing is kept between two steps but what was told last.
+What happens there is not told, only what came of it.
+
+Also considered: to believe the announcements.  That would save a round trip, but a forged message would be believed as
+well.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from redlock._core import quorum, wire
 from redlock._core.effects import Listen, Op, Timeout, wait
 from redlock._core.inspect import Look, known, status_of
+from redlock._core.patience import Patience
 from redlock._core.retry import BETWEEN_LOOKS, delay
 from redlock._core.subscriptions import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tenacity.wait import wait_base
 
     from redlock._core.inspect import LockStatus
+    from redlock._core.quorum import Tally
     from redlock._core.settings import MastersSettings
+
+
+class Lookout:
+    """What an operation that looks again and again hears in between."""
+
+    def __init__(self, settings: MastersSettings, keys: Sequence[str], pauses: wait_base) -> None:
+        self._masters = len(settings.masters)
+        self._keys = keys
+        self._pauses = pauses
+        self._subscription: Subscription | None = None
+        self._looks = 0  # since a release was announced
+
+    def pause(
+        self, at: float, remaining: float | None, in_the_way: Iterable[int], *, outage: bool, ends: float = math.inf
+    ) -> Op[None]:
+        """Wait until there is reason to look again, after a look that ended at ``at``.
+
+        ``remaining``: seconds until what was seen may be over; None: that cannot be known.  ``in_the_way``: one of
+        these masters has to change its answer (`Subscription.refused`).  ``ends``: not longer than that.
+        """
+        self._looks += 1
+        until = min(at + delay(self._pauses, self._looks), ends)
+        if remaining is not None:
+            until = min(until, at + remaining + quorum.ROUNDING)
+        subscription = self._subscription
+        if subscription is None:
+            self._subscription = subscription = Subscription(self._keys, self._masters, watches=True)
+            yield Listen(subscription)
+        subscription.refused(in_the_way)
+        while outage or not (subscription.look or subscription.released):  # no release ends an outage
+            if isinstance((yield from wait(until)), Timeout):
+                break
+        else:
+            self._looks = 0 if subscription.released else self._looks
+        subscription.attempting()
+
+
+# -- until all are free --------------------------------------------------------------------------------
+
+
+def wait_until_free(
+    settings: MastersSettings,
+    names: tuple[str, ...],
+    prefix: str,
+    deadline: float,
+    began: float,
+    pauses: wait_base = BETWEEN_LOOKS,
+) -> Op[tuple[str | None, Tally]]:
+    """Look until every name is free or ``deadline`` has passed: at least once, and once more at the deadline.
+
+    ``began``: now.  Without a deadline an outage ends it, as it ends an acquire (`Patience`).
+
+    Returns the first name that was not seen to be free, None if all were, and the votes of the last look.
+    """
+    keys = [prefix + name for name in names]
+    lookout, patience = Lookout(settings, keys, pauses), Patience(settings, deadline, began)
+    free = 0  # the names in front that were seen to be free, one after the other
+    while True:
+        look = FreeLook(settings, wire.status(keys[free]))
+        at = yield from look.ask()
+        free += look.free
+        if look.free and free < len(keys):
+            continue
+        settings.outages.attempted(look.tally, at)
+        if look.free:
+            return None, look.tally
+        ends = patience.after(at, took_part=not look.tally.unreachable)
+        if at >= ends or look.tally.misconfigured:  # C1
+            return names[free], look.tally
+        outage = look.tally.unreachable
+        yield from lookout.pause(at, look.remaining, look.in_the_way(), outage=outage, ends=ends)
+        free = 0
+
+
+class FreeLook(Look):
+    """The round that asks whether a name is free.  It ends once a majority says so; else it waits for all."""
+
+    @property
+    def free(self) -> bool:
+        """Whether a majority of masters has no holder for the name."""
+        return self._free() >= self.tally.need
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until a majority may be free if nobody extends.  None: that cannot be known."""
+        left = sorted(seen.remaining for master, seen in self.seen.items() if self.tally.outcome(master) == "held")
+        missing = self.tally.need - self._free()
+        return left[missing - 1] if 0 < missing <= len(left) else None
+
+    def in_the_way(self) -> list[int]:
+        """One of these masters has to change its answer (`Subscription.refused`)."""
+        return [master for master in self.tally.in_the_way() if self.tally.outcome(master) != "free"]
+
+    def decides(self, at: float) -> bool:
+        if self.open and (self.free or self.tally.complete):
+            self.decided_at, self.open = at, False
+        return self.decided_at is not None
+
+    def _free(self) -> int:
+        return sum(self.tally.outcome(master) == "free" for master in self.seen)
+
+
+# -- until there is news -------------------------------------------------------------------------------
 
 
 class Watch:
@@ -32,18 +145,18 @@ class Watch:
         self._name = name
         self._key = key
         self._pauses = pauses
-        self._told: tuple[object, ...] = ()
+        self._last: tuple[object, ...] = ()
         self._fence = 0  # of the last holder that was told
         self.begun = False  # something was told
 
     def more(self) -> Op[LockStatus]:
-        """The newest state, once it is another one than was told last.  Outages are waited for.
+        """The newest state, once it is another one than was told last.  It waits through outages.
 
         Raises:
             QuorumUnreachable: no majority is left without those that refuse for a reason that waiting cannot cure (C1).
         """
-        subscription: Subscription | None = None
-        looks = 0  # since a release was announced
+        lookout = Lookout(self._settings, [self._key], self._pauses)
+        everybody = range(len(self._settings.masters))  # each has its say in what is new
         while True:
             look = Look(self._settings, wire.status(self._key, listeners=True))
             at = yield from look.ask()
@@ -53,20 +166,7 @@ class Watch:
             if not look.tally.unreachable and self._is_news(status, look):
                 self.begun = True
                 return status
-            looks += 1
-            until = at + delay(self._pauses, looks)
-            if status.remaining:
-                until = min(until, at + status.remaining + quorum.ROUNDING)
-            if subscription is None:
-                subscription = Subscription([self._key], len(self._settings.masters), watches=True)
-                yield Listen(subscription)
-            subscription.refused(range(len(self._settings.masters)))  # each has its say in what is new
-            while look.tally.unreachable or not (subscription.look or subscription.released):
-                if isinstance((yield from wait(until)), Timeout):
-                    break
-            else:
-                looks = 0 if subscription.released else looks
-            subscription.attempting()
+            yield from lookout.pause(at, status.remaining or None, everybody, outage=look.tally.unreachable)
 
     def _is_news(self, status: LockStatus, look: Look) -> bool:
         """Whether a majority has one answer, another than was told last, and of no earlier holder."""
@@ -76,7 +176,7 @@ class Watch:
         # A master may have the fence of an attempt that failed as well.  That of the holder is the smallest.
         fence = min((seen.fence for seen in holds if status.token and seen.holder == status.token), default=0)
         what = (status.token, frozenset(status.shared))
-        if what == self._told or 0 < fence < self._fence:
+        if what == self._last or 0 < fence < self._fence:
             return False
-        self._told, self._fence = what, fence or self._fence
+        self._last, self._fence = what, fence or self._fence
         return True

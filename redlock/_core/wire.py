@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from redlock import scripts
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 from redlock.errors import printable
 from redlock.options import LONGEST_NAME
 
@@ -27,8 +27,9 @@ _ANNOUNCEMENT = "redlock-max-ttl:"
 _FLEET = "redlock-fleet:"
 
 
-# What a client says of itself to fleet.lua.
+# What a client says of itself to fleet.lua, and how it takes an expiry (R35).
 Says: TypeAlias = Literal["new", "settled", "back", "refused", "left"]
+Way: TypeAlias = Literal["confirmed", "trusted"]
 
 # The most readers that a look at one name names, and that a look at many names does.
 MOST_NAMED = 1000
@@ -46,6 +47,16 @@ class Call(NamedTuple):
     keys: tuple[str, ...]
     args: tuple[str, ...]
     usual: bytes | tuple[()] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command that runs the script, by its name in the master's cache."""
+        return ("EVALSHA", self.script.sha, str(len(self.keys)), *self.keys, *self.args)
+
+    @property
+    def words_with_text(self) -> tuple[str, ...]:
+        """The same for a master that has forgotten the script."""
+        return ("EVAL", self.script.text, *self.words[2:])
 
 
 class Keys(NamedTuple):
@@ -97,7 +108,7 @@ def name_of(prefix: str, key: bytes) -> str | None:
         return None
     name = text.removeprefix(prefix)
     ours = text.startswith(prefix) and 0 < len(name.encode()) <= LONGEST_NAME and "\0" not in name
-    beside = _is_beside(text, ":fence") or _is_beside(text, ":grant")
+    beside = any(_is_beside(text, suffix) for suffix in (":fence", ":grant"))
     return name if ours and not text.startswith((_ANNOUNCEMENT, _FLEET)) and not beside else None
 
 
@@ -129,8 +140,13 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float)
         scripts.ACQUIRE,
         keys.locks + keys.fences,
         (str(len(keys.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl)),
-        f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),  # the keys are set, and the proposal is stored
+        granted(fence),
     )
+
+
+def granted(fence: str) -> bytes:
+    """The usual answer: the keys are set, and the proposal is stored."""
+    return f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode()
 
 
 def fence(keys: Keys, token: str, proposal: int, fence_ttl: float) -> Call:
@@ -141,6 +157,13 @@ def fence(keys: Keys, token: str, proposal: int, fence_ttl: float) -> Call:
 def extend(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call:
     args = (str(len(keys.locks)), token, milliseconds(ttl), milliseconds(fence_ttl))
     return Call(scripts.EXTEND, keys.locks + keys.fences, args, b"*1\r\n:1\r\n")
+
+
+def extend_resumed(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call:
+    """`extend`, but not of a lease that is on record (R35)."""
+    grants = tuple(fence_key(lock, ":grant") for lock in keys.locks)
+    call = extend(keys, token, ttl, fence_ttl)
+    return call._replace(script=scripts.EXTEND_RESUMED, keys=keys.locks + grants + keys.fences)
 
 
 def renew(leases: Sequence[tuple[Keys, str, float]], fence_ttl: float) -> Call:
@@ -155,8 +178,8 @@ def renew(leases: Sequence[tuple[Keys, str, float]], fence_ttl: float) -> Call:
 
 
 def nothing(script: Script) -> Call:
-    """`acquire` or `repair` for no names.  It changes nothing, and the master knows the script afterwards."""
-    return Call(script, (), ("0", "", "0", "0", "0"))
+    """A call for no names.  It changes nothing, and the master knows the script afterwards."""
+    return Call(script, (), ("0",) * 5)
 
 
 @lru_cache(maxsize=64)
@@ -180,21 +203,28 @@ def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None)
 def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, most: int) -> Call:
     """`acquire` for a reader (R33).  ``most``: how many readers a name may have."""
     call = acquire(keys, token, ttl, proposal, fence_ttl)
-    return call._replace(script=scripts.ACQUIRE_SHARED, args=(*call.args, str(most)))
+    script = scripts.ACQUIRE_SHARED_RECORDED if keys.grants else scripts.ACQUIRE_SHARED
+    return call._replace(script=script, keys=call.keys + keys.grants, args=(*call.args, str(most)))
 
 
-def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *, reads: bool = False) -> Call:
-    """``reads``: only where the token is that of a reader; else one that has a name for itself becomes a reader."""
+def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *_: object, reads: bool = False) -> Call:
+    """``reads``: only where the token is that of a reader; else one that has a name for itself becomes a reader.
+
+    Readers are not on record (R35).  A writer that becomes one is not any more.
+    """
     call = extend(keys, token, ttl, fence_ttl)
-    return call._replace(script=scripts.EXTEND_SHARED, args=(*call.args, "reads") if reads else call.args)
+    args = (*call.args, "reads") if reads else call.args
+    return call._replace(script=scripts.EXTEND_SHARED, keys=call.keys + keys.grants, args=args)
 
 
 def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
-    return repair(keys, token, ttl, fence, fence_ttl)._replace(script=scripts.REPAIR_SHARED)
+    call = repair(keys, token, ttl, fence, fence_ttl)
+    return call._replace(script=scripts.REPAIR_SHARED, keys=call.keys + keys.grants)
 
 
 def release_shared(keys: Keys, token: str, *_: object) -> Call:  # readers keep nobody out (R28)
-    return release(keys, token)._replace(script=scripts.RELEASE_SHARED)
+    args = (token, str(len(keys.locks))) if keys.grants else (token,)
+    return release(keys, token)._replace(script=scripts.RELEASE_SHARED, keys=keys.locks + keys.grants, args=args)
 
 
 def mark(keys: Keys, token: str, lasts: float) -> Call:
@@ -203,21 +233,15 @@ def mark(keys: Keys, token: str, lasts: float) -> Call:
 
 
 def occupy(
-    group: tuple[str, ...],
-    asked: tuple[int, ...],
-    keys: Keys,
-    token: str,
-    ttl: float,
-    proposal: int,
-    fence_ttl: float,
+    group: Keys, asked: tuple[int, ...], keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float
 ) -> Call:
-    """`acquire` for the first free one of the slots ``asked``, of ``keys``; ``group``: the lock keys of all (R32)."""
+    """`acquire` for the first free one of the slots ``asked``, of ``keys``; ``group``: the keys of all (R32)."""
     fence = str(proposal)
     return Call(
         scripts.OCCUPY,
-        group + keys.fences,
-        (str(len(group)), token, milliseconds(ttl), fence, milliseconds(fence_ttl), *map(str, asked)),
-        f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),
+        group.locks + keys.fences,
+        (str(len(group.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl), *map(str, asked)),
+        granted(fence),
     )
 
 
@@ -230,7 +254,7 @@ def vacate(group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: flo
 def announced_slot(message: bytes) -> int | None:
     """The slot whose release ``message`` announces; None: it is no such message."""
     number, _, token = message.partition(b" ")
-    return int(number) if token and number.isdigit() and len(number) < _DIGITS else None
+    return int(number) if token and _are_digits(number) else None
 
 
 def status(key: str, *, listeners: bool = False) -> Call:
@@ -251,11 +275,11 @@ def announce(prefix: str, max_ttl: float) -> Call:
     return Call(scripts.ANNOUNCE, (announcement_key(prefix),), (milliseconds(max_ttl), milliseconds(LIFE * max_ttl)))
 
 
-def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float) -> Call:
+def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float, way: Way = "trusted") -> Call:
     """``client`` begins with ~ if it only warns.  ``life``: seconds for which it counts.  See fleet.lua."""
     # Its fingerprint does not depend on the order, and neither does compatibility.
     ordered = sorted(names)
-    args = (fingerprint(ordered), client, says, milliseconds(life), *ordered)
+    args = (fingerprint(ordered), client, says, milliseconds(life), way, *ordered)
     return Call(scripts.FLEET, (fleet_key(prefix),), args)
 
 
@@ -317,9 +341,13 @@ class NotOwned(NamedTuple):
 
 
 class OtherMode(NamedTuple):
-    """Answer of extend and release: the caller ``reads`` what it would have for itself, or the reverse (R33)."""
+    """Answer of extend and release: the caller ``reads`` what it would have for itself, or the reverse (R33).
+
+    ``recorded``: it has that for itself, and on record, which is not kept here (R35).
+    """
 
     reads: bool
+    recorded: bool = False
 
 
 class Seen(NamedTuple):
@@ -351,7 +379,7 @@ class Announced(NamedTuple):
 
 
 class OtherList(NamedTuple):
-    """An incompatible list.  It counts for so many seconds if it is not announced again.  ``mark``: see fleet.lua."""
+    """An incompatible list.  It counts for ``left`` seconds if it is not announced again.  ``mark``: see fleet.lua."""
 
     mark: str
     left: float
@@ -359,10 +387,14 @@ class OtherList(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Answer of fleet: a state (see fleet.lua), and the incompatible lists."""
+    """Answer of fleet: a state (see fleet.lua), and the incompatible lists.
+
+    ``differs``: for how many seconds clients count that take an expiry in another way (R35); 0: there are none.
+    """
 
     state: int
     others: tuple[OtherList, ...] = ()
+    differs: float = 0.0
 
 
 class FleetEntry(NamedTuple):
@@ -404,21 +436,12 @@ def read_occupied(value: Any) -> tuple[Any, int | None]:
     return value, None
 
 
-def check_ours(call: Call, fence: int, stored: bool) -> None:
-    """Check that a grant can be the answer to ``call``, an acquire: what is stored is its proposal or greater (R16).
+def check_ours(fence: int, proposal: int, stored: bool) -> None:
+    """Check that a grant can be the answer to a request with ``proposal``: what is stored is that or greater (R16).
 
     Raises:
         ConnectionAbortedError: it is the answer to another request, so nothing on this connection can be trusted.
     """
-    _check_fence(fence, int(call.args[3]), stored)
-
-
-def check_fence_ours(call: Call, fence: int, stored: bool) -> None:
-    """`check_ours`, for the call of `fence`."""
-    _check_fence(fence, int(call.args[2]), stored)
-
-
-def _check_fence(fence: int, proposal: int, stored: bool) -> None:
     if fence < proposal or (stored and fence != proposal):
         raise ConnectionAbortedError(f"the fence {fence} was granted, and nobody here has proposed it")
 
@@ -435,6 +458,8 @@ def read_owned(value: Any) -> Owned | NotOwned | OtherMode:
     match value:
         case [(-1 | -2) as mode]:
             return OtherMode(mode == -1)
+        case [-3]:
+            return OtherMode(reads=False, recorded=True)
         case [1]:
             return Owned()
         case [1, int(listeners)]:
@@ -467,6 +492,8 @@ def read_status(value: Any) -> Seen:
         case [bytes(holder), int(pttl), bytes(fence), *rest]:
             listeners = rest.pop(0) if rest and type(rest[0]) is int else -1
             if all(type(one) is bytes for one in rest):
+                if rest and rest[0].startswith(b"t"):  # tickets of another name (R42), not the token of a reader
+                    pttl, rest = _NO_KEY, []
                 token = "" if pttl == _NO_KEY else _holder(holder)
                 readers = tuple(map(_text, rest))
                 return Seen(token, seconds(pttl), _fence(fence), readers, listeners if listeners >= 0 else None)
@@ -508,14 +535,27 @@ def read_announced(value: bytes) -> float:
 def read_fleet(value: Any) -> Lists:
     match value:
         case [(-1 | 0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
-            return Lists(state, tuple(map(_read_other_list, lists)))
+            way, _, left = lists[-1].partition(b" ") if lists else (b"", b"", b"")
+            differs = 0.0
+            if way in (b"confirmed", b"trusted") and _are_digits(left):
+                lists.pop()
+                differs = int(left) / 1000
+            return Lists(state, tuple(map(_read_other_list, lists)), differs)
     raise BadReply(_odd(value))
+
+
+def read_way(value: bytes) -> tuple[float, float] | None:
+    """Since when, and for how long, clients count that take an expiry in one way.  None: the script drops it."""
+    match value.split(b" "):
+        case [seen, life] if _are_digits(seen, life):
+            return int(seen) / 1000, int(life) / 1000
+    return None
 
 
 def _read_other_list(value: bytes) -> OtherList:
     head, _, names = value.partition(b"\n")
     match head.split(b" "):
-        case [(b"1" | b"2" | b"-" | b"~") as mark, left] if left.isdigit() and len(left) <= _DIGITS and names:
+        case [(b"1" | b"2" | b"-" | b"~") as mark, left] if _are_digits(left) and names:
             return OtherList(mark.decode(), int(left) / 1000, frozenset(_lines(names)))
     raise BadReply(_odd(value))
 
@@ -524,13 +564,15 @@ def read_fleet_entry(value: bytes) -> FleetEntry | None:
     """A value of the hash.  None: the script drops it."""
     head, _, names = value.partition(b"\n")
     match head.split(b" "):
-        case [seen, life, bytes(client), (b"1" | b"2" | b"-" | b"~") as mark] if (
-            seen.isdigit() and life.isdigit() and len(seen) <= _DIGITS and len(life) <= _DIGITS and names
-        ):
+        case [seen, life, bytes(client), (b"1" | b"2" | b"-" | b"~") as mark] if _are_digits(seen, life) and names:
             return FleetEntry(
                 int(seen) / 1000, int(life) / 1000, client == b"*", mark.decode(), frozenset(_lines(names))
             )
     return None
+
+
+def _are_digits(*numbers: bytes) -> bool:
+    return all(number.isdigit() and len(number) <= _DIGITS for number in numbers)
 
 
 def _lines(names: bytes) -> list[str]:
@@ -559,7 +601,8 @@ def _holder(written: bytes) -> str:
 
 def _fence(digits: bytes) -> int:
     # A fence that is not exact in a script must not get to the other masters: they would refuse the name from then on.
-    if not (digits.isdigit() and len(digits) <= _DIGITS) or (fence := int(digits)) >= _BEYOND:
+    # One that a waiter in line has proposed has a zero in front (R42).
+    if not (digits.isdigit() and len(digits) <= _DIGITS + 1) or (fence := int(digits)) >= _BEYOND:
         raise BadReply(_odd(digits))
     return fence
 

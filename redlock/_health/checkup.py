@@ -71,7 +71,7 @@ class Checkup:
         self._probe = probe
         self._troubles = troubles
         self._adopt = adopt
-        self._survey = Survey(endpoints, client_options.prefix, timeout)
+        self._survey = Survey(endpoints, client_options.prefix, timeout, records=client_options.confirms)
         self._stopped = False
         self._probed: list[Probe] = []
 

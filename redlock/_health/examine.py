@@ -19,9 +19,9 @@ from redis.exceptions import InvalidResponse
 
 from redlock import _clock, _connect
 from redlock._core import wire
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 from redlock._health import rights
-from redlock._health.facts import Clock, MasterFacts, RefusedCommand
+from redlock._health.facts import ClockOffset, MasterFacts, RefusedCommand
 from redlock.errors import printable
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ _DIGITS = 15  # of a time at most: a longer number is no time
 class Examination:
     """One look at one master. Call `run` in a thread of its own. `facts` is what is known so far."""
 
-    def __init__(self, target: Endpoint, prefix: str, name: str, patience: float) -> None:
+    def __init__(self, target: Endpoint, prefix: str, name: str, patience: float, *, records: bool = False) -> None:
         self._target = target
+        self._records = records
         self._prefix = prefix
         self._name = name
         self._patience = patience
@@ -122,7 +123,7 @@ class Examination:
     def _measure(self) -> None:
         """Measure the round trip, and the master's wall clock, corrected for half a round trip."""
         trips: list[float] = []
-        clocks: list[Clock] = []
+        clocks: list[ClockOffset] = []
         until = _clock.now() + _SAMPLING
         while len(trips) < _SAMPLES and (not trips or _clock.now() < until):
             sent, ours = _clock.now(), time.time()
@@ -133,7 +134,7 @@ class Examination:
                     self._refused(answer, rights.Question(("TIME",), "time"))
                 case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
                     theirs = int(seconds[:_DIGITS]) + int(micros[:_DIGITS]) / 1e6
-                    clocks.append(Clock(theirs - ours - trips[-1] / 2, trips[-1] / 2))
+                    clocks.append(ClockOffset(theirs - ours - trips[-1] / 2, trips[-1] / 2))
                 case _:
                     raise InvalidResponse(f"it says that the time is {answer!r:.40}")
         # The quickest sample has the most exact clock.
@@ -152,7 +153,7 @@ class Examination:
         return True
 
     def _ask_rights(self) -> None:
-        asked = rights.questions(self._prefix, self._name)
+        asked = rights.questions(self._prefix, self._name, records=self._records)
         answers = self._ask([one.words for one in asked])
         if not self.facts.info and all(isinstance(one, ErrorReply) and one.code not in _OF_A_SERVER for one in answers):
             raise InvalidResponse(f"whatever it is asked, it says {answers[0].text}")
@@ -161,7 +162,7 @@ class Examination:
                 case (("HGETALL" | "HSET" | "HDEL"), ErrorReply(code="WRONGTYPE")):
                     pass  # clients do without it, and the finding is about the lists
                 case "HGETALL", list():
-                    self._know_lists(answer[1::2])
+                    self._know_lists(dict(zip(answer[::2], answer[1::2], strict=False)))
                 case "GET", ErrorReply(code="WRONGTYPE"):  # the key of the announcement; the other keys do not exist
                     self._know(unannounced="something that is not a string")
                 case _, ErrorReply():
@@ -199,13 +200,15 @@ class Examination:
             if isinstance(answer, bytes):
                 self._know(silent=tuple(map(printable, sorted(silent(answer)))))
 
-    def _know_lists(self, values: list[Any]) -> None:
-        """Note the lists that count now, on the clock of the master."""
+    def _know_lists(self, values: dict[Any, Any]) -> None:
+        """Note the lists that count now, on the clock of the master, and in which ways clients take an expiry (R35)."""
         clock = self.facts.clock
         now = time.time() + (clock.offset if clock is not None else 0.0)
-        entries = [wire.read_fleet_entry(value) for value in values if isinstance(value, bytes)]
+        entries = [wire.read_fleet_entry(value) for value in values.values() if isinstance(value, bytes)]
         alive = tuple(one for one in entries if one is not None and abs(now - one.seen) <= one.life)
-        self._know(lists=alive, asked_at=now)
+        ways = {way: wire.read_way(values.get(way.encode()) or b"") for way in ("confirmed", "trusted")}
+        used = frozenset(way for way, one in ways.items() if one is not None and abs(now - one[0]) <= one[1])
+        self._know(lists=alive, ways=used, asked_at=now)
 
     def _refused(self, answer: ErrorReply, question: rights.Question) -> None:
         facts, text = self.facts, _connect.masked(self._target, answer.text)
@@ -232,7 +235,7 @@ class Examination:
         sock = self._sock
         assert sock is not None  # noqa: S101 - for the type checker
         sock.settimeout(self._left())
-        _connect.send(sock, b"".join(_connect.pack_words(command) for command in commands))
+        _connect.send(sock, b"".join(_connect.pack(command) for command in commands))
         answers: list[Any] = []
         while len(answers) < len(commands):
             answer = self._parser.gets()

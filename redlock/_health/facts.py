@@ -24,7 +24,7 @@ class RefusedCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockOffset:
     """A master's wall clock less ours, in seconds. It is exact to ``within`` seconds (half a round trip)."""
 
     offset: float
@@ -43,6 +43,7 @@ class MasterFacts:
         latency: seconds of a round trip.
         announced: the longest TTL that any client announced, and how long that counts yet; None: no client did (R21).
         lists: the lists of masters that clients announced there and that count now (R34). None: it does not say.
+        ways: how clients that work take an expiry: ``confirmed``, ``trusted`` or both (R35).
         asked_at: its wall clock when it was asked for the lists.
         silent: the hosts of connections that run scripts and have no name: each client of a version before has one, and
             announces no list. Empty also if we may not ask.
@@ -64,13 +65,14 @@ class MasterFacts:
     connected: bool = False
     at: float = 0.0
     latency: float | None = None
-    clock: Clock | None = None
+    clock: ClockOffset | None = None
     info: Mapping[str, str] = field(default_factory=dict)
     appendonly: str | None = None
     appendfsync: str | None = None
     durable: bool = False
     announced: Announced | None = None
     lists: tuple[FleetEntry, ...] | None = None
+    ways: frozenset[str] = frozenset()
     asked_at: float = 0.0
     silent: tuple[str, ...] = ()
     unannounced: str | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MastersChange:
     """``change``: ``add`` or ``remove`` ``master``. ``masters``: the list that all clients have then."""
 
     change: str
@@ -38,7 +38,7 @@ class Plan:
     """``refused``: why there is no safe way now. ``waits``: why the first step may not be taken yet."""
 
     begins: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[MastersChange, ...]
     refused: str = ""
     waits: str = ""
 
@@ -61,7 +61,7 @@ def plan(alive: Sequence[MastersList], given: Sequence[str], wanted: Sequence[st
         else:
             change, master = "remove", remove[0]
             here = here - {master}
-        steps.append(Step(change, master, tuple(sorted(here))))
+        steps.append(MastersChange(change, master, tuple(sorted(here))))
     waits = ""
     if steps:
         behind = [one for one in lists if not compatible(one, set(steps[0].masters))]

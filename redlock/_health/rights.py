@@ -100,17 +100,20 @@ def _literal(text: str) -> str:
     return "".join("?" * len(c.encode()) if c.isspace() or c == "'" else f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 
-def questions(prefix: str, name: str) -> list[Question]:
+def questions(prefix: str, name: str, *, records: bool = False) -> list[Question]:
     """The questions, to be asked in this order on one connection. The last two change its mode and back.
 
     No client uses ``name``. A server checks rights before anything else. It also checks memory, role and replicas
     before it executes a SET. So a SET with XX on a key that does not exist shows all this, and writes nothing.
+    ``records``: of clients with `confirm_expiry` (R35).
     """
     lock = prefix + name
     fence, announcement, channel = wire.fence_key(lock), wire.announcement_key(prefix), f"{lock}:released"
     fleet = wire.fleet_key(prefix)
     locks, fences, announcements, fleets, channels = _patterns(prefix)
+    of_records = [Question(("SET", wire.fence_key(lock, ":grant"), "1", "XX", "PX", "1"), "set", fences)]
     return [
+        *(of_records if records else ()),
         Question(("GET", announcement), "get", announcements),
         Question(("PTTL", announcement), "pttl", announcements),
         Question(("HGETALL", fleet), "hgetall", fleets),

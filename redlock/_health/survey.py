@@ -28,28 +28,30 @@ def throw_away_name() -> str:
 class Survey:
     """One look at every master, each in a thread of its own, for ``patience`` seconds.
 
-    A thread that is inside the resolver at the end cannot be woken. It is a daemon, and ends by itself. Of the others,
-    those whose examination is done have ended when `stop` returns.
+    A thread that is inside the resolver at the end cannot be woken. It is a daemon, and ends by itself. The others
+    have ended when `stop` returns, if their examination is done.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], prefix: str, patience: float) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], prefix: str, patience: float, *, records: bool = False) -> None:
+        """``records``: the clients confirm expiries (R35)."""
         name = throw_away_name()
         self.size = len(endpoints)
         self._deadline = _clock.now() + patience
         self._changed = threading.Condition()
-        self._looks = [Examination(target, prefix, name, patience) for target in endpoints]
+        self._stopped = False
+        self._examinations = [Examination(target, prefix, name, patience, records=records) for target in endpoints]
         self._threads: list[tuple[Examination, threading.Thread]] = []
 
     def start(self) -> None:
-        for look in self._looks:
+        for one in self._examinations:
             thread = threading.Thread(
-                target=self._run, args=(look,), name=f"redlock-check {look.facts.name}", daemon=True
+                target=self._run, args=(one,), name=f"redlock-check {one.facts.name}", daemon=True
             )
             start(thread)
-            self._threads.append((look, thread))
+            self._threads.append((one, thread))
 
-    def _run(self, look: Examination) -> None:
-        look.run()
+    def _run(self, examination: Examination) -> None:
+        examination.run()
         with self._changed:
             self._changed.notify_all()
 
@@ -60,7 +62,7 @@ class Survey:
         """
 
         def done() -> list[MasterFacts]:
-            return [look.facts for look in self._looks if look.done]
+            return [one.facts for one in self._examinations if one.done]
 
         self._wait(lambda: self._all_done() or enough(done()), until)
         self._wait(self._all_done, min(until, _clock.now() + _A_MOMENT))
@@ -73,13 +75,16 @@ class Survey:
 
     def stop(self) -> list[MasterFacts]:
         """End the survey now. Returns what is known of all."""
-        for look, thread in self._threads:
-            if look.done:  # the thread ends after a few more instructions
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for one, thread in self._threads:
+            if one.done:  # the thread ends after a few more instructions
                 thread.join()
-        return [look.stop() for look in self._looks]
+        return [one.stop() for one in self._examinations]
 
     def _all_done(self) -> bool:
-        return all(look.done for look in self._looks)
+        return all(one.done for one in self._examinations)
 
     def _wait(self, condition: Callable[[], bool], until: float) -> None:
         with self._changed:
@@ -87,4 +92,8 @@ class Survey:
                 left = until - _clock.now()
                 if left <= 0:
                     return
+                if self._stopped:  # again: when it was stopped, an examination may not have had a connection yet
+                    for one in self._examinations:
+                        one.stop()
+                    left = min(left, _A_MOMENT)
                 self._changed.wait(left)

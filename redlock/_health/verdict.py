@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _NEARLY_FULL = 0.9  # of maxmemory: above this share there is a warning
 _SLOW = 0.5  # of node_timeout: above this share a vote is nearly too late
 _NTP = 0.1  # seconds: synchronized clocks differ by less
+UNSEEN = 0.001  # seconds: what a check announces as its max_ttl, the least there is
 _OTHER = 0.0015  # seconds: smaller differences of max_ttl are rounding, as it is announced in whole milliseconds
 
 
@@ -38,6 +39,7 @@ class ClientOptions:
     node_timeout: float
     drift_factor: float
     prefix: str = "redlock:"
+    confirms: bool = False  # `confirm_expiry` (R35)
 
 
 def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Probe | None) -> Health:
@@ -74,7 +76,8 @@ def voting(facts: Sequence[MasterFacts], client_options: ClientOptions) -> int:
 
 def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
     """The longest TTL that any client announced, or ``default`` if none did (R21)."""
-    return max((one.announced.max_ttl for one in facts if one.announced is not None), default=default)
+    announced = (one.announced.max_ttl for one in facts if one.announced is not None)
+    return max((value for value in announced if value > UNSEEN), default=default)
 
 
 def _longest(voters: Voters, facts: Sequence[MasterFacts]) -> float:
@@ -97,7 +100,8 @@ def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Vote
     voters = Voters([one.name for one in facts], client_options.max_ttl, guard=client_options.restart_guard)
     for index, one in enumerate(facts):
         if one.info:
-            known = Facts(one.info.get("run_id"), one.uptime, one.durable, one.announced)
+            clock = None if one.clock is None else one.at + one.clock.offset
+            known = Facts(one.info.get("run_id"), one.uptime, one.durable, one.announced, clock=clock)
             voters.admit(index, known, one.at)
     return voters
 
@@ -139,6 +143,7 @@ def _judge(
             findings.insert(0, _duplicate(facts, same_as))
         if quarantined > 0:
             findings.append(_restarted(facts, quarantined, client_options, everybody, longest))
+        findings.extend(_mixed(facts, everybody))
         findings.extend(_skewed(facts, offset, client_options, longest))
         findings.extend(_own(facts, findings))
     takes_away_the_vote = any(finding.level == "critical" and finding.code not in _UNSAFE for finding in findings)
@@ -168,7 +173,7 @@ def _judge(
 
 _APPENDONLY = {"0": "no", "1": "yes"}
 # The code of critical findings that do not take the vote away: the master votes, but its vote cannot be trusted.
-_UNSAFE = frozenset(("evicting",))
+_UNSAFE = frozenset(("evicting", "confirm-expiry"))
 
 
 def _same_server(one: MasterFacts, other: MasterFacts) -> bool:
@@ -193,30 +198,30 @@ def _failure(facts: MasterFacts) -> Finding:
     assert facts.failure is not None  # noqa: S101 - for the type checker
     if "max number of clients" in facts.text:
         code, message, advice = "busy", "it takes no more connections", "raise maxclients, or find out who holds them"
-    elif facts.failure == "tls" and "_ALERT_CERTIFICATE_EXPIRED" in facts.text:
-        code, message, advice = (
-            "tls",
-            "this client's certificate has expired",
-            "renew the one of ssl_certfile in the address",
-        )
-    elif facts.failure == "tls" and "_ALERT_" in facts.text:
-        code, message, advice = "tls", "it does not take this client's certificate or version of TLS", _OUR_TLS
-    elif facts.failure == "tls" and "has expired" in facts.text:
-        code, message, advice = "tls", "its certificate, or its CA's, has expired", "renew it, on that server"
-    elif facts.failure == "tls" and "not yet valid" in facts.text:
-        code, message, advice = (
-            "tls",
-            "its certificate begins to be valid later",
-            "set the clock right that is wrong: here or there",
-        )
     else:
         code, message, advice = _FAILURES.get(facts.failure) or _unreachable(facts)
+        if facts.failure == "tls":
+            message, advice = next((says for words, *says in _TLS if words in facts.text), (message, advice))
     return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
 
 
-_OUR_TLS = (
-    "give a certificate that it trusts with ssl_certfile=FILE&ssl_keyfile=FILE in the address, "
-    "and let both sides have a version in common"
+# What is in the text of an error of TLS, and what it means.  The first one counts.
+_TLS = (
+    (
+        "_ALERT_CERTIFICATE_EXPIRED",
+        "this client's certificate has expired",
+        "renew the one of ssl_certfile in the address",
+    ),
+    (
+        "_ALERT_",
+        "it does not take this client's certificate or version of TLS",
+        (
+            "give a certificate that it trusts with ssl_certfile=FILE&ssl_keyfile=FILE in the address, "
+            "and let both sides have a version in common"
+        ),
+    ),
+    ("has expired", "its certificate, or its CA's, has expired", "renew it, on that server"),
+    ("not yet valid", "its certificate begins to be valid later", "set the clock right that is wrong: here or there"),
 )
 _TO_BE_KEPT = "ACL SAVE (with an aclfile) or CONFIG REWRITE keeps them for the next start"
 _FORGOTTEN = f"if they were right, it may have restarted and forgotten its users: {_TO_BE_KEPT}"
@@ -393,17 +398,13 @@ def _evicting(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Fin
     policy = facts.info.get("maxmemory_policy", "noeviction")
     if policy == "noeviction":
         return
+    level: Level = "warning"
+    what = "with a maxmemory, it would drop locks that are held"
     if facts.number("maxmemory"):
-        evicted = facts.number("evicted_keys") or 0
-        message = f"maxmemory-policy is {policy}: it may drop a lock that is held ({evicted} keys dropped so far)"
-        yield Finding(
-            "critical", "evicting", message, "run CONFIG SET maxmemory-policy noeviction, and change redis.conf too"
-        )
-    else:
-        message = f"maxmemory-policy is {policy}: with a maxmemory, it would drop locks that are held"
-        yield Finding(
-            "warning", "evicting", message, "run CONFIG SET maxmemory-policy noeviction, and change redis.conf too"
-        )
+        level = "critical"
+        what = f"it may drop a lock that is held ({facts.number('evicted_keys') or 0} keys dropped so far)"
+    advice = "run CONFIG SET maxmemory-policy noeviction, and change redis.conf too"
+    yield Finding(level, "evicting", f"maxmemory-policy is {policy}: {what}", advice)
 
 
 def _share(facts: MasterFacts) -> float:
@@ -486,8 +487,8 @@ def _own(facts: MasterFacts, findings: Sequence[Finding]) -> Iterator[Finding]:
     if facts.own and not any(finding.level == "critical" for finding in findings):  # else that is why
         message = f"it answers, but the connection that this process uses for its locks does not work: {facts.own}"
         advice = (
-            "see what stands between (a proxy, a tunnel, a firewall) and forgets connections; "
-            "this process goes on trying to make a new one"
+            "see what stands between (a proxy, a tunnel, a firewall) and forgets connections, and whether "
+            "CLIENT PAUSE holds answers back; this process goes on trying to make a new one"
         )
         yield Finding("warning", "own-connection", message, advice)
 
@@ -498,6 +499,23 @@ def _duplicate(facts: MasterFacts, first: MasterFacts) -> Finding:
         "duplicate",
         f"it is the same server as {first.name} (run_id {facts.info.get('run_id', '')[:12]}…), which has one vote",
         "remove one of the two addresses, and add a server of its own",
+    )
+
+
+def _mixed(facts: MasterFacts, everybody: Sequence[MasterFacts]) -> Iterator[Finding]:
+    ways = frozenset(way for one in everybody for way in one.ways)
+    silent = max(len(one.silent) for one in everybody)
+    if facts.lists is None or "confirmed" not in ways or not (silent or "trusted" in ways):
+        return
+    others = "clients without it"
+    if "trusted" not in ways:
+        others = f"{silent} connection{'s' if silent > 1 else ''} as of an earlier version, which cannot have it"
+    yield Finding(
+        "critical",
+        "confirm-expiry",
+        f"there are clients with confirm_expiry=True, and {others}: a wrong clock may let two hold one lock, as if "
+        "nobody had it",
+        "give all clients the same confirm_expiry. Those without it count for two max_ttl after the last of them ended",
     )
 
 

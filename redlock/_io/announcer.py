@@ -10,24 +10,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import random
 import secrets
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
 from redlock._core.effects import Send
 from redlock._core.fleet import SOON, Disagreement, difference
+from redlock._core.retry import chance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.outcomes import Failure
     from redlock._core.voters import Voters
-    from redlock._core.wire import Call, Says
+    from redlock._core.wire import Call, Says, Way
     from redlock._io.report import Reports
 
 _ANSWERS = 1.0  # seconds in which masters answer an announcement, as a rule
 _NOTHING = Disagreement((), refused=False)
+_DIFFERS: dict[Way, str] = {
+    "confirmed": "clients of these masters do without confirm_expiry, and this one has it",
+    "trusted": "clients of these masters have confirm_expiry=True, and this one does without",
+}
 
 
 class Announcement(Send):
@@ -53,16 +57,17 @@ class Announcement(Send):
 class Announcer:
     """The announcements of one driver.  Only one thread at a time may be in here, as in the connections."""
 
-    def __init__(self, voters: Voters, prefix: str, wake: Callable[[], object]) -> None:
-        """``wake`` has `due` and `news` called soon."""
+    def __init__(self, voters: Voters, prefix: str, tick_soon: Callable[[], object]) -> None:
+        """``tick_soon`` has `due` and `news` called soon."""
         self._voters = voters
-        self._wake = wake
+        self._tick_soon = tick_soon
         self._fleet = fleet = voters.fleet
         self._prefix = prefix
         self._client = ("~" if fleet is None or not fleet.refuses else "") + secrets.token_hex(4)
         self._due = math.inf
         self._answers_until = -math.inf
         self._reported = _NOTHING
+        self._said_differs = False
         self._notices: Reports = []
 
     def call(self, says: Says | None = None) -> Call | None:
@@ -73,7 +78,7 @@ class Announcer:
         if (fleet := self._fleet) is None:
             return None
         says = says or ("refused" if fleet.in_the_way else fleet.says)
-        return wire.fleet(self._prefix, fleet.names, self._client, says, fleet.life)
+        return wire.fleet(self._prefix, fleet.names, self._client, says, fleet.life, fleet.way)
 
     def connected(self, now: float) -> None:
         """Both went with a handshake."""
@@ -84,15 +89,15 @@ class Announcer:
 
     def _heard_longest(self, master: int, value: Any, sent_at: float, at: float) -> None:
         announced = None if value is None else wire.read_announce(value)
-        if notice := self._voters.announced(master, announced, sent_at, at):
+        if notice := self._voters.max_ttl_answered(master, announced, sent_at, at):
             self._notices.append((logging.WARNING, notice, None))
 
     def heard(self, master: int, value: Any, sent_at: float, at: float) -> None:
         """The answer to an announcement of our list."""
-        self._voters.told(master, None if value is None else wire.read_fleet(value), sent_at, at)
+        self._voters.lists_answered(master, None if value is None else wire.read_fleet(value), sent_at, at)
         self._hurry(at)
         if self._fleet is not None and self._fleet.disagreement != self._reported:
-            self._wake()  # a lease that is to end must not wait for the next look
+            self._tick_soon()  # a lease that is to end must not wait for the next tick
 
     def _hurry(self, at: float) -> None:
         in_the_way = self._fleet is not None and self._fleet.in_the_way
@@ -102,8 +107,8 @@ class Announcer:
         """The announcements that are due at ``now``."""
         if now < self._due:
             return []
-        due = [Announcement(wire.announce(self._prefix, self._voters.max_ttl), self._heard_longest)]
-        if self._fleet is not None and (call := self.call(self._fleet.announcing(now))) is not None:
+        due = [Announcement(wire.announce(self._prefix, self._voters.announces), self._heard_longest)]
+        if self._fleet is not None and (call := self.call(self._fleet.next_announcement(now))) is not None:
             due.append(Announcement(call, self.heard))
         # Where a longer max_ttl has just ended, ours is to be known at once.
         self._due = min(now + self._pause(now), self._voters.longest(now)[1])
@@ -118,15 +123,19 @@ class Announcer:
         if self._fleet is None:
             return wire.REFRESH * self._voters.max_ttl
         # Two that come at once and give way to each other must not go on in step.
-        return self._fleet.pause * (random.uniform(0.5, 1.0) if self._fleet.rejected else 1.0)  # noqa: S311 - no secret
+        return self._fleet.pause * (chance.uniform(0.5, 1.0) if self._fleet.rejected else 1.0)
 
     def next(self, now: float, tick: float) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next tick."""
         return min(self._due - now, tick if now < self._answers_until else math.inf)
 
     def news(self) -> Reports:
         """What is to be told, once."""
         notices, self._notices = self._notices, []
+        if self._fleet is not None and self._fleet.differs and not self._said_differs:
+            self._said_differs = True
+            text = f"{_DIFFERS[self._fleet.way]}: a wrong clock may let two hold one lock. Give all clients the same"
+            notices.append((logging.WARNING, text, None))
         if self._fleet is None or (found := self._fleet.disagreement) == self._reported:
             return notices
         self._reported = found

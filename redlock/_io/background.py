@@ -20,81 +20,77 @@ from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._connect import Connector
-from redlock._core.outcomes import NEVER, Failure
+from redlock._core.outcomes import Failure
 from redlock._core.subscriptions import LINGER
 from redlock._io.announcer import Announcer
 from redlock._io.connections import TICK
+from redlock._io.process import ForkLock
 from redlock._io.renewer import Renewer
 from redlock._io.report import report
-from redlock._io.subscriber import Subscriber
-from redlock._thread import why_not
+from redlock._io.stream import Subscriber
+from redlock._thread import begin, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from redlock._io.connections import ConnectionsBase
+    from redlock._io.connections import Connections
     from redlock._io.deployment import Deployment
     from redlock._io.port import Made, Port
-    from redlock._io.report import Reports
     from redlock._io.stream import Stream
 
 _LONGEST_JOIN = 1.0  # how long the end waits for threads that are connecting, in seconds
-# Pauses between two looks for what other threads do, in seconds: short at first, as most take a millisecond.
-_GLANCE, _LONGEST_GLANCE = 0.0005, 0.02
-# The timer of a loop and that of poll() stand still while the machine sleeps, and the clock of rule R5 does not.  With
-# leases to renew, look at that clock at least so often, in seconds.
-LONGEST_NAP = 1.0
+# Pauses between two checks of what other threads do, in seconds: short at first, as most take a millisecond.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+_ADMITTING = ForkLock()  # the loops of all threads share the `Voters`
 
 
 class Background:
     """Keeps the connections of one client up, and its leases."""
 
-    def __init__(
-        self, connections: ConnectionsBase, port: Port, deployment: Deployment, connect_timeout: float
-    ) -> None:
-        self.renewer = Renewer(port)  # of the leases that depend on these connections
+    def __init__(self, connections: Connections, port: Port, deployment: Deployment, connect_timeout: float) -> None:
+        self.renewer = Renewer(port, connections)  # of the leases that depend on these connections
         self.ending = False
         self._connections = connections
         self._port = port
-        connections.announcer = self._announcer = Announcer(connections.voters, deployment.prefix, self._wake)
+        connections.announcer = self._announcer = Announcer(connections.voters, deployment.prefix, port.tick_at)
         self._connect_timeout = connect_timeout
-        self._prefix = deployment.prefix
-        self._max_ttl = deployment.limits.max_ttl
-        self._observer = deployment.settings.observer
-        # Each thread until it has ended; None: it has handed over what it made.
-        self._connecting: dict[threading.Thread, Connector | None] = {}
+        self._deployment = deployment
+        self._connecting: dict[threading.Thread, Connector] = {}  # threads that may not have ended
 
     @property
     def over(self) -> bool:
         """Whether connecting is over for good."""
         return self.ending or self._connections.closed
 
-    def _wake(self) -> None:
-        self._port.call_at(NEVER)
-
     def tick(self) -> float:
         """Do what is due.  Returns when it is to be called again, on the clock of R5; infinity: when it is woken."""
         until = self.renewer.work(_clock.now())
-        reports: Reports = []
-        with self._port.guard:
+        with self._connections.port.guard:
             now = _clock.now()  # in here, as where a thread leads: no answer is older than its request
-            until = min(until, now + self._chores(now, reports))
+            until = min(until, now + self._keep_up(now))
             self._port.rest(now, until)
-        report(reports, self._observer)
+        self._report()
         return until
 
-    def _chores(self, now: float, reports: Reports) -> float:
-        """All but the renewals.  Returns the seconds until the next chore; infinity: none until we are woken."""
+    def _report(self) -> None:
+        """Tell what has happened.  Both log and observer may be slow, so the guard is not held meanwhile."""
         connections = self._connections
-        reports += connections.quieten(now)
+        with connections.port.guard:
+            reports, connections.reports = connections.reports, []
+        report(reports, self._deployment.settings.observer)
+
+    def _keep_up(self, now: float) -> float:
+        """All but the renewals.  Returns the seconds until there is more to do; infinity: until we are woken."""
+        connections = self._connections
+        connections.quieten(now)
         pause = LINGER / 2 if connections.subscriptions else math.inf
-        reports += connections.announce(now, self._announcer)
+        connections.announce(now, self._announcer)
         if connections.voters.refused:
             self.renewer.give_way(now)
         pause = min(pause, self._announcer.next(now, TICK))
         for stream in connections.streams:
             if (due := connections.connect_in(stream, now)) <= 0:
-                reports += self._start_connecting(stream)
+                self._start_connecting(stream)
                 due = connections.connect_in(stream, now)
             pause = min(pause, due)
         for connection in connections.all:
@@ -106,12 +102,12 @@ class Background:
                 connections.send_owed(connection, now)
         return pause
 
-    def looks_until_ready(self, began: float) -> Iterator[float]:
+    def until_ready(self, began: float) -> Iterator[float]:
         """Ends when a majority is up or known to be down, `connect_timeout` after ``began`` at most (R2).
 
         And not before the other masters had as long again as that took: the first lease should have all its keys.
         And not before votes count, if others might use other masters (R34): `node_timeout` at most.
-        Until then it yields the seconds that are left at most; look again when something has changed.
+        Until then it yields how many seconds are left at most.  Resume it when something has changed.
         """
         end = began + self._connect_timeout
         while not (self.over or self._connections.decide()) and (left := end - _clock.now()) > 0:
@@ -125,76 +121,68 @@ class Background:
 
     # -- connecting ----------------------------------------------------------------------------------
 
-    def _start_connecting(self, stream: Stream) -> Reports:
+    def _start_connecting(self, stream: Stream) -> None:
         connector = stream.connector = Connector(stream.endpoint, self._connect_timeout)
         name = f"redlock-connect-{stream.endpoint.name}"
         thread = threading.Thread(target=self._connect, args=(stream, connector), name=name, daemon=True)
-        for other in [one for one, its in self._connecting.items() if its is None and not one.is_alive()]:
-            del self._connecting[other]
+        for ended in [one for one in self._connecting if not one.is_alive()]:
+            del self._connecting[ended]
         self._connecting[thread] = connector
         try:
-            thread.start()
+            begin(thread)
         except RuntimeError as error:  # no thread could be started: try again later, unless that is useless
             reason, for_good = why_not(error)
             stream.connector = None
             del self._connecting[thread]
-            return self._connections.unattached(stream, Failure("error", reason, sent=False, configuration=for_good))
-        return []
+            self._connections.unattached(stream, Failure("error", reason, sent=False, configuration=for_good))
 
     def _connect(self, stream: Stream, connector: Connector) -> None:
         """Connect to one master.  Runs in a thread of its own."""
         made: Made
         try:
-            bare = isinstance(stream, Subscriber)
-            made = (connector.bare(), None) if bare else connector(self._prefix, self._max_ttl, self._announcer.call())
+            if isinstance(stream, Subscriber):
+                made = (connector.bare(), None)
+            else:
+                announces, ours = self._connections.voters.announces, self._deployment
+                made = connector(ours.prefix, announces, self._announcer.call(), ours.records)
         except BaseException as error:  # noqa: BLE001 - the master is down, the error says why
             made = connector.failure(error)
-        self._port.hand_over(made, partial(self._finish, threading.current_thread(), stream, made))
+        self._port.hand_over(made, partial(self._finish, stream, made))
 
-    def _finish(self, thread: threading.Thread, stream: Stream, made: Made) -> None:
-        """An attempt to connect is over."""
+    def _finish(self, stream: Stream, made: Made) -> None:
+        """An attempt to connect is over: take over what it has made."""
+        connections = self._connections
         try:
-            with self._port.guard:
-                reports = self._take(stream, made)
+            with connections.port.guard:
+                if isinstance(made, Failure):
+                    connections.unattached(stream, made)
+                elif self.over:
+                    made[0].close()
+                else:
+                    with _ADMITTING.lock:
+                        connections.attach(stream, *made, _clock.now())
             if not self.over:
-                report(reports, self._observer)
+                self._report()
         finally:  # also if a user's logging handler raises, or a Ctrl-C strikes
-            with self._port.guard:
+            with connections.port.guard:
                 stream.connector = None
-                self._connecting[thread] = None
-                self._wake()
-
-    def _take(self, stream: Stream, made: Made) -> Reports:
-        """Take over what an attempt to connect has made."""
-        if isinstance(made, Failure):
-            return self._connections.unattached(stream, made)
-        if self.over:
-            made[0].close()
-            return []
-        try:
-            return self._connections.attach(stream, *made, _clock.now())
-        except BaseException:  # a KeyboardInterrupt: the next use of the connection closes it
-            if stream.sock is not None:
-                stream.pick_up()
-            raise
+                self._port.tick_at()
 
     # -- the end -------------------------------------------------------------------------------------
 
     def abort_connectors(self) -> None:
         for connector in list(self._connecting.values()):
-            if connector is not None:
-                connector.abort()
+            connector.abort()
 
-    def looks_until_joined(self) -> Iterator[float]:
+    def until_joined(self) -> Iterator[float]:
         """Ends when no other thread connects or has just connected, after a second at most.
 
-        It yields the pauses between the looks.  A thread may be inside the resolver, a TLS handshake or a user's
-        credential provider, where nothing can wake it.  We wait for it for a moment; later it closes the socket that it
-        gets.  Our caller may be an observer, called in one of these threads; that thread ends as soon as the observer
-        returns.
+        It yields the pauses to make.  A thread may be inside the resolver, a TLS handshake or a user's credential
+        provider, where nothing can wake it.  We wait for it for a moment; later it closes the socket that it gets.  Our
+        caller may be an observer, called in one of these threads; that thread ends as soon as the observer returns.
         """
         this, until = threading.current_thread(), _clock.now() + _LONGEST_JOIN
-        for pause in glances():
+        for pause in pauses():
             busy = [thread for thread in list(self._connecting) if thread is not this and thread.is_alive()]
             if not busy or _clock.now() >= until:
                 return
@@ -202,9 +190,9 @@ class Background:
             yield pause
 
 
-def glances() -> Iterator[float]:
-    """Pauses between two looks, in seconds."""
-    pause = _GLANCE
+def pauses() -> Iterator[float]:
+    """Pauses between two checks, in seconds: longer and longer."""
+    pause = _FIRST_PAUSE
     while True:
         yield pause
-        pause = min(pause * 1.5, _LONGEST_GLANCE)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)

@@ -1,45 +1,41 @@
-"""All connections to the masters of one deployment: the part that threads and asyncio share."""
+"""All connections to the masters of one deployment: of one `Masters`, or of one event loop."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import math
-import threading
-from abc import abstractmethod
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redlock import _clock, _connect
-from redlock._core.effects import Leave, LookAhead, Notified, ReleaseHeard, Send, Tell, Turn, WokenBy
+from redlock._core.effects import Leave, LookAhead, Notified, ReleaseHeard, Send, Turn, WakeBehind, WakeOnStop
 from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
 from redlock._core.quorum import majority
 from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import LINGER, Subscriptions
-from redlock._io.connection import Connection, Listener
-from redlock._io.subscriber import Subscriber
+from redlock._io.stream import Connection, Subscriber
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from redlock._connect import Endpoint
     from redlock._core.effects import LocalEffect
-    from redlock._core.inbox import Inbox, LineInbox
     from redlock._core.local_queue import Place
-    from redlock._core.observing import Observing
     from redlock._core.pipeline import Pipeline
+    from redlock._core.protocols import LineInbox, Observing
+    from redlock._core.settings import MastersSettings
     from redlock._core.subscriptions import Subscription
-    from redlock._core.voters import Facts, Voters
+    from redlock._core.voters import Facts
     from redlock._io.announcer import Announcer
+    from redlock._io.port import Listener, Sockets
     from redlock._io.report import Reports
     from redlock._io.stream import Stream
 
-TICK = 0.1  # a late answer or an owed release waits at most so long, in seconds
+TICK = 0.1  # seconds; the longest that a late answer or an owed release waits
 CLOSED = "these Masters were closed"
 _SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer is perhaps worth no more
 _SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
@@ -52,105 +48,50 @@ def _is_up(master: str, quarantined: float) -> Callable[[Observing], object]:
     return lambda observer: observer.master_up(master, quarantined)
 
 
-class ConnectionsBase(Exchange):
+class Connections(Exchange):
     """Sends requests, reads answers, and notices what breaks: the slow path of an `Exchange`.
 
-    Only one thread at a time may be in here: threads hold a mutex, tasks share a loop.  A subclass says how a
-    descriptor is watched, and how a waiting operation is woken.
+    Only one thread at a time may be in here: threads hold the guard of their ``port``, tasks share a loop.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
-        self.all = [Connection(master, target, node_timeout) for master, target in enumerate(endpoints)]
-        super().__init__([connection.pipeline for connection in self.all], voters.votes_from)
-        self.subscribers = [Subscriber(master, target) for master, target in enumerate(endpoints)]
+    def __init__(self, endpoints: Sequence[Endpoint], settings: MastersSettings, port: Sockets) -> None:
+        self.all = [Connection(master, target, settings.node_timeout) for master, target in enumerate(endpoints)]
+        self.voters = settings.voters
+        super().__init__([connection.pipeline for connection in self.all], self.voters.votes_from, _connect.pack)
+        self.subscribers = [Subscriber(master, target, self._hear) for master, target in enumerate(endpoints)]
         self.streams: list[Stream] = [*self.all, *self.subscribers]
-        self._streams: dict[int, Stream] = {}  # by descriptor
-        self.voters = voters
+        self.readers: dict[int, Any] = {}  # by descriptor: each `Stream`, and the `Waker` of each reading thread
         self.local_queue = LocalQueue()
         self.subscriptions = Subscriptions(len(endpoints))
         self.announcer: Announcer | None = None  # tells them our max_ttl (R21) and our list (R34)
+        self.reports: Reports = []  # what happened, for the background to tell when it holds no guard any more
         self.closing = self.closed = False  # closing: nothing new begins; only releases are still sent
-        self.look_after: Callable[[float], object] = id  # has `Background.tick` called at a time; `id` does nothing
-        # Held while the connections are used.  A loop needs none, but the collector may come back in the middle.
-        self.mutex: AbstractContextManager[Any] = threading.RLock()
-        self._line: AbstractContextManager[Any] = self.mutex  # guards the local queue; always taken last
-        self._patience = _SILENT * node_timeout
-
-    # -- what a subclass adds ------------------------------------------------------------------------
-
-    @abstractmethod
-    def _watch(self, connection: Stream) -> None:
-        """Call `_read` from now on whenever ``connection`` has something to read."""
-
-    @abstractmethod
-    def _unwatch(self, connection: Stream) -> None:
-        """Stop watching ``connection``: its descriptor is about to be closed."""
-
-    @abstractmethod
-    def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
-        """``wanted``: also call `_read` when the kernel can take more bytes of ``connection``."""
-
-    @abstractmethod
-    def poke(self, inbox: Any) -> None:
-        """Have the operation of ``inbox`` look around.  Takes no lock: a signal handler may call this at any moment.
-
-        The `Turn` means nothing: an operation that still has to wait does so again.
-        """
+        self.patience = _SILENT * settings.node_timeout
+        self.port = port
 
     # -- the line in front of the masters ------------------------------------------------------------
 
-    def _enter(self, place: Place, inbox: LineInbox) -> bool:
-        """Stand in line.  Returns whether the place may ask the masters at once."""
-        self.local_queue.enter(place)
-        if not place.turn:  # a lease keeps its place, and must not keep all of the operation that acquired it
-            place.inbox = inbox
-        if self.subscriptions.contended and place.turn:
-            self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
-        return place.may_ask
-
     def leave(self, place: Place, stays: bool = False) -> None:
         """Leave the line, or stay as a reader, and wake the operations whose turn it is now."""
-        with self._line:
+        with self.port.line:
             now = _clock.now()
             turns = self.local_queue.leave(place, stays)
             for other in turns:
-                self.subscriptions.set_yield_until(other, now, turn=True)
-            inboxes = self._told(turns, now)
+                self.local_queue.set_yield_until(other, now, turn=True)
+            inboxes = self._give_turns(turns, now)
         for inbox in inboxes:
-            self.rouse(inbox)
-
-    def rouse(self, inbox: LineInbox) -> None:
-        """Have the operation of ``inbox`` look at its events, wherever it waits."""
-        inbox.wake()
+            inbox.wake()
 
     @staticmethod
-    def _told(places: Sequence[Place], now: float) -> list[LineInbox]:
+    def _give_turns(places: Sequence[Place], now: float) -> list[LineInbox]:
         """Put a `Turn` into the inbox of each of ``places``.  Returns these inboxes."""
         # One without an inbox has found out itself.
-        told: list[LineInbox] = [place.inbox for place in places if place.inbox is not None]
-        for inbox in told:
+        inboxes: list[LineInbox] = [place.inbox for place in places if place.inbox is not None]
+        for inbox in inboxes:
             inbox.events.append(Turn(now))
-        return told
+        return inboxes
 
     # -- requests ------------------------------------------------------------------------------------
-
-    def _submit(self, request: Send, inbox: Inbox, now: float, *, corked: bool = False) -> None:
-        """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
-
-        The request is told of masters that are down when it is written.
-        """
-        if request.only_if is not None and not request.only_if():
-            return
-        request.sent_at, request.inbox = now, inbox
-        to, masters = self.pipelines, request.to
-        if masters is not None and len(masters) < len(to):
-            to = [to[master] for master in masters]
-        if corked or self.corked:
-            self._put_into_cork(request, _connect.pack(request.call), now, to)
-            if not corked:
-                self._flush_cork(now)
-        else:
-            self._send_all([request], _connect.pack(request.call), now, to)
 
     def _tear(self, pipeline: Pipeline) -> None:
         self.all[pipeline.master].pick_up()
@@ -159,12 +100,12 @@ class ConnectionsBase(Exchange):
         connection = self.all[pipeline.master]
         if connection.poisoned or pipeline.overdue(now):
             # The master was silent for long.  Or our own process was stopped, and the answers are here.
-            self._look_at(connection, now)
+            self._read_stream(connection, now)
         connection.pick_up()
         written = [request for request in requests if pipeline.submit(request, now)]
         if written:
             whole = len(written) == len(requests)
-            packet = data if whole else b"".join([_connect.pack(request.call) for request in written])
+            packet = data if whole else b"".join([_connect.pack(request.call.words) for request in written])
             self._write(connection, packet, now)
         connection.put_down()
 
@@ -180,29 +121,26 @@ class ConnectionsBase(Exchange):
             connection.write(data, sent)
         except OSError as error:
             self.detach(connection, error, now)
-        if connection.stuck:
-            self._watch_room(connection, wanted=True)
+        if connection.backlog:
+            self.port.watch_room(connection, wanted=True)
 
     def send_owed(self, connection: Connection, now: float) -> None:
         """Write the releases that this master is owed."""
         self.mend_walk(now)
         if connection.poisoned:
-            self._read(connection, now)
-        debts = connection.pipeline.due(now)
+            self.read(connection, now)
         connection.pick_up()
-        for owed in debts:
+        for owed in connection.pipeline.due(now):
             if connection.pipeline.down is None:  # else the write before broke it: they are owed again
-                self._write(connection, _connect.pack(owed.request.call), now)
+                self._write(connection, _connect.pack(owed.request.call.words), now)
         if connection.pipeline.in_debt:  # some are to be sent again later
-            self.look_after(now + TICK)
+            self.port.tick_at(now + TICK)
         connection.put_down()
 
     def owe(self) -> bool:
         """Whether any master still has to be told of a release, or has to confirm one."""
-        for connection in self.all:  # noqa: SIM110 - a Ctrl-C inside a generator would break it
-            if connection.pipeline.owes:
-                return True
-        return False
+        # Of a list: a Ctrl-C inside a generator would break it.
+        return any([connection.pipeline.owes for connection in self.all])  # noqa: C419
 
     def hurry(self) -> None:
         """The end is near: where a release is owed, make the next attempt to connect now (R11).
@@ -215,42 +153,28 @@ class ConnectionsBase(Exchange):
 
     # -- answers -------------------------------------------------------------------------------------
 
-    def _read(self, connection: Stream, now: float) -> None:
+    def read(self, connection: Stream, now: float) -> None:
         self.read_ready(((connection.fd, 0),), now)
 
-    def _look_at(self, connection: Stream, now: float) -> None:
+    def _read_stream(self, stream: Stream, now: float, data: bytes | OSError | None = None) -> None:
         try:
-            if connection.read(now):
-                self._end_reading(connection)
+            if stream.read(now, data):
+                if isinstance(stream, Connection):
+                    if stream.pipeline.in_debt:
+                        self.port.tick_at(_clock.now() + TICK)
+                    stream.ask_more()
+                self.port.watch_room(stream, wanted=bool(stream.backlog))
+                stream.put_down()
         except OSError as error:
-            self.detach(connection, error, now)
+            self.detach(stream, error, now)
 
     def _read_slowly(self, fd: int, now: float) -> None:
-        stream = self._streams.get(fd)
+        stream = self.readers.get(fd)
         if stream is not None:  # else it was closed just now
-            self._look_at(stream, now)
+            self._read_stream(stream, now)
 
     def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
-        connection = self.all[pipeline.master]
-        connection.pick_up()
-        try:
-            if connection.read_on(data, now):
-                self._end_reading(connection)
-            connection.put_down()
-        except OSError as error:
-            self.detach(connection, error, now)
-
-    def _end_reading(self, connection: Stream) -> None:
-        """Do what reading has left to do.  OSError: the connection broke."""
-        if isinstance(connection, Subscriber):
-            for announcement in connection.announcements():
-                self._hear(connection, *announcement)
-        elif isinstance(connection, Connection):
-            if connection.pipeline.in_debt:
-                self.look_after(_clock.now() + TICK)
-            connection.ask_more()
-        self._watch_room(connection, wanted=connection.stuck)
-        connection.put_down()
+        self._read_stream(self.all[pipeline.master], now, data)
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
@@ -258,21 +182,22 @@ class ConnectionsBase(Exchange):
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
             self.leave(effect.place, effect.stays)
-        elif isinstance(effect, Tell):
-            with self._line:
-                inboxes = self._told(self.local_queue.behind(effect.place), _clock.now())
+        elif isinstance(effect, WakeBehind):
+            with self.port.line:
+                inboxes = self._give_turns(self.local_queue.behind(effect.place), _clock.now())
             for one in inboxes:
-                self.rouse(one)
-        elif isinstance(effect, WokenBy):
-            effect.stop.wakes(effect, partial(self.poke, inbox))
+                one.wake()
+        elif isinstance(effect, WakeOnStop):
+            effect.stop.subscribe(effect, inbox.poke)
         elif isinstance(effect, LookAhead):
-            with self._line:
+            with self.port.line:
                 effect.learned = self.local_queue.look_ahead(effect.place)
         elif isinstance(effect, ReleaseHeard):
-            with self._line:
-                self.subscriptions.released(effect.keys, effect.heard, effect.took, _clock.now())
+            with self.port.line:
+                others = self.subscriptions.others_heard(effect.keys, effect.heard)
+                self.local_queue.released(effect.keys, effect.took, _clock.now(), others=others)
         else:
-            with self.mutex:
+            with self.port.guard:
                 if self.closing or self.closed:
                     raise RedlockError(CLOSED)
                 self._listen(effect.subscription, inbox)
@@ -280,7 +205,7 @@ class ConnectionsBase(Exchange):
     def _listen(self, subscription: Subscription, inbox: Listener) -> None:
         now = _clock.now()
         for subscriber in self.subscribers:  # earlier announcements are not for this subscription
-            self._read(subscriber, now)
+            self.read(subscriber, now)
         inbox.subscription, subscription.inbox = subscription, inbox
         self.subscriptions.add(subscription)
         for subscriber in self.subscribers:
@@ -290,7 +215,7 @@ class ConnectionsBase(Exchange):
     def _want_subscribers(self) -> None:
         """A waiter subscribes: connect the subscribers that are down, and call `quieten` from time to time."""
         missing = [one.retry_at for one in self.subscribers if one.sock is None and one.connector is None]
-        self.look_after(min([_clock.now() + LINGER / 2, *missing]))
+        self.port.tick_at(min([_clock.now() + LINGER / 2, *missing]))
 
     def unlisten(self, inbox: Listener) -> None:
         """The operation of ``inbox`` is over: end its subscription."""
@@ -301,7 +226,7 @@ class ConnectionsBase(Exchange):
 
     def _ask(self, subscriber: Subscriber, channels: Sequence[str], now: float, *, no_others: bool = False) -> None:
         if subscriber.poisoned:
-            self._read(subscriber, now)
+            self.read(subscriber, now)
         if subscriber.sock is None:
             return
         subscriber.pick_up()
@@ -312,47 +237,41 @@ class ConnectionsBase(Exchange):
             self._write(subscriber, data, now)
         subscriber.put_down()
 
-    def quieten(self, now: float) -> Reports:
+    def quieten(self, now: float) -> None:
         """Unsubscribe from channels for which nobody waits, and close the connections if no channel is left."""
         self.subscriptions.forget_idle(now)
         channels = self.subscriptions.channels
-        reports: Reports = []
         for subscriber in self.subscribers:
             # Ask again also for what the master refused, or what an interruption left out.
             self._ask(subscriber, channels, now, no_others=True)
-            if subscriber.refused and not subscriber.reported:
-                reports += self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
+            if subscriber.refused:
+                self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
             if subscriber.sock is not None and not self.wanted(subscriber):
                 self._unwatch(subscriber)
                 subscriber.close(abort=False)
-        return reports
 
-    @staticmethod
-    def _report_deaf(subscriber: Subscriber, reason: str) -> Reports:
-        subscriber.reported = True
-        name = subscriber.endpoint.name
-        text = f"whoever waits is not told of releases by master {name}, and tries again from time to time: {reason}"
-        return [(logging.WARNING, text, None)]
+    def _report_deaf(self, subscriber: Subscriber, reason: str) -> None:
+        if not subscriber.reported:
+            subscriber.reported = True
+            name = subscriber.endpoint.name
+            text = f"waiters are not told of releases by master {name}, and try again from time to time: {reason}"
+            self.reports.append((logging.WARNING, text, None))
 
     def wanted(self, connection: Stream) -> bool:
         """Whether there should be a connection."""
         return not self.closed and (type(connection) is Connection or bool(self.subscriptions))
 
-    def _is_awaited(self, stream: Stream, now: float) -> bool:
-        """Whether to connect at once: what this master says is all that keeps votes from counting (R34)."""
-        return type(stream) is Connection and self.voters.awaits(stream.master, now)
-
-    def _hear(self, subscriber: Subscriber, kind: bytes, channel: str, token: bytes) -> None:
-        subscriptions, master = self.subscriptions, subscriber.master
-        told: tuple[Subscription, ...] = ()
+    def _hear(self, master: int, kind: bytes, channel: str, token: bytes) -> None:
+        subscriptions = self.subscriptions
+        woken: tuple[Subscription, ...] = ()
         if kind == b"message":
-            told = subscriptions.announced(master, channel, token)
+            woken = subscriptions.announced(master, channel, token)
         elif kind == b"subscribe":
-            subscriber.reported = False
-            told = subscriptions.confirmed(master, channel)
+            self.subscribers[master].reported = False
+            woken = subscriptions.confirmed(master, channel)
         elif kind == b"unsubscribe":
             subscriptions.unconfirmed(master, channel)
-        for subscription in told:
+        for subscription in woken:
             inbox = subscription.inbox
             if inbox is not None:
                 inbox.put(Notified(_clock.now()))
@@ -380,44 +299,41 @@ class ConnectionsBase(Exchange):
             return math.inf
         if stream.sock is not None:
             if self._silent_in(stream, now) <= 0:
-                self._read(stream, now)  # our own process may have been stopped, and the answers are here
+                self.read(stream, now)  # our own process may have been stopped, and the answers are here
             left = self._silent_in(stream, now)
             if left > 0:
                 stream.tried_beside, stream.retry_at = 0, now
                 return left
-        elif self._is_awaited(stream, now):
-            return 0.0
+        elif type(stream) is Connection and self.voters.awaits(stream.master, now):
+            return 0.0  # what this master says is all that keeps votes from counting (R34)
         return stream.retry_at - now
 
     def _silent_in(self, stream: Stream, now: float) -> float:
         """Seconds until ``stream`` has answered nothing for too long."""
         if isinstance(stream, Subscriber) and self._silent_in(self.all[stream.master], now) <= 0:
             return math.inf  # one second connection to a master at a time
-        return math.inf if stream.sock is None else stream.waits_since + self._patience - now
+        return math.inf if stream.sock is None else stream.waits_since + self.patience - now
 
-    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
+    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> None:
         """Take over a socket that was just connected."""
-        reports: Reports = []
         if stream.sock is not None:
-            self._read(stream, now)
+            self.read(stream, now)
         if stream.sock is not None:
             if self._silent_in(stream, now) > 0:  # it has answered meanwhile
                 sock.close()
-                return []
-            reports += self._give_up(stream, now)
+                return
+            self._give_up(stream, now)
         if isinstance(stream, Connection):
             assert facts is not None  # noqa: S101 - `Connector` asks for them
-            return reports + self._attach_connection(stream, sock, facts, now)
-        assert isinstance(stream, Subscriber)  # noqa: S101 - there is no third kind
-        if self.wanted(stream):
+            self._attach_connection(stream, sock, facts, now)
+        elif isinstance(stream, Subscriber) and self.wanted(stream):
             stream.open(sock, now)
             self._begin_to_watch(stream)
             self._ask(stream, self.subscriptions.channels, now)
         else:
             sock.close()
-        return reports
 
-    def _give_up(self, stream: Stream, now: float) -> Reports:
+    def _give_up(self, stream: Stream, now: float) -> None:
         """Close the connection of ``stream``: it answers nothing, and a new one has got through its handshake.
 
         It is aborted, so that what it carries does not arrive behind the new one; what it owes is owed (R10).
@@ -425,36 +341,36 @@ class ConnectionsBase(Exchange):
         silence = f"no answer for {now - stream.waits_since:.3g} s"
         self.detach(stream, ConnectionAbortedError(f"{silence}, while a new connection works"), now)
         if isinstance(stream, Subscriber):
-            return []  # the other one to this master says enough
+            return  # the other one to this master says enough
         text = (
             f"the connection to master {stream.endpoint.name} was replaced: {silence}, while a new one works. "
-            "What stands between (a proxy, a tunnel, a firewall) takes bytes and passes nothing on"
+            "What stands between (a proxy, a tunnel, a firewall) takes bytes and passes nothing on, or the master held "
+            "its answers back (CLIENT PAUSE)"
         )
-        return [(logging.WARNING, text, None)]
+        self.reports.append((logging.WARNING, text, None))
 
-    def _attach_connection(self, connection: Connection, sock: socket.socket, facts: Facts, now: float) -> Reports:
+    def _attach_connection(self, connection: Connection, sock: socket.socket, facts: Facts, now: float) -> None:
         """Open the connection.  The master votes from now on.  First it gets the releases that it is owed (R10)."""
         master, name = connection.master, connection.endpoint.name
         notice = self.voters.admit(master, facts, now)
         quarantined = self.voters.quarantined_for(master, now)
         up = f"master {name} is back" if connection.failures else f"master {name} is connected"
-        if 0 < quarantined < math.inf:
-            up += f", restarted, and votes in {quarantined:.1f} s"
+        if 0 < quarantined < math.inf and (not_counted := self.voters.why_not_counted(master, now)) is not None:
+            up += f", {not_counted.reason}"
         level = logging.INFO if connection.failures or quarantined else logging.DEBUG
-        reports: Reports = [(level, up, _is_up(name, quarantined))]
+        self.reports.append((level, up, _is_up(name, quarantined)))
         if notice:
-            reports.append((logging.WARNING, notice, None))
+            self.reports.append((logging.WARNING, notice, None))
         if self.announcer is not None:
             self.announcer.connected(now)
         connection.open(sock, now)
         connection.votes_from = now + quarantined
         self._begin_to_watch(connection)
         self.send_owed(connection, now)
-        return reports + self._other_voters(now)
+        self._other_voters(now)
 
-    def _other_voters(self, now: float) -> Reports:
+    def _other_voters(self, now: float) -> None:
         """News of one master may change from when on another one's vote counts: report those changes (R21, C16)."""
-        reports: Reports = []
         for connection in self.all:
             if connection.sock is None:
                 continue
@@ -463,57 +379,53 @@ class ConnectionsBase(Exchange):
                 connection.votes_from = now + quarantined
                 not_counted = self.voters.why_not_counted(connection.master, now)
                 text = f"master {connection.endpoint.name} {not_counted.reason if not_counted else 'votes'}"
-                reports.append((logging.INFO, text, _is_up(connection.endpoint.name, quarantined)))
-        return reports
+                self.reports.append((logging.INFO, text, _is_up(connection.endpoint.name, quarantined)))
 
     def _begin_to_watch(self, stream: Stream) -> None:
-        self._streams[stream.fd] = stream
+        self.readers[stream.fd] = stream
         self.by_fd.pop(stream.fd, None)  # of a connection that an interruption has left here
         if isinstance(stream, Connection):
             self.by_fd[stream.fd] = stream.pipeline
-        self._watch(stream)
+        self.port.watch(stream)
+        stream.put_down()
+
+    def _unwatch(self, stream: Stream) -> None:
+        ours = self.readers.get(stream.fd, stream) is stream  # else, after an interruption, it is another one's
+        if ours:
+            self.readers.pop(stream.fd, None)
+        self.port.unwatch(stream, ours=ours)
 
     def troubles(self) -> list[str]:
         """What is wrong with the connection to each master, for people; empty: nothing.  Any thread may ask."""
-        now = _clock.now()
-        return [] if self.closed else [connection.pipeline.trouble(now) for connection in self.all]
+        return [] if self.closed else [connection.pipeline.trouble(_clock.now()) for connection in self.all]
 
     # -- our max_ttl (R21) and the list of our masters (R34) -----------------------------------------
 
-    def announce(self, now: float, announcer: Announcer) -> Reports:
+    def announce(self, now: float, announcer: Announcer) -> None:
         """Tell the masters what is due, and report what they said."""
         for announcement in announcer.due(now):
-            self._submit(announcement, _NOBODY, now)
-        return announcer.news()
-
-    def _withdraw(self, now: float) -> None:
-        """Take our list back: from now on nobody here asks for a lock."""
-        if self.announcer is not None and (call := self.announcer.call("left")) is not None:
-            self._submit(Send(call), _NOBODY, now)
+            self.submit(announcement, _NOBODY, now)
+        self.reports += announcer.news()
 
     # -- connections again ---------------------------------------------------------------------------
 
-    def unattached(self, connection: Stream, failure: Failure) -> Reports:
+    def unattached(self, connection: Stream, failure: Failure) -> None:
         """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
         if connection.sock is not None:
             connection.tried_beside += 1
             connection.retry_at = _clock.now() + delay(BESIDE_A_SILENT_ONE, connection.tried_beside)
-            return []
+            return
         connection.failures += 1
         connection.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
-        if isinstance(connection, Subscriber):
-            if connection.reported or self.all[connection.master].pipeline.down is not None:  # that was reported
-                return []
-            return self._report_deaf(connection, f"no second connection: {failure.reason}")
-        assert isinstance(connection, Connection)  # noqa: S101 - there is no third kind
-        connection.pipeline.unreachable(failure, _clock.now())
-        self.voters.down(connection.master, _clock.now())
-        if connection.failures > 1:
-            return []
-        name, reason = connection.endpoint.name, failure.reason
-        return [
-            (logging.WARNING, f"master {name} is down: {reason}", lambda observer: observer.master_down(name, reason))
-        ]
+        if isinstance(connection, Connection):
+            connection.pipeline.unreachable(failure, _clock.now())
+            self.voters.down(connection.master, _clock.now())
+            if connection.failures == 1:
+                name, reason = connection.endpoint.name, failure.reason
+                text = f"master {name} is down: {reason}"
+                self.reports.append((logging.WARNING, text, lambda observer: observer.master_down(name, reason)))
+        elif isinstance(connection, Subscriber) and self.all[connection.master].pipeline.down is None:
+            self._report_deaf(connection, f"no second connection: {failure.reason}")
 
     def detach(self, connection: Stream, error: OSError, now: float) -> None:
         """The connection broke.  Its requests fail, and its releases are owed."""
@@ -526,22 +438,21 @@ class ConnectionsBase(Exchange):
             self.voters.heard(connection.master, now)
             connection.pipeline.broken(Failure("error", f"connection lost: {text}"), now, for_good=self.closed)
         elif isinstance(connection, Subscriber):
-            for announcement in connection.announcements():  # that arrived before it broke
-                self._hear(connection, *announcement)
             self.subscriptions.lost(connection.master)
         connection.close(abort=not self.closed)
         # Connect again at once.  But pause if the connection was short: a master may accept us only to close it, for
         # ever.
         connection.retry_at = now if now - connection.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
         connection.put_down()
-        self.look_after(connection.retry_at)
+        self.port.tick_at(connection.retry_at)
 
     def hang_up(self) -> None:
         """Close every connection for good."""
         now = _clock.now()
         if not self.closed:
-            with contextlib.suppress(Exception):  # it is dropped by itself, after a while
-                self._withdraw(now)
+            with contextlib.suppress(Exception):  # our list is dropped by itself, after a while
+                if self.announcer is not None and (call := self.announcer.call("left")) is not None:
+                    self.submit(Send(call), _NOBODY, now)
         self.closed = True
         for connection in self.streams:
             if connection.sock is not None:
@@ -551,7 +462,7 @@ class ConnectionsBase(Exchange):
         """In a forked child: close our copies of the descriptors, and send nothing to the masters."""
         self.closed = True
         self.by_fd.clear()
-        self._streams.clear()
+        self.readers.clear()
         self.corked.clear()
         for stream in self.streams:
             stream.disown()

@@ -1,4 +1,4 @@
-"""What locks and looks need of their masters: the settings that all of them share, and which keys a name has."""
+"""What locks and questions need of their masters: the settings that all of them share, and which keys a name has."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from redlock import _clock, options
-from redlock._core import inspect, wire
-from redlock._core.slots import Board, group_of, slot_name
+from redlock._core import inspect, tickets, wire
+from redlock._core.acquire import Target
+from redlock._core.mode import EXCLUSIVE, RECORDED
+from redlock._core.slots import KnownSlots, SlotTarget, group_of, slot_name
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,26 +31,42 @@ class Limits(NamedTuple):
     node_timeout: float
     drift_factor: float
     patience: float  # of a lock that has no timeout of its own
+    guard: float  # ... no guard of its own (R36)
 
 
 class Deployment:
-    """The masters of one `Masters`, as operations ask them."""
+    """The masters of one `Masters`, as operations ask them.
 
-    __slots__ = ("_announced", "_boards", "limits", "prefix", "settings")
+    ``records``: each grant is on record until its release (R35).  ``mode``: that of a lock which shares with
+    nobody.  ``target`` and ``slot_target``: what an acquire of it asks for, and of a slot.
+    """
 
-    def __init__(self, settings: MastersSettings, limits: Limits, prefix: str) -> None:
+    __slots__ = (
+        "_announced", "_known_slots", "limits", "mode", "prefix", "records", "settings", "slot_target", "target",
+    )  # fmt: skip
+
+    def __init__(self, settings: MastersSettings, limits: Limits, prefix: str, *, records: bool = False) -> None:
         self.settings = settings
         self.limits = limits
         self.prefix = prefix
-        self._announced = frozenset((wire.announcement_key(prefix), wire.fleet_key(prefix)))
-        self._boards: weakref.WeakValueDictionary[str, Board] = weakref.WeakValueDictionary()
+        self.records = records
+        self.mode = EXCLUSIVE
+        self.target: type[Target] = Target
+        self.slot_target: type[SlotTarget] = SlotTarget
+        if records:
+            from redlock._core import confirm  # noqa: PLC0415 - few programs confirm
 
-    def keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
-        keys = wire.keys_for(self.prefix, names, fencing=fencing)
+            self.mode, self.target, self.slot_target = RECORDED, confirm.ConfirmingTarget, confirm.ConfirmingSlotTarget
+        self._announced = frozenset((wire.announcement_key(prefix), wire.fleet_key(prefix)))
+        self._known_slots: weakref.WeakValueDictionary[str, KnownSlots] = weakref.WeakValueDictionary()
+
+    def keys(self, names: tuple[str, ...], *, fencing: bool, fair: bool = False) -> wire.Keys:
+        keys = wire.keys_for(self.prefix, names, fencing=fencing, records=self.records)
+        line = tickets.beside(keys) if fair else ()
         if not self._announced.isdisjoint(keys.locks) or (
-            len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)
+            len(names) > 1 and not set(keys.fences + keys.grants + line).isdisjoint(keys.locks)
         ):
-            self._refuse(names, keys)
+            self._refuse(names, keys, line)
         return keys
 
     def group(self, spec: LockSpec, limit: int) -> Group:
@@ -56,24 +74,28 @@ class Deployment:
         name = spec.name
         options.names([slot_name(name, limit - 1)])  # the longest
         keys = [self.keys((slot_name(name, slot),), fencing=spec.fencing) for slot in range(limit)]
-        return group_of(spec, keys, self.prefix, self._boards.setdefault(name, Board()))
+        return group_of(spec, keys, self.prefix, self._known_slots.setdefault(name, KnownSlots()))
 
-    def _refuse(self, names: tuple[str, ...], keys: wire.Keys) -> NoReturn:
+    def _refuse(self, names: tuple[str, ...], keys: wire.Keys, line: tuple[str, ...]) -> NoReturn:
         """One of ``keys`` has another use already.  Raises ConfigurationError, with the name to change."""
         for name, lock in zip(names, keys.locks, strict=True):
-            if lock in keys.fences:  # else it would be granted, and lost at its extension
-                whose = options.shown(names[keys.fences.index(lock)])
-                raise ConfigurationError(
-                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is "
-                    "kept: take another name"
-                )
+            for beside, what in (
+                (keys.fences, "the fencing token of {} is kept"),
+                (keys.grants, "it is on record who has {}"),
+                (line, "those stand who wait in order for {}"),
+            ):
+                if lock in beside:  # else it would be granted, and lost at its extension or refused to who waits
+                    whose = what.format(options.shown(names[beside.index(lock)]))
+                    raise ConfigurationError(
+                        f"name={options.shown(names)}: {options.shown(name)} is where {whose}: take another name"
+                    )
         (ours,) = self._announced.intersection(keys.locks)
         raise ConfigurationError(
             f"name={options.shown(names)}: at {options.shown(ours)} the masters keep what clients announce: "
             "take another name"
         )
 
-    def inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
+    def status_op(self, name: str) -> Op[tuple[LockStatus, Tally]]:
         (checked,) = options.names([name])
         return inspect.inspect(self.settings, checked, self.prefix + checked)
 
@@ -88,8 +110,8 @@ class Deployment:
         (checked,) = options.names([name])
         return Watch(self.settings, checked, self.prefix + checked)
 
-    def waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
-        from redlock._core.wait_until_free import wait_until_free  # noqa: PLC0415 - few programs ever wait without taking
+    def free_op(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
+        from redlock._core.watch import wait_until_free  # noqa: PLC0415 - few programs ever wait without taking
 
         now = _clock.now()
         deadline = now + options.timeout("timeout", timeout)

@@ -27,17 +27,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from redlock import _clock
 from redlock._core.outcomes import NEVER, Failure
 from redlock._io import process
-from redlock._io.background import LONGEST_NAP, Background
+from redlock._io.background import Background
 from redlock._io.connections import CLOSED, TICK
-from redlock._io.connections_async import Connections
-from redlock._io.loop import running_loop
-from redlock._io.operation_async import LATE, Operation
+from redlock._io.host_async import LATE, LoopHost, Operation
 from redlock._io.report import report_failure
-from redlock._io.runtime import DRIVERS
+from redlock._io.runtime import DRIVERS, running_loop, without_masters
 from redlock.errors import RedlockError
 
 if sys.platform == "win32":
-    from redlock import _windows as select
+    from redlock import _windows, _windows as select
 else:
     import select
 
@@ -46,15 +44,14 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
-    from redlock._core.local_queue import Place
     from redlock._core.renewals import Renewal, Task
-    from redlock._io.connection import Connection
     from redlock._io.deployment import Deployment
     from redlock._io.port import Made
+    from redlock._io.stream import Connection
 
 T = TypeVar("T")
 
-_TICKS = 10  # turns of the loop, at most, for tasks to be resumed whose operations are over
+_TICKS = 10  # turns of the loop for tasks to be resumed whose operations are over
 
 
 class Driver:
@@ -63,30 +60,36 @@ class Driver:
     It is the `Port` of its background.
     """
 
+    where = staticmethod(running_loop)
     stopped: Final = Exception
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        deployment: Deployment,
-        connect_timeout: float,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    @staticmethod
+    def check() -> None:
+        """Nothing of Python is replaced that a loop needs."""
+
+    @staticmethod
+    async def without_masters(op: Op[T]) -> T:
+        return without_masters(op)
+
+    def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+        if sys.platform == "win32":
+            _windows.check(asyncio.get_running_loop())
         settings = deployment.settings
-        self._connections = Connections(endpoints, settings.voters, settings.node_timeout, loop)
-        self._connections.look_after = self.call_at
-        self.guard = self._connections.mutex
+        self.host = LoopHost(endpoints, settings, self.tick_at)
+        self.loop = self.host.loop
+        self.call_soon = self.loop.call_soon_threadsafe
+        self._connections = self.host.connections
         self.background = Background(self._connections, self, deployment, connect_timeout)
         self.keep = self.background.renewer.add
         self._node_timeout = settings.node_timeout
-        self.loop = loop
-        self.heir: Driver | None = None  # the driver of the latest loop, once ours was closed
+        self.successor: Driver | None = None  # the driver of the latest loop, once ours was closed
         self._ended_at_once = False  # an operation ended without a wait in this turn of the loop
         self._thread = threading.get_ident()
         self._put_off: deque[Callable[[], None]] = deque()  # calls that wait for the loop to run
         self.troubles = self._connections.troubles
         self.ready = asyncio.Event()  # operations may begin (R2)
-        self._looks: Iterator[float] | None = None  # until then
+        self.gone = asyncio.Event()  # all of it was closed
+        self._until_ready: Iterator[float] | None = None  # of the background; None: it has not begun to connect
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         DRIVERS.add(self)
@@ -100,22 +103,19 @@ class Driver:
         if not self.ready.is_set():
             self._connect()
             await self.ready.wait()
-            process.look()
-        operation = Operation(op, self._connections)
-        self._connections.unclaimed.add(operation)
+            process.check()
+        operation = Operation(op, self.host)
         try:
             operation.start()
-            if operation.ended.done():
+            if operation.future.done():
                 await self._let_others_go_on()
-            return await operation.ended
+            return await operation.future
         except GeneratorExit:  # thrown away, in any thread; its loop may be closed
             self._on_loop(functools.partial(self._abandon, operation, asyncio.CancelledError()))
             raise
         except BaseException as error:
             self._abandon(operation, error)
             raise
-        finally:
-            self._connections.unclaimed.discard(operation)
 
     async def _let_others_go_on(self) -> None:
         """End the turn of the loop at the second operation in it that ended without a wait.
@@ -134,23 +134,23 @@ class Driver:
 
     def post(self, op: Op[Any]) -> None:
         """Carry out what ``op`` sends before its first wait.  Any thread may call this."""
-        if self.heir is None:
+        if self.successor is None:
             self._on_loop(functools.partial(self._post, op))
         else:
-            self.heir.post(op)
+            self.successor.post(op)
 
     def _post(self, op: Op[Any]) -> None:
         self._connect()
-        operation = Operation(op, self._connections)
+        operation = Operation(op, self.host)
         operation.start()
         self._abandon(operation, asyncio.CancelledError())
-        self._connections.flush()
+        self.host.flush()
 
     def _abandon(self, operation: Operation[Any], error: BaseException) -> None:
         """Break the operation off: no task waits for its result any more."""
-        process.look()
+        process.check()
         if not self.loop.is_closed():
-            operation.ended.cancel()
+            operation.future.cancel()
         if not operation.over:
             operation.interrupt(error)
 
@@ -159,12 +159,12 @@ class Driver:
 
         Any thread may call this, and so may the garbage collector.
         """
-        process.look()
+        process.check()
         running = running_loop() is self.loop
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
         if running or idle or self.loop.is_closed():
             what()
-            self._connections.flush()  # the loop may never run again
+            self.host.flush()  # the loop may never run again
             return
         self._put_off.append(what)
         with contextlib.suppress(RuntimeError):  # the loop was closed just now: `shut` catches up
@@ -174,119 +174,134 @@ class Driver:
         """Do what other threads have left to the loop."""
         while self._put_off:
             self._put_off.popleft()()
-        self._connections.flush()
+        self.host.flush()
 
     # -- the background ------------------------------------------------------------------------------
 
     def _connect(self) -> None:
         """Connect to all masters, unless that has begun."""
-        if self._looks is None and not self.ready.is_set():
-            self.call_at()  # first: after an interruption here the next call does it again
-            self._looks = self.background.looks_until_ready(_clock.now())
+        if self._until_ready is None and not self.ready.is_set():
+            self.tick_at()  # first: after an interruption here the next call does it again
+            self._until_ready = self.background.until_ready(_clock.now())
 
     @staticmethod
     def now() -> float:
         return _clock.now()
 
     @property
-    def closed(self) -> bool:
-        return self._connections.closed
+    def over(self) -> bool:
+        return self.loop.is_closed()
 
     @property
     def here(self) -> bool:
         return running_loop() is self.loop
 
-    def call_at(self, at: float = NEVER) -> None:
+    def tick_at(self, at: float = NEVER) -> None:
         now = _clock.now()
-        at = max(at, now)
-        # A timer that is overdue is not to come: it was interrupted.
+        # One that is overdue was interrupted and is not to come, or the loop was blocked: what was due then is due now.
+        at = now if self._timer_at <= now - TICK else max(at, now)
         if now - TICK < self._timer_at <= at or self.background.over or self.loop.is_closed():
             return
         if self._timer is not None:
             self._timer.cancel()
         if self.background.renewer.holding:
-            at = min(at, now + LONGEST_NAP)
+            at = min(at, now + _clock.NAP)
         self._timer = self.loop.call_later(at - now + LATE if at > now else 0.0, self._go_around)
         self._timer_at = at
 
     def _go_around(self) -> None:
         self._timer, self._timer_at = None, math.inf
-        process.look()
+        process.check()
         if self.background.over:
             return
         try:
             self.background.renewer.wakes_at = math.inf  # a timer costs little: none for leases that were released
             self.background.tick()
-            if self._looks is not None and not self.ready.is_set():
-                left = next(self._looks, 0.0)
+            if self._until_ready is not None and not self.ready.is_set():
+                left = next(self._until_ready, 0.0)
                 if left:
-                    self.call_at(_clock.now() + left)
+                    self.tick_at(_clock.now() + left)
                 else:
                     self.ready.set()
         except BaseException:
-            self.call_at(_clock.now() + TICK)  # not at once: a failure that repeats must not spin
+            self.tick_at(_clock.now() + TICK)  # not at once: a failure that repeats must not spin
             raise
 
     def rest(self, now: float, until: float) -> None:  # noqa: ARG002
         if until < math.inf:
-            self.call_at(until)
-
-    def call_soon(self, call: Callable[[], object]) -> None:
-        self.loop.call_soon_threadsafe(call)
+            self.tick_at(until)
 
     def hand_over(self, made: Made, finish: Callable[[], None]) -> None:
         if not isinstance(made, Failure):
-            self._connections.keep(made[0])
+            self.host.keep(made[0])
         with contextlib.suppress(RuntimeError):  # the loop was closed; the connections close the socket
             self.loop.call_soon_threadsafe(finish)
 
     def start(self, task: Task, renewals: list[Renewal]) -> None:
         # All that are due start in one tick, so that their requests leave in one packet for each master.
-        operation = Operation(task, self._connections)
+        operation = Operation(task, self.host)
         operation.start()
-        operation.ended.add_done_callback(functools.partial(self._ended, renewals))
+        operation.future.add_done_callback(functools.partial(self._ended, renewals))
 
     def _ended(self, renewals: list[Renewal], ended: asyncio.Future[Any]) -> None:
         self.background.renewer.ended(renewals, None if ended.cancelled() else ended.exception())
-
-    def pass_by(self, place: Place) -> None:
-        self._connections.leave(place)
 
     def read_late(self, connection: Connection, now: float) -> bool:  # noqa: ARG002 - the loop reads by itself
         return False
 
     # -- the end -------------------------------------------------------------------------------------
 
+    @staticmethod
+    async def close_all(drivers: Sequence[Driver], before: Sequence[Driver]) -> None:
+        """Close that of the running loop, and have the others closed.  ``before``: others began to close these."""
+        loop = asyncio.get_running_loop()
+        mine = None
+        for driver in drivers:
+            if driver.loop is loop:
+                mine = driver
+            else:
+                driver.stop()
+        if mine is not None:
+            try:
+                await mine.close()
+            finally:
+                mine.gone.set()
+        for driver in before:
+            if driver.loop is loop:
+                await driver.gone.wait()
+
     async def close(self) -> None:
         """Send owed releases for at most `node_timeout` (R11), then leave no thread and no socket."""
-        connections = self._connections
+        host, connections = self.host, self._connections
         self.background.renewer.closing = True
         try:
-            for operation in list(connections.operations):
+            for operation in list(host.operations):
                 operation.interrupt(RedlockError(CLOSED))
-            # A task that was cancelled right after its grant gives the lock back when it is resumed.
+            # A task that was cancelled right after its grant gives the lock back when it is resumed, and an async
+            # generator that nobody has any more does when the loop closes it.
             for _ in range(_TICKS):
-                if connections.unclaimed:
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            for task in self.background.renewer.to_give_back():
+                self._post(task)
             connections.hurry()
-            self.call_at()
+            self.tick_at()
             until = _clock.now() + self._node_timeout
             while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times at most
                 await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
         finally:
             self.shut()
-        for pause in self.background.looks_until_joined():
+        for pause in self.background.until_joined():
             await asyncio.sleep(pause)
 
     def shut(self) -> None:
         """Close everything at once.  Call it in the loop's thread, or in any thread if the loop is closed."""
-        process.look()
+        process.check()
         DRIVERS.discard(self)
         try:
             try:
                 self._catch_up()
             finally:
-                self._connections.shut()
+                self.host.shut()
         finally:
             background = self.background
             background.renewer.stop()
@@ -297,13 +312,19 @@ class Driver:
                 self._timer.cancel()
             background.abort_connectors()
 
+    def _shut_and_tell(self) -> None:
+        try:
+            self.shut()
+        finally:
+            self.gone.set()
+
     def stop(self) -> None:
         """Call `shut` from any thread: the masters were thrown away, or their loop is closed.
 
         It raises nothing: the caller may have more drivers to stop.
         """
         try:
-            self.loop.call_soon_threadsafe(self.shut)
+            self.loop.call_soon_threadsafe(self._shut_and_tell)
         except RuntimeError:  # the loop is closed
             try:
                 self.shut()
@@ -319,6 +340,8 @@ class Driver:
             return
         connections = self._connections
         self._catch_up()
+        for task in self.background.renewer.to_give_back():
+            self._post(task)
         until = _clock.now() + self._node_timeout
         while connections.owe() and _clock.now() < until:
             poll = select.poll()
@@ -326,7 +349,7 @@ class Driver:
                 if connection.sock is not None:
                     poll.register(connection.fd, select.POLLIN)
             poll.poll(TICK * 100)
-            connections.look()
+            self.host.read_all()
             for connection in connections.all:
                 connections.send_owed(connection, _clock.now())
         self.shut()
@@ -334,4 +357,4 @@ class Driver:
     def disown(self) -> None:
         """In a forked child: the sockets are the parent's, and so is what the loop watches."""
         DRIVERS.discard(self)
-        self._connections.disown()
+        self.host.disown()

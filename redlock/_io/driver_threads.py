@@ -6,9 +6,6 @@ releases, and renews leases.  It sleeps while all masters are up and have answer
 When that thread ends it ends the renewals under way.  The garbage collector would end them in any thread, in the
 middle of anything.  It may still run two things of ours: a generator that is thrown away, and the end of a pipe.
 Neither takes a lock, and each changes one thing in one step.
-
-Also considered: a thread for each master (a hand-over costs more than the round trip), one thread for all I/O (two
-hand-overs a round), a pool of redis-py clients (three times slower, and no order between an acquire and its release).
 """
 
 from __future__ import annotations
@@ -16,66 +13,69 @@ from __future__ import annotations
 import contextlib
 import heapq
 import math
+import select
+import sys
 import threading
 import time
 from collections import deque
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock import _clock
 from redlock._core.operation import OperationBase, SteppedOperation
 from redlock._core.outcomes import NEVER
-from redlock._io.background import LONGEST_NAP, Background, glances
+from redlock._io import process
+from redlock._io.background import Background, pauses
 from redlock._io.connections import CLOSED, TICK
-from redlock._io.connections_threads import Connections
+from redlock._io.host_threads import ThreadHost
 from redlock._io.report import report_failure
-from redlock._io.runtime import DRIVERS
+from redlock._io.runtime import DRIVERS, without_masters
 from redlock._io.waiter import Waiter
 from redlock._thread import start
-from redlock.errors import RedlockError
+from redlock.errors import ConfigurationError, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import LocalEffect, Op, Send
-    from redlock._core.extend import Extension
-    from redlock._core.local_queue import Place
+    from redlock._core.effects import Op, Send
     from redlock._core.renewals import Renewal, Task
-    from redlock._io.connection import Connection
     from redlock._io.deployment import Deployment
     from redlock._io.port import Made
+    from redlock._io.stream import Connection
 
 T = TypeVar("T")
 
-_LOOK: Any = None  # an event without a meaning: it only ends a wait
+_WAKE_UP: Any = None  # an event without a meaning: it only ends a wait
 
 
-class Operation(Waiter, OperationBase[T, Connections]):
+class Operation(Waiter, OperationBase[T, ThreadHost]):
     """An operation that the thread of its caller drives to its end."""
 
-    def __init__(self, op: Op[T], connections: Connections) -> None:
+    def __init__(self, op: Op[T], host: ThreadHost) -> None:
         self.events = deque()
-        self._op, self._host = op, connections
-        self._connections = connections
+        self._op, self._host = op, host
 
     _await = Waiter.wait
 
-    def _failed(self, error: BaseException) -> bool:  # noqa: ARG002 - it is raised as it is
+    def abandon(self, error: BaseException) -> None:
+        """It was interrupted, perhaps where the engine could not end it: a second Ctrl-C struck there (R11)."""
+        try:
+            if self._op.gi_frame is not None:  # type: ignore[attr-defined]
+                self._drive(self._op.throw, error)
+        finally:
+            self._conclude(error)
+
+    def _conclude(self, error: BaseException | None) -> bool:  # noqa: ARG002 - `Driver.run` raises it
+        self.stop_waiting()
+        host = self._host
+        host.operations.discard(self)
+        if self.subscription is not None or host.dozing:
+            host.finish(self)
         return True
 
-    def abandon(self) -> None:
-        """It was interrupted, perhaps where the engine could not end it.  A second time does no harm."""
-        self._end()
 
-    def _end(self) -> None:
-        self.stop_waiting()
-        connections = self._host
-        connections.operations.discard(self)
-        if self.subscription is not None or connections.dozing:
-            connections.finish(self)
-
-
-class RenewalOperation(SteppedOperation["dict[Renewal, Extension]", "Driver"]):
+class RenewalOperation(SteppedOperation[Any, "Driver"]):
     """One operation under way that extends one lease or many."""
 
     def __init__(self, op: Task, driver: Driver, renewals: list[Renewal]) -> None:
@@ -85,12 +85,26 @@ class RenewalOperation(SteppedOperation["dict[Renewal, Extension]", "Driver"]):
     def _wait(self, now: float) -> None:  # noqa: ARG002
         self._host.set_alarm(self)
 
-    def _ended(self, result: dict[Renewal, Extension]) -> None:  # noqa: ARG002 - the leases have it already
-        self._host.background.renewer.ended(self._renewals)
-
-    def _failed(self, error: BaseException) -> bool:
+    def _conclude(self, error: BaseException | None) -> bool:
+        super()._conclude(error)
+        if self.subscription is not None:
+            self._host.unlisten(self)
         self._host.background.renewer.ended(self._renewals, error)
         return False
+
+
+def _check_python() -> None:
+    """Check that nobody has put something else in the place of what threads wait with, since we were imported."""
+    if sys.platform != "win32" and not hasattr(select, "poll"):
+        raise ConfigurationError(
+            "select.poll is gone, and Masters wait with it (eventlet.monkey_patch() takes it away): "
+            "allowed are threads, processes and gevent"
+        )
+    if Lock is not threading.Lock:
+        raise ConfigurationError(
+            "threading.Lock was replaced after redlock was imported (gevent.monkey.patch_all() does that), so a thread "
+            "that waits would stop all others: patch first of all, before any import"
+        )
 
 
 class Driver:
@@ -99,28 +113,37 @@ class Driver:
     It is the `Port` of its background, and the host of the operations that renew.
     """
 
+    check = staticmethod(_check_python)
+    where: Callable[[], object] = bool  # one driver for all threads, whatever loop runs in one
+    without_masters = staticmethod(without_masters)
+    over = False
+    successor: Any = None
     here = True
     stopped = BaseException  # even sys.exit()
 
     def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+        _check_python()  # again: masters may be made before a worker patches
         settings = deployment.settings
-        self._connections = Connections(endpoints, settings.voters, settings.node_timeout)
-        self.guard = self._connections.mutex
+        self.host = host = ThreadHost(endpoints, settings)
+        self._connections = host.connections
+        self.perform_local = host.perform_local
         self.background = Background(self._connections, self, deployment, connect_timeout)
         self._node_timeout = settings.node_timeout
         self.keep = self.background.renewer.add
         self._ready = False
-        self._closed = False
+        self._gone = False
+        self._closer: threading.Thread | None = None
         self.troubles = self._connections.troubles
         # The thread of the background.
         self._thread: threading.Thread | None = None
         self.operations: set[RenewalOperation] = set()
-        self.waiter = Waiter(self._connections)  # for the answers to all of them
+        self.waiter = Waiter(host)  # for the answers to all of them
         self._awaits = False  # it waits for answers, where the waker alone does not wake it
         self._calls: deque[Callable[[], object]] = deque()
         self._alarms: list[tuple[float, int, RenewalOperation]] = []
         self._number = 0
         DRIVERS.add(self)
+        process.survivors.add(self)
 
     def run(self, op: Op[T]) -> T:
         """Drive ``op`` to its end, and return its result.
@@ -128,31 +151,33 @@ class Driver:
         Any exception that interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the point
         where it waits.  The operation cleans up and raises it again (R11).
         """
-        operation = Operation(op, self._connections)
+        operation = Operation(op, self.host)
         try:
             if not self._ready:
                 self._get_ready()
             operation.start()
-        except BaseException:
+        except BaseException as error:
             self._ready = False  # an interruption may have torn connections
-            operation.abandon()
+            operation.abandon(error)
             raise
         return operation.result
+
+    post = run
 
     def _get_ready(self) -> None:
         """Wait for the connections, before the first operation and after an interruption (R2).
 
-        A `threading.Condition` would need no looks.  But a Ctrl-C in its `wait` can come before it has the mutex
+        A `threading.Condition` would need no pauses.  But a Ctrl-C in its `wait` can come before it has the mutex
         back; then the `with` around it would release a mutex that it does not have, or that another thread has.
         """
-        with self._connections.mutex:
+        with self.host.guard:
             if self._thread is None and not self.background.ending:
-                thread = threading.Thread(target=self._go_around, name="redlock-housekeeper", daemon=True)
+                thread = threading.Thread(target=self._go_around, name="redlock-background", daemon=True)
                 start(thread)
                 self._thread = thread
-        looks = self.background.looks_until_ready(_clock.now())
-        self._connections.mend()
-        for left, pause in zip(looks, glances(), strict=False):
+        waiting = self.background.until_ready(_clock.now())
+        self.host.mend()
+        for left, pause in zip(waiting, pauses(), strict=False):
             if self._connections.closing:
                 break
             time.sleep(min(left, pause))
@@ -164,30 +189,23 @@ class Driver:
     def now() -> float:
         return _clock.now()
 
-    @property
-    def closed(self) -> bool:
-        return self._connections.closed
-
-    def call_at(self, at: float = NEVER) -> None:  # noqa: ARG002 - it sees itself what is due
-        self._connections.waker.wake()
+    def tick_at(self, at: float = NEVER) -> None:  # noqa: ARG002 - it sees itself what is due
+        self.host.waker.wake()
         if self._awaits:
-            self.waiter.events.append(_LOOK)
-            self._connections.rouse(self.waiter)
+            self.waiter.events.append(_WAKE_UP)
+            self.waiter.wake()
 
     def call_soon(self, call: Callable[[], object]) -> None:
         self._calls.append(call)
-        self.call_at()
+        self.tick_at()
 
     def hand_over(self, made: Made, finish: Callable[[], None]) -> None:  # noqa: ARG002 - `finish` takes the mutex
         finish()
 
-    def pass_by(self, place: Place) -> None:
-        self._connections.leave(place)
-
     # -- the thread of the background ------------------------------------------------------------------
 
     def _go_around(self) -> None:
-        with self._connections.mutex:  # an interrupted `_get_ready` may not have noted us
+        with self.host.guard:  # an interrupted `_get_ready` may not have noted us
             if self._thread is None:
                 self._thread = threading.current_thread()
             ours = self._thread is threading.current_thread()
@@ -205,7 +223,7 @@ class Driver:
                 self.background.renewer.closing = True
                 self.work()  # losses that were found before the end are told
             finally:
-                self._connections.close()
+                self.host.close()
                 self.background.abort_connectors()
                 for operation in list(self.operations):  # here, not by the collector in any thread
                     operation.interrupt(RedlockError(CLOSED))
@@ -243,29 +261,25 @@ class Driver:
 
     def _doze(self, until: float) -> None:
         """Sleep until a connection breaks, or until we are woken."""
-        connections = self._connections
-        timeout = max(0.0, min(until - _clock.now(), LONGEST_NAP)) * 1000 + 1
-        ready = connections.watch.poll(None if until == math.inf else timeout)
-        with connections.mutex:
-            connections.dozing = False
-            now = _clock.now()
-            for fd, _ in ready:
-                if fd == connections.waker.fd:
-                    connections.waker.drain()
-                else:
-                    connections.hung_up(fd, now)
+        host = self.host
+        timeout = max(0.0, min(until - _clock.now(), _clock.NAP)) * 1000 + 1
+        ready = host.hang_ups.poll(None if until == math.inf else timeout)
+        with host.guard:
+            host.dozing = False
+            self._connections.read_ready(ready, _clock.now())
 
     def read_late(self, connection: Connection, now: float) -> bool:
         if connection.pipeline.idle:
             return False
-        self._connections.look(connection, now)
+        if not self.host.polling or connection.poisoned:  # else a caller is reading anyway
+            self._connections.read(connection, now)
         return True  # also if it is idle now: dozing at once, we would be woken by each operation
 
     def rest(self, now: float, until: float) -> None:
-        connections = self._connections
-        if connections.asked or connections.corked:  # what the operations sent, in one packet for each master
-            connections.write_asked()
-        connections.dozing = until > now + TICK and not self.operations
+        host = self.host
+        if host.asked or self._connections.corked:  # what the operations sent, in one packet for each master
+            host.write_asked()
+        host.dozing = until > now + TICK and not self.operations
 
     # -- for operations that renew ---------------------------------------------------------------------
 
@@ -273,20 +287,21 @@ class Driver:
         RenewalOperation(task, self, renewals).start()
 
     def send(self, request: Send, operation: Any) -> None:
-        self._connections.cork(request, operation)
+        self.host.cork(request, operation)
 
-    def perform_local(self, effect: LocalEffect, operation: Any) -> None:
-        self._connections.perform_local(effect, operation)
+    def unlisten(self, operation: Any) -> None:
+        with self.host.guard:
+            self._connections.unlisten(operation)
 
-    def last_look(self, request: Send | None) -> None:
+    def read_and_close(self, request: Send | None) -> None:
         """The leading thread has read.  From now on ``request`` is told of no more answers."""
         if request is not None:
-            self._connections.close_round(request)
+            self.host.close_round(request)
 
-    def wake(self, operation: Any) -> None:
+    def step_soon(self, operation: Any) -> None:
         self._calls.append(operation.step)
         if len(self._calls) == 1:  # else the thread was woken before
-            self.call_at()
+            self.tick_at()
 
     def set_alarm(self, operation: RenewalOperation) -> None:
         self._number += 1
@@ -299,14 +314,16 @@ class Driver:
 
         When the `Masters` are closed, operations first have to roll back what they asked for.
         """
-        if self._closed:
+        if self._connections.closed:
             return
         until = _clock.now() + self._node_timeout
-        waiter = Waiter(self._connections)
-        self._connections.flush()  # what an interrupted leading thread has left
-        with self._connections.mutex:
+        waiter = Waiter(self.host)
+        self.host.flush()  # what an interrupted leading thread has left
+        for task in self.background.renewer.to_give_back() if not self.background.ending else ():  # not if dropped
+            self.post(task)
+        with self.host.guard:
             self._connections.hurry()
-        self.call_at()
+        self.tick_at()
         try:
             while _clock.now() < until and self._owes():
                 waiter.wait(min(until, _clock.now() + TICK / 10))
@@ -319,31 +336,58 @@ class Driver:
 
     def _owes(self) -> bool:
         connections = self._connections
-        with connections.mutex:
-            return connections.owe() or (connections.closing and bool(connections.operations))
+        with self.host.guard:
+            return connections.owe() or (connections.closing and bool(self.host.operations))
 
     def stop(self) -> None:
         """End the thread of the background.  Takes no lock and does not wait: the garbage collector may call it."""
         self.background.ending = True
-        self._connections.waker.wake()
+        self.host.waker.wake()
+
+    @staticmethod
+    def close_all(drivers: Sequence[Driver], before: Sequence[Driver]) -> None:
+        """Close them.  ``before``: another thread began to close these before us."""
+        for driver in drivers:
+            driver.close()
+        for driver in before:
+            driver.wait_until_closed()
 
     def close(self) -> None:
-        """End the operations under way, send what is owed, then leave no thread and no socket.  May be called twice."""
+        """End the operations under way, send what is owed, then leave no thread and no socket."""
+        self._closer = threading.current_thread()
         try:
-            self._connections.begin_to_close()
+            self._close()
+        finally:
+            self._gone = True
+
+    def wait_until_closed(self) -> None:
+        """Another thread closes it.  An observer or a signal handler that this one calls does not wait for itself."""
+        if threading.current_thread() in (self._closer, self._thread):
+            return
+        for pause in pauses():
+            if self._gone and (self._thread is None or not self._thread.is_alive()):
+                return
+            time.sleep(pause)
+
+    def _close(self) -> None:
+        try:
+            self.host.begin_to_close()
             self.deliver_owed()
         finally:
-            self._closed = True
             self.stop()
             if self._thread is None:
-                self._connections.close()
+                self.host.close()
             elif self._thread is not threading.current_thread():
                 self._thread.join()
-                for pause in self.background.looks_until_joined():
+                for pause in self.background.until_joined():
                     time.sleep(pause)
+
+    def stay_alone(self) -> None:
+        """See `process.survivors`.  This thread does not wait for that of the background, nor for one that reads."""
+        self.host.guard, self.host.line, self.host.leader = Lock(), Lock(), None
+        self._thread, self._gone = threading.current_thread(), True
 
     def disown(self) -> None:
         """In a forked child: the sockets are the parent's.  Takes no lock: a thread of the parent may have held it."""
-        self._closed = True
-        self._connections.disown()
+        self.host.disown()
         DRIVERS.discard(self)

@@ -28,7 +28,7 @@ class Obituary(weakref.ref[Any]):
 
     state: LeaseState
     reader: weakref.ref[Any]
-    times: int  # it was read so often
+    times: int  # how often it was read
 
 
 _OBITUARIES: deque[Obituary] = deque()
@@ -49,6 +49,6 @@ def read_obituaries(_: object = None) -> None:
         obituary = _OBITUARIES[0]
         obituary.times += 1
         if obituary.times <= _OFTEN_ENOUGH:
-            obituary.state.left_behind()
+            obituary.state.holder_gone()
         with contextlib.suppress(ValueError):  # another thread has read it as well
             _OBITUARIES.remove(obituary)

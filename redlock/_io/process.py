@@ -1,8 +1,8 @@
 """Tells which process this is: a forked child must not take its parent's locks for its own, nor sign with its name.
 
 Python runs a hook in each child that it forks.  What forks without Python (uWSGI, an embedded interpreter, a library
-in C) runs none.  So whoever is about to do something compares `pid` with that of the kernel, and calls `notice` if it
-is another one: at the beginning of an operation, at each look at a lease, and before anything is written or read.
+in C) runs none.  So `pid` is compared with that of the kernel, and `notice` is called if they differ: when an operation
+begins, whenever a lease is asked for its state, and before anything is written or read.
 
 Also considered: a page of memory that the kernel wipes in a child (Linux alone); `pthread_atfork` (it calls C, and the
 thread that forks may not have the interpreter's lock); the hook alone, as before: parent and child then read each
@@ -12,11 +12,14 @@ other's answers.
 from __future__ import annotations
 
 import os
+import weakref
 from functools import partial
 from os import getpid
-from threading import RLock
-from typing import TYPE_CHECKING
+from sys import is_finalizing
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any
 
+from redlock._core.tokens import TokenSource
 from redlock.options import LONGEST_OWNER
 
 if TYPE_CHECKING:
@@ -27,6 +30,25 @@ mark: object = object()  # every child gets a new one; pids are used again
 _hooks: list[Callable[[], None]] = []
 _noticing: dict[int, RLock] = {}  # by pid: a thread of the parent may hold that of the parent
 _busy = False  # `notice` is under way, and the garbage collector may call it again
+# Their `stay_alone` is called in the last thread of a process.  The other ones may hold a lock, and never open it.
+survivors: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class ForkLock:
+    """A lock that is always open in a forked child, and when Python has stopped all threads but one.
+
+    Use it only for state that is right whatever the other threads were doing.
+
+    Has a ``lock`` to use in a ``with``.  This object is no lock itself: a Ctrl-C inside an `__enter__` written in
+    Python would leave it locked.
+    """
+
+    def __init__(self) -> None:
+        self.stay_alone()
+        survivors.add(self)
+
+    def stay_alone(self) -> None:
+        self.lock = Lock()
 
 
 def is_this(other: object) -> bool:
@@ -47,7 +69,7 @@ def name() -> str:
     return host.encode()[: LONGEST_OWNER - len(pid)].decode(errors="ignore") + pid
 
 
-signature: str = ":" + name()  # behind the digits of a token
+tokens = TokenSource(os.urandom, name())  # a forked child signs them with its own name
 
 
 def in_child(hook: Callable[[], None]) -> None:
@@ -55,35 +77,44 @@ def in_child(hook: Callable[[], None]) -> None:
     _hooks.append(hook)
 
 
-def look() -> None:
-    """Notice a fork, unless that was done."""
-    if getpid() != pid:
+def check() -> None:
+    """Notice that no other thread runs any more, unless that was done."""
+    if getpid() != pid or is_finalizing():
         notice()
 
 
 def noted() -> Callable[[], bool]:
-    """`here`, for what no operation does: that has looked."""
-    look()
+    """`here`, where no operation has checked for a fork before."""
+    check()
     return here
 
 
 def notice() -> None:
-    """This is a forked child: it lets go of all that is its parent's.  Takes no lock that a thread there may hold."""
-    global pid, mark, here, signature, _busy  # noqa: PLW0603 - the purpose of this module
+    """This is a forked child: it lets go of all that is its parent's.  Takes no lock that a thread there may hold.
+
+    Or Python is finalizing, after the last callback of atexit: it has stopped all other threads, and calls `__del__`.
+    """
+    global pid, mark, here, _busy  # noqa: PLW0603 - the purpose of this module
+    if is_finalizing():
+        for survivor in list(survivors):
+            survivor.stay_alone()
+        survivors.clear()
     with _noticing.setdefault(getpid(), RLock()):
         if _busy or pid == getpid():  # another thread was faster
             return
         _busy = True
         try:
+            for survivor in list(survivors):
+                survivor.stay_alone()
             mark = object()
             here = partial(is_this, mark)
-            signature = ":" + name()
+            tokens.sign(name())
             for hook in _hooks:
                 hook()
-            pid = getpid()  # last: whoever comes meanwhile waits, and after an interruption all is done again
+            pid = getpid()  # last: other threads wait for it, and after an interruption all is done again
         finally:
             _busy = False
 
 
 if hasattr(os, "register_at_fork"):  # else nothing forks
-    os.register_at_fork(after_in_child=look)
+    os.register_at_fork(after_in_child=check)

@@ -9,70 +9,81 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from redlock._core.release import leave_line
-from redlock._core.renewals import failed_to_keep, tasks
+from redlock._core.renewals import Renewal, failed_to_keep, tasks
 from redlock._core.schedule import MANY, Schedule
-from redlock._io.forklock import ForkLock
 from redlock._io.obituaries import read_obituaries
+from redlock._io.process import ForkLock
 from redlock._io.report import report_failure
 
 if TYPE_CHECKING:
-    from redlock._core.renewals import Renewal
+    from redlock._core.lease import LeaseState
+    from redlock._core.renewals import HeldBy, Task
+    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._io.connections import Connections
     from redlock._io.port import Port
 
 _EVER = sys.float_info.max  # later than any lease is due
 
 
 class Renewer:
-    """Renews leases, and tells of those that are lost (R15).
+    """Renews leases, and reports lost ones (R15).
 
     It wakes up when a lease is due.  Releasing a lease does not reset that time: most leases are released long before
     they are due, and resetting costs more than one useless wake-up.
     """
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, connections: Connections) -> None:
         self._port = port
+        self._connections = connections
         self._schedule = Schedule()
         self._mutex = ForkLock()  # guards the schedule: any thread may add and change leases
         self.wakes_at = math.inf
-        self._ends_all = False  # whether `work` is to look at all leases
+        self._all_due = False  # whether `work` is to take all leases as due
         self.closing = False  # operations are broken off now: their failures are not logged, and nothing is given back
 
     # -- from any thread -----------------------------------------------------------------------------
 
-    def add(self, renewal: Renewal) -> None:
-        """Renew a new lease from now on."""
-        renewal.lease.on_change = partial(self._changed, renewal)
+    def add(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float) -> Renewal:
+        """Renew a new lease from now on, see `Renewal`."""
+        renewal = Renewal(settings, spec, lease, held_by, at)
+        lease.on_change = partial(self._changed, renewal)
         queue = self._schedule.queue
         queue.append(renewal)
         if len(queue) > MANY:
             # Here: the thread that renews may be busy with a user's callback.
             self.put_back(*self._schedule.newcomers())
         elif renewal.soonest < self.wakes_at:
-            self._wake_for(renewal.soonest)
+            self._tick_at(renewal.soonest)
+        return renewal
 
     def give_way(self, now: float) -> None:
         """No vote counts any more, for others use other masters: end all leases (R34)."""
         if not self._schedule.empty:
-            self._ends_all = True
-            self._wake_for(now)
+            self._all_due = True
+            self._tick_at(now)
 
     def stop(self) -> None:
         """The connections are closed: nothing is renewed any more, and no loss is told."""
         self._schedule = Schedule()
+
+    def to_give_back(self) -> list[Task]:
+        """Gives back what nobody else can.  The end is near: who was told of it may not come to it any more (P7)."""
+        with self._mutex.lock:
+            return [renewal.give_back() for renewal in self._schedule.all() if renewal.abandoned]
 
     def put_back(self, *renewals: Renewal) -> None:
         """Schedule ``renewals`` anew."""
         with self._mutex.lock:
             over = self._schedule.put(renewals)
             first = self._schedule.next()
-        self._see_off(over)
+        self._drop(over)
         if first < self.wakes_at:
-            self._wake_for(first)
+            self._tick_at(first)
 
-    def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
-        if left_behind:
-            self._look_soon(renewal)
+    def _changed(self, renewal: Renewal, holder_gone: bool) -> None:
+        """The lease ended, or its times changed.  ``holder_gone``: a holder is gone, and the collector tells us."""
+        if holder_gone:
+            self._check_soon(renewal)
         elif not self._port.here:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._port.call_soon(partial(self._changed_elsewhere, renewal))
@@ -85,25 +96,25 @@ class Renewer:
         If the lease ended there, send its release here as well, behind all that may still set its keys (R10), and let
         others in line pass (R23).
         """
-        if renewal.over and not self._port.closed:
+        if renewal.over and not self._connections.closed:
             self._port.start(renewal.give_up(), [renewal])
             self._let_others_pass(renewal)
-        self._changed(renewal, left_behind=False)
+        self._changed(renewal, holder_gone=False)
 
-    def _look_soon(self, renewal: Renewal) -> None:
+    def _check_soon(self, renewal: Renewal) -> None:
         """Look whether anybody still holds the lease of ``renewal``.  Takes no lock: the collector calls this."""
         try:
-            self._port.call_soon(partial(self._look_at, renewal))
-        except RuntimeError:  # the loop is closed, so `_look_at` would never run
+            self._port.call_soon(partial(self._check_now, renewal))
+        except RuntimeError:  # the loop is closed, so `_check_now` would never run
             for hold in renewal.lease.holds[:1] if renewal.abandoned else ():
                 hold.driver.post(renewal.give_back())
 
-    def _wake_for(self, at: float) -> None:
+    def _tick_at(self, at: float) -> None:
         with self._mutex.lock:
             sooner = at < self.wakes_at
             self.wakes_at = min(at, self.wakes_at)
         if sooner:
-            self._port.call_at(at)
+            self._port.tick_at(at)
 
     # -- where the background is ---------------------------------------------------------------------
 
@@ -113,7 +124,7 @@ class Renewer:
         return not self._schedule.empty
 
     def work(self, now: float, *besides: Renewal) -> float:
-        """Do what is due, and look at the renewals ``besides``, whose holders are gone.
+        """Do what is due, and what the renewals ``besides`` need, whose holders are gone.
 
         Returns when there is more to do; infinity: when a lease is added.
         """
@@ -123,9 +134,9 @@ class Renewer:
             report_failure("looking who is gone failed")
         with self._mutex.lock:
             over = self._schedule.put(self._schedule.newcomers())
-            due = self._schedule.take(_EVER if self._ends_all else now)
-            self._ends_all = False
-        self._see_off(over)
+            due = self._schedule.pop_due(_EVER if self._all_due else now)
+            self._all_due = False
+        self._drop(over)
         due += [renewal for renewal in dict.fromkeys(besides) if renewal not in due]
         for task, renewals in tasks(due, now):
             self._port.start(task, renewals)
@@ -138,30 +149,32 @@ class Renewer:
 
     def ended(self, renewals: list[Renewal], error: BaseException | None = None) -> None:
         """The operation is over that `Port.start` has begun, with ``error`` if it failed."""
-        if not self._port.closed:
+        if not self._connections.closed:
             self.put_back(*renewals)
             if error is not None and not self.closing:
                 report_failure(failed_to_keep(renewals), error)
 
-    def _look_at(self, renewal: Renewal) -> None:
-        if not (self._port.closed or self.closing) and (at := self.work(self._port.now(), renewal)) < math.inf:
-            self._port.call_at(at)
+    def _check_now(self, renewal: Renewal) -> None:
+        if not (self._connections.closed or self.closing) and (at := self.work(self._port.now(), renewal)) < math.inf:
+            self._port.tick_at(at)
 
-    def _see_off(self, over: list[Renewal]) -> None:
-        """Drop the renewals whose leases are ``over``; tell of those that were lost."""
+    def _drop(self, over: list[Renewal]) -> None:
+        """Drop the renewals whose leases are ``over``, and report lost ones."""
         for renewal in over:
             if renewal.lease.lost:
                 self._let_others_pass(renewal)
                 with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._port.call_soon(partial(self._tell, renewal))  # not now: our caller is in the middle
+                    self._port.call_soon(partial(self._report_loss, renewal))  # not now: our caller is in the middle
+                if renewal.begin_guard():
+                    self.put_back(renewal)
 
     def _let_others_pass(self, renewal: Renewal) -> None:
         for effect in leave_line(renewal.lease):  # others in line need not wait for the former holder (R23)
-            self._port.pass_by(effect.place)
+            self._connections.leave(effect.place)
 
-    def _tell(self, renewal: Renewal) -> None:
+    def _report_loss(self, renewal: Renewal) -> None:
         """Tell of a loss.  What a user's callback raises goes no further, as far as the port says: others are told."""
         try:
-            renewal.tell()
+            renewal.report_loss()
         except self._port.stopped:
             report_failure(f"on_lost of {renewal.lease!r} failed")

@@ -11,12 +11,11 @@ from redlock.errors import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.observing import Observing
+    from redlock._core.protocols import Observing
 
 # Log records, each with its level and the call that tells the observer.
 Reports: TypeAlias = list[tuple[int, str, "Callable[[Observing], object] | None"]]
 _log = logging.getLogger("redlock")
-_log.addHandler(logging.NullHandler())  # the application decides whether and where it is shown
 
 
 def report(reports: Reports, observer: Observing | None) -> None:

@@ -1,81 +1,158 @@
 """What is behind a `Masters`, for the objects that are made of it: locks, slots and elections.
 
 `Masters` and `AsyncMasters` are faces: their methods are for users.  Here is the rest: which driver runs an operation,
-and what a closed or forked one does instead.  Each world has its subclass.
+and what a closed or forked one does instead.  Threads have one driver in each process.
+
+Each event loop has one of its own, with its connections, also two loops in two threads.  The connections of a closed
+loop are closed when the next loop comes, when the masters are dropped, or at the interpreter's exit, which first gives
+owed releases `node_timeout`.  A lease that was acquired on a closed loop and is thrown away later is released over the
+connections of the latest loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import weakref
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, TypeVar
+from os import getpid
+from sys import is_finalizing
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from redlock._connect import NO_DESCRIPTOR, out_of_descriptors
 from redlock._io import process
 from redlock._io.connections import CLOSED
-from redlock._io.forklock import ForkLock
+from redlock._io.process import ForkLock
 from redlock._io.report import report_failure
 from redlock.errors import QuorumUnreachable, RedlockError, Vote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
-    from redlock._core.renewals import Renewal
+    from redlock._io import driver_async, driver_threads
     from redlock._io.deployment import Deployment
 
 T = TypeVar("T")
+# The loop that runs in this thread, or None.  The documented function raises, which costs as much as a whole release.
+running_loop: Callable[[], asyncio.AbstractEventLoop | None] = asyncio._get_running_loop  # noqa: SLF001 - see above
+AnyDriver = TypeVar("AnyDriver", bound="driver_async.Driver | driver_threads.Driver")
 
 
-class RuntimeBase(ABC):
+class Runtime(Generic[AnyDriver]):
     """Runs the operations of one `Masters`: with a driver of its own in each process, and on each event loop."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+    def __init__(
+        self, kind: type[AnyDriver], endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float
+    ) -> None:
+        kind.check()
         self.endpoints = endpoints
         self.deployment = deployment
         self.connect_timeout = connect_timeout
         self.own: Any = None  # what each caller holds, for the locks
         self.closed = False
+        self.drivers: dict[object, AnyDriver] = {}  # by what `where` says: by event loop, or one for all threads
+        # Drivers of closed loops, as long as leases of theirs are held.
+        self._past: weakref.WeakSet[AnyDriver] = weakref.WeakSet()
+        self._closing: list[AnyDriver] = []
         self.making = ForkLock()  # held while one is made
+        self._kind = kind
+        self.where = kind.where
+        # If it is dropped without close(), nothing may go on for it.
+        weakref.finalize(self, _stop, self.drivers).atexit = False
         _RUNTIMES.add(self)
 
-    @abstractmethod
-    def disown(self) -> None:
-        """In a forked child: the drivers are the parent's.  The next operation makes another one."""
+    @overload
+    def run(self: Runtime[driver_threads.Driver], op: Op[T]) -> T: ...
 
-    @abstractmethod
-    def keep(self, renewal: Renewal) -> None:
-        """Renew a lease from now on, and tell if it is lost."""
+    @overload
+    def run(self: Runtime[driver_async.Driver], op: Op[T]) -> Coroutine[Any, Any, T]: ...
 
-    @abstractmethod
-    def post(self, op: Op[Any], driver: Any = None) -> None:
-        """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one."""
+    def run(self, op: Op[Any]) -> Any:
+        if getpid() != process.pid or is_finalizing():
+            process.notice()
+        driver = self.drivers.get(self.where())
+        if driver is None:
+            if self.closed:
+                return self._kind.without_masters(op)
+            driver = self.driver()
+        return driver.run(op)
 
-    def without_descriptors(self, error: OSError) -> QuorumUnreachable:
-        """The outage that it is if no driver can be made.  The next operation tries again."""
-        reason = NO_DESCRIPTOR if out_of_descriptors(error) else f"{error}"
-        masters = self.deployment.settings.masters
-        votes = [Vote(master, "error", None, "not asked") for master in masters]
-        return QuorumUnreachable(f"no master can be asked: {reason}", votes=votes)
+    def post(self, op: Op[Any], driver: AnyDriver | None = None) -> None:
+        """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one.
 
-    @abstractmethod
+        With a ``driver`` any thread may call this.
+        """
+        (driver or self.driver()).post(op)
+
     def troubles(self) -> Callable[[], list[str]]:
         """A function that says what is wrong with the connections of this process, or of the running event loop.
 
-        See `ConnectionsBase.troubles`; empty: there are none.  Any thread may call it.
+        See `Connections.troubles`; empty: there are none.  Any thread may call it.
         """
+        where = self.where()
+        return lambda: [] if (driver := self.drivers.get(where)) is None else driver.troubles()
 
-    @property
-    @abstractmethod
-    def known_driver(self) -> Any:
-        """The driver that can carry out a release for a caller that cannot wait for it; None: any."""
+    def driver(self) -> AnyDriver:
+        """The driver of this process, or of the running loop, made if there is none."""
+        process.check()
+        return self.drivers.get(self.where()) or self._make_driver()
+
+    def _make_driver(self) -> AnyDriver:
+        with self.making.lock:
+            if self.closed:
+                raise RedlockError(CLOSED)
+            where = self.where()
+            driver = self.drivers.get(where)
+            if driver is None:
+                try:
+                    driver = self._kind(self.endpoints, self.deployment, self.connect_timeout)
+                except OSError as error:
+                    raise self._without_descriptors(error) from error
+                over = [self.drivers.pop(one) for one, its in list(self.drivers.items()) if its.over]
+                self._past.update(over)
+                for before in self._past:  # a lease of theirs may be thrown away only now (P7)
+                    before.successor = driver
+                for before in over:
+                    before.stop()
+                self.drivers[where] = driver
+            return driver
+
+    def _without_descriptors(self, error: OSError) -> QuorumUnreachable:
+        """The outage that it is if no driver can be made.  The next operation tries again."""
+        reason = NO_DESCRIPTOR if out_of_descriptors(error) else f"{error}"
+        votes = [Vote(master, "error", None, "not asked") for master in self.deployment.settings.masters]
+        return QuorumUnreachable(f"no master can be asked: {reason}", votes=votes)
+
+    def close(self) -> Any:
+        """See `Masters.close`, and `AsyncMasters.close`, which awaits what this returns."""
+        process.check()
+        with self.making.lock:
+            self.closed = True
+            drivers: list[Any] = list(self.drivers.values())
+            before: list[Any] = self._closing[:]
+            self._closing += drivers
+            self.drivers.clear()
+        return self._kind.close_all(drivers, before)
+
+    def disown(self) -> None:
+        """In a forked child: the drivers are the parent's.  The next operation makes another one."""
+        for driver in [*self.drivers.values(), *self._past]:
+            driver.disown()
+        self.drivers.clear()
+        self._past.clear()
+        self._closing.clear()
 
 
-_RUNTIMES: weakref.WeakSet[RuntimeBase] = weakref.WeakSet()
+_RUNTIMES: weakref.WeakSet[Runtime[Any]] = weakref.WeakSet()
 # The drivers that may still owe a release when the interpreter exits, also those whose masters are gone.
 DRIVERS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _stop(drivers: dict[object, Any]) -> None:
+    process.check()
+    for driver in list(drivers.values()):
+        driver.stop()
 
 
 def _in_child() -> None:
@@ -86,7 +163,7 @@ def _in_child() -> None:
 
 
 def _at_exit() -> None:
-    process.look()
+    process.check()
     for driver in list(DRIVERS):
         try:
             driver.deliver_at_exit()

@@ -1,4 +1,4 @@
-"""A connection to one master: bytes out, values in.  Neither writing nor reading blocks."""
+"""The two connections to each master: bytes out, values in.  Neither writing nor reading blocks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 from abc import ABC, abstractmethod
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import InvalidResponse
@@ -16,9 +17,11 @@ from redis.exceptions import InvalidResponse
 from redlock import _connect
 from redlock._connect import NOTHING
 from redlock._core.exchange import CHUNK
+from redlock._core.outcomes import ErrorReply
+from redlock._core.pipeline import Pipeline, SentAgain, request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from redlock._connect import Connector, Endpoint
 
@@ -28,6 +31,8 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 # What the parser raises for an answer that it cannot build or must not build: see `_core.sizes`.  Some versions turn
 # a MemoryError into a SystemError.
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
+
+_REFUSED_FOR = 1.0  # seconds from the refusal of a subscription to the next try
 
 
 class Stream(ABC):
@@ -41,21 +46,9 @@ class Stream(ABC):
     """
 
     __slots__ = (
-        "_half",
-        "_parser",
-        "backlog",
-        "connector",
-        "endpoint",
-        "failures",
-        "fd",
-        "master",
-        "opened_at",
-        "poisoned",
-        "retry_at",
-        "sock",
-        "tls",
-        "tried_beside",
-    )
+        "_half", "_parser", "backlog", "connector", "endpoint", "failures", "fd", "master", "opened_at", "poisoned",
+        "retry_at", "sock", "tls", "tried_beside",
+    )  # fmt: skip
 
     # Takes one parsed value, with its time.  True: there is more to do than that.  OSError: the connection cannot be
     # trusted any more.
@@ -68,7 +61,7 @@ class Stream(ABC):
         self.fd = -1
         self.tls = False
         self.poisoned = False
-        self.backlog = bytearray()  # bytes that the kernel has not taken yet
+        self.backlog = bytearray()  # bytes that the kernel has not taken yet: it takes no more for now
         self.failures = 0  # attempts to connect that failed in a row
         self.retry_at = -math.inf  # when the next attempt is due
         self.opened_at = -math.inf
@@ -78,9 +71,10 @@ class Stream(ABC):
         self._half = False  # the parser has the beginning of a value
 
     def open(self, sock: socket.socket, now: float) -> None:
+        """Take over ``sock``.  The stream is picked up until somebody watches it."""
+        self.pick_up()
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.poisoned = False
         self.backlog.clear()
         self._parser, self._half = _connect.parser(), False
         self.failures = self.tried_beside = 0
@@ -89,11 +83,6 @@ class Stream(ABC):
     @abstractmethod
     def waits_since(self) -> float:
         """Since when the master has owed an answer without giving any; infinity: it owes none."""
-
-    @property
-    def stuck(self) -> bool:
-        """The kernel takes no more bytes for now."""
-        return bool(self.backlog)
 
     def write(self, data: bytes, sent: int | OSError | None = None) -> None:
         """Hand ``data`` to the kernel.  The backlog keeps the rest.  OSError: the connection broke.
@@ -120,28 +109,18 @@ class Stream(ABC):
         """All bytes are where they belong."""
         self.poisoned = False
 
-    def read(self, now: float) -> bool:
-        """`read_on`, unless the stream was torn.
+    def read(self, now: float, data: bytes | OSError | None = None) -> bool:
+        """Hand every complete value to `_take`.  Incomplete ones wait in the parser.  ``data`` was read already.
+
+        True: the caller has more to do.  The stream stays picked up until the caller has done it.
 
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
         """
         if self.poisoned:  # an earlier write or read was interrupted
             raise ConnectionAbortedError("interrupted in the middle of a message")
-        if self.sock is None:
-            return False
         self.pick_up()
-        more = self.read_on(None, now)
-        if not more:
-            self.put_down()
-        return more
-
-    def read_on(self, data: bytes | OSError | None, now: float) -> bool:
-        """Hand every complete value to `_take`.  Incomplete ones wait in the parser.  ``data`` was read already.
-
-        True: the caller has more to do.  The stream stays picked up until the caller has done it.
-        """
-        more = self.stuck and self._unstuck()
+        more = bool(self.backlog) and self._unstuck()
         while self.sock is not None:
             try:
                 if isinstance(data, OSError):
@@ -158,6 +137,8 @@ class Stream(ABC):
             if len(data) < CHUNK and not self.tls:
                 break
             data = None
+        if not more:
+            self.put_down()
         return more
 
     def _parse(self, data: bytes, now: float) -> bool:
@@ -199,14 +180,121 @@ class Stream(ABC):
 
     def disown(self) -> None:
         """In a forked child: close our copy of the descriptor.  Nothing is sent, not even by TLS."""
-        sock, self.sock, self.fd, self.poisoned = self.sock, None, -1, False
         self.backlog.clear()
-        if sock is not None:
+        if self.sock is not None:
             with contextlib.suppress(OSError):  # the parent was closing it during the fork
-                os.close(sock.detach())
+                os.close(self.sock.detach())
+        self.sock, self.fd, self.poisoned = None, -1, False  # last: after an interruption all is done again
         if self.connector is not None:
             self.connector.disown()
 
 
 def _unreadable(error: BaseException) -> ConnectionAbortedError:
     return ConnectionAbortedError(f"it does not speak the Redis protocol: {str(error) or type(error).__name__}")
+
+
+class Connection(Stream):
+    """The connection that carries the requests to one master, and the queue of those under way on it."""
+
+    __slots__ = ("_take", "pipeline", "votes_from")
+
+    def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
+        super().__init__(master, endpoint)
+        self.pipeline = Pipeline(master, patience)
+        self.votes_from = -math.inf  # what the observer was told last
+        self._take = self.pipeline.answered
+
+    def open(self, sock: socket.socket, now: float) -> None:
+        super().open(sock, now)
+        self.pipeline.connected(now)
+        self.pipeline.send, self.pipeline.recv = sock.send, sock.recv
+
+    @property
+    def waits_since(self) -> float:
+        return self.pipeline.waits_since
+
+    def pick_up(self) -> None:
+        super().pick_up()
+        self.pipeline.plain = False
+
+    def put_down(self) -> None:
+        """Nothing else sets `Pipeline.plain`.  Whether its master may vote is asked for each vote (R21)."""
+        super().put_down()
+        whole = not (self.backlog or self._half or self.tls)
+        self.pipeline.plain = whole and self.sock is not None and self.pipeline.down is None
+
+    def ask_more(self) -> None:
+        """Write the requests that the last answers made necessary, in one packet.  OSError: the connection broke."""
+        more = self.pipeline.more()
+        if more:
+            calls = [(request_of(queued).call, isinstance(queued, SentAgain) and queued.text) for queued in more]
+            self.write(b"".join(_connect.pack(call.words_with_text if text else call.words) for call, text in calls))
+
+
+class Subscriber(Stream):
+    """The connection on which one master announces releases (R24).  It exists only while somebody waits.
+
+    It is a second one, for a connection that subscribes can ask for nothing else.
+    """
+
+    __slots__ = ("_hear", "_refused_at", "_silent_since", "_unanswered", "asked", "refused", "reported")
+
+    def __init__(self, master: int, endpoint: Endpoint, hear: Callable[[int, bytes, str, bytes], None]) -> None:
+        """``hear`` is told of master, kind, channel and token.
+
+        The kind is "message", or "subscribe" and "unsubscribe" for the master's confirmation.
+        """
+        super().__init__(master, endpoint)
+        self._hear = hear
+        self.asked: set[str] = set()  # channels that the master was asked for
+        self.refused = ""  # the master's reason for announcing nothing
+        self.reported = False  # its failure was logged
+        self._refused_at = -math.inf
+        self._unanswered: deque[str] = deque()  # channels; the answers come in the same order
+        self._silent_since = math.inf  # when it was heard of last, or was asked after all was answered
+
+    def open(self, sock: socket.socket, now: float) -> None:
+        super().open(sock, now)
+        self.asked.clear()
+        self._unanswered.clear()
+        self.refused, self._refused_at = "", -math.inf
+
+    @property
+    def waits_since(self) -> float:
+        return self._silent_since if self._unanswered else math.inf
+
+    def more(self, channels: Iterable[str], now: float) -> bytes:
+        """The commands that subscribe to those of ``channels`` that are new; may be empty."""
+        if now - self._refused_at < _REFUSED_FOR:
+            return b""
+        new = [channel for channel in channels if channel not in self.asked]
+        self.asked.update(new)
+        return self._commands("SUBSCRIBE", new, now)
+
+    def no_more_than(self, channels: Iterable[str], now: float) -> bytes:
+        """The commands that unsubscribe from all channels but ``channels``; may be empty."""
+        old = self.asked.difference(channels)
+        self.asked -= old
+        return self._commands("UNSUBSCRIBE", old, now)
+
+    def _commands(self, verb: str, channels: Iterable[str], now: float) -> bytes:
+        """One command for each channel, so that the refusal of one does not concern the others."""
+        if not self._unanswered:
+            self._silent_since = now
+        self._unanswered.extend(channels)
+        return b"".join(_connect.pack((verb, channel)) for channel in channels)
+
+    def _take(self, value: Any, now: float) -> bool:
+        self._silent_since = now
+        match value:
+            case [b"message", bytes(channel), bytes(token)]:
+                self._hear(self.master, b"message", channel.decode("utf-8", "replace"), token)
+            case [bytes(kind), bytes(channel), int()] if self._unanswered:
+                self._unanswered.popleft()
+                self._hear(self.master, kind, channel.decode("utf-8", "replace"), b"")
+            case ErrorReply() if self._unanswered:  # temporary: it is busy, or lacks a right that it may get
+                self.asked.discard(self._unanswered.popleft())
+                self.refused, self._refused_at = value.text, now
+            case _:
+                raise ConnectionAbortedError("it sent an answer to no question")
+        return False

@@ -1,4 +1,4 @@
-"""How threads wait: one of them leads, and the others follow.
+"""How threads ask and wait: one of them leads, and the others follow.
 
 A round runs in the caller's thread, without a hand-over to another one: that thread writes to all masters and polls
 them all.  When several threads wait, one of them leads: it reads for all of them, and wakes each thread whose answers
@@ -6,8 +6,8 @@ have come.  When it has its own answers it hands the lead to one that follows.
 
 What always holds:
 
-- `Connections.leader` changes only while the mutex of the connections is held.  Nothing blocks while it is held.
-- A following thread takes no lock.  It notes its request in one step (`Connections.asked`), that it waits in another
+- `ThreadHost.leader` changes only while the guard of the connections is held.  Nothing blocks while it is held.
+- A following thread takes no lock.  It notes its request in one step (`ThreadHost.asked`), that it waits in another
   one (`followers`), and only then looks whether a thread still leads.  A thread that stops leading first says so, and
   then looks for followers.  So one of the two sees the other.
 - The leading thread writes what was asked before it goes to poll().  While it sits there (`polling`), threads write for
@@ -16,7 +16,7 @@ What always holds:
   sleeps again.
 
 Why following threads take no lock.  At each call of the kernel the leading thread lets other threads run.  If they
-needed its mutex they would all stop there, one behind the other: a convoy, with fifteen switches of threads for one
+needed its guard they would all stop there, one behind the other: a convoy, with fifteen switches of threads for one
 acquire and release.
 
 Why a chain.  The threads of Python run in turns anyway.  If all were woken at once, they would fight for the
@@ -43,7 +43,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from redlock import _clock
-from redlock._core.effects import Timeout
+from redlock._core.effects import Timeout, Turn
 from redlock._io import process
 from redlock._io.connections import CLOSED
 from redlock.errors import RedlockError
@@ -51,10 +51,9 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from redlock._core.effects import Event, Send
     from redlock._core.subscriptions import Subscription
-    from redlock._io.connections_threads import Connections
+    from redlock._io.host_threads import ThreadHost
 
 _LONGEST_POLL = 3600.0
-_NAP = 1.0  # the longest sleep, in seconds: its clock stands still while the machine sleeps (R5)
 # How long a following thread sleeps without an event before it looks whether anybody reads, in seconds: first, and at
 # most.
 _PATIENCE, _MOST_PATIENCE = 0.03, 0.5
@@ -62,17 +61,48 @@ _LET_RUN = 0.005  # seconds for which the leading thread lets others run before 
 
 
 class Waiter:
-    """A thread that waits for events.  See the top of this file."""
+    """A thread that asks masters, and waits for events.  See the top of this file."""
 
     subscription: Subscription | None = None
     wakes_next = False  # it has to wake the next one on the chain
     _signal: Lock | None = None  # made on demand: most operations never follow
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, host: ThreadHost) -> None:
         self.events: deque[Event] = deque()
-        self._connections = connections
+        self._host = host
 
-    # -- waiting -------------------------------------------------------------------------------------
+    # -- asking, and waiting -------------------------------------------------------------------------
+
+    def send(self, request: Send) -> None:
+        """Write ``request`` to its masters.  Lead if no thread does: we are about to wait.
+
+        If another thread leads and does not sit in poll(), leave the request to it.
+        """
+        host, place = self._host, request.enters
+        connections = host.connections
+        if place is not None:
+            with host.line:
+                if connections.closing:
+                    raise RedlockError(CLOSED)
+                may_ask = connections.local_queue.enter(place, self, _clock.now())
+            if not may_ask:
+                return
+        elif request.leaves is None:  # else the operation begins with it, and `Runtime.run` has checked
+            process.check()
+        leader = host.leader
+        if leader is None or leader is self:
+            with host.guard:
+                if connections.closing:
+                    host.refuse(request, self)
+                if host.asked:
+                    host.write_asked()
+                if host.leader is None:
+                    host.leader = self
+                connections.submit(request, self, _clock.now())
+        else:
+            host.leave_to_leader(request, self)
+        if request.leaves is not None:
+            connections.leave(request.leaves)
 
     def wait(self, until: float, closes: Send | None = None, *, quiet: bool = False) -> Event:
         """The next event; from ``until`` on a `Timeout`, and ``closes`` is told of no more answers.
@@ -82,23 +112,25 @@ class Waiter:
         """
         if quiet:
             return self._wait_quietly(until)
-        connections, events = self._connections, self.events
+        host, events = self._host, self.events
         now = _clock.now()
         slept, patience = False, _PATIENCE
         while not events:
-            if connections.leader is self:  # the usual case
+            if host.leader is self:  # the usual case
                 self._lead(until, now)
                 if events:
                     break
-            if connections.leader is not self:
+            follows = host.leader is not self
+            if follows:
                 self._join(impatient=slept)
-            if connections.closing:
-                connections.refuse_to_wait(closes, self)
+            if host.connections.closing:
+                host.refuse(closes, self)
             if now >= until:
                 if closes is not None:
-                    connections.close_round(closes)
+                    host.close_round(closes)
                 return events.popleft() if events else Timeout(now)
-            if connections.leader is not self and not events:  # else it came before we slept
+            # `follows`: else an impatient thread took the lead just now, and we have not prepared to sleep.
+            if follows and host.leader is not self and not events:  # else it came before we slept
                 self._wake_next()
                 slept = self.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
@@ -111,28 +143,28 @@ class Waiter:
             self.prepare_to_sleep()
             if self.events:
                 return self.events.popleft()
-            if self._connections.closing:
+            if self._host.connections.closing:
                 raise RedlockError(CLOSED)
             now = _clock.now()
             if now >= until:
                 return Timeout(now)
             self._wake_next()
-            self.sleep(min(until - now, _NAP))
+            self.sleep(min(until - now, _clock.NAP))
 
     def stop_waiting(self) -> None:
         """It neither leads nor follows any more.  If others wait, one of them leads now."""
-        connections = self._connections
-        if connections.followers:
-            connections.followers.pop(self, None)
-        if connections.leader is self:
-            with connections.mutex:
-                if connections.leader is self:
-                    connections.leader = None
-                    if connections.followers:  # no call without need: this is the hottest place
+        host = self._host
+        if host.followers:
+            host.followers.pop(self, None)
+        if host.leader is self:
+            with host.guard:
+                if host.leader is self:
+                    host.leader = None
+                    if host.followers:  # no call without need: this is the hottest place
                         self._choose_leader()
-                    if connections.asked or connections.corked:  # for threads that relied on us to write it
-                        connections.write_asked()
-                    if connections.served:
+                    if host.asked or host.connections.corked:  # for threads that relied on us to write it
+                        host.write_asked()
+                    if host.served:
                         self.wakes_next = True  # it was the reader
         self._signal = None  # it will not sleep again without `prepare_to_sleep`
         if self.wakes_next:
@@ -142,46 +174,46 @@ class Waiter:
 
     def _lead(self, until: float, now: float) -> None:
         """Read for all threads until there is an event for us, or until ``until``."""
-        connections, events = self._connections, self.events
+        host, events = self._host, self.events
         while True:
-            if connections.served:
+            if host.served:
                 now = self._let_others_ask(until - now)
                 if events:
                     return
             left = until - now
             if left <= 0:
                 return
-            connections.polling = True  # from now on no thread relies on us to write
+            host.polling = True  # from now on no thread relies on us to write
             try:
-                if connections.asked or connections.corked:  # no call without need: this is the hottest place
-                    connections.flush()
-                    if events:  # no master could be asked, which decides the round
-                        return
+                if host.asked or host.connections.corked:  # no call without need: this is the hottest place
+                    host.flush()
+                if events:  # that came before who brought it could see that we poll; or no master could be asked
+                    return
                 # poll() counts whole milliseconds and rounds down.  One more, or this would spin at the end.
-                ready = connections.poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
+                ready = host.poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
             except RuntimeError:
                 # A thread that led before is still inside poll(), and reads for us, too.
                 self.prepare_to_sleep()
                 self.sleep(_PATIENCE)
                 return
             finally:
-                connections.polling = False
+                host.polling = False
             if getpid() != process.pid:  # a signal handler has forked
                 process.notice()
                 return
-            with connections.mutex:
+            with host.guard:
                 now = _clock.now()  # in here: else another thread could write after it what we then read the answer to
                 try:
-                    connections.reader = self  # threads that get events go on the chain
-                    connections.read_ready(ready, now)
+                    host.reader = self  # threads that get events go on the chain
+                    host.connections.read_ready(ready, now)
                 finally:
-                    connections.reader = None
-            if events or connections.leader is not self or connections.closed:
+                    host.reader = None
+            if events or host.leader is not self or host.connections.closed:
                 return
 
     def _let_others_ask(self, left: float) -> float:
         """Let the threads with events run; returns the time.  Most ask again, and all that leaves in one packet."""
-        served = self._connections.served
+        served = self._host.served
         several = len(served) > 1
         if several:
             self.prepare_to_sleep()
@@ -194,45 +226,45 @@ class Waiter:
 
     def let_others_run(self) -> None:
         """Let the threads run for which we have read: we shall do something else for a while."""
-        if self._connections.served:
+        if self._host.served:
             self.wakes_next = True
             self._wake_next()
 
     def _join(self, *, impatient: bool) -> None:
         """Lead, if no thread leads or none reads; else follow."""
-        connections = self._connections
-        if connections.leader is not None and not impatient:
+        host = self._host
+        if host.leader is not None and not impatient:
             if self.events:
                 return
             self._follow()
             # A thread that stops leading first says so, and then looks for followers.
-            if connections.leader is not None:
+            if host.leader is not None:
                 return
-        with connections.mutex:
-            if connections.leader is None or (impatient and not connections.polling):
-                connections.mend_walk(_clock.now())  # the thread that led before may have been interrupted
-                connections.leader = self
-                connections.followers.pop(self, None)
+        with host.guard:
+            if host.leader is None or (impatient and not host.polling):
+                host.connections.mend_walk(_clock.now())  # the thread that led before may have been interrupted
+                host.leader = self
+                host.followers.pop(self, None)
             elif not self.events:
                 self._follow()
 
     def _follow(self) -> None:
         self.prepare_to_sleep()
-        self._connections.followers[self] = None
+        self._host.followers[self] = None
 
     def _choose_leader(self) -> None:
-        """Make a following thread lead.  With the mutex held."""
-        connections = self._connections
-        connections.mend_walk(_clock.now())  # we may have been interrupted
-        while connections.leader is None and (followers := list(connections.followers)):
+        """Make a following thread lead.  With the guard held."""
+        host = self._host
+        host.connections.mend_walk(_clock.now())  # we may have been interrupted
+        while host.leader is None and (followers := list(host.followers)):
             # Prefer a thread that has to wait anyway.
             successor = next((waiter for waiter in followers if not waiter.events), followers[0])
-            connections.leader = successor
-            if connections.followers.pop(successor, self) is self:  # it has just stopped following
-                connections.leader = None
+            host.leader = successor
+            if host.followers.pop(successor, self) is self:  # it has just stopped following
+                host.leader = None
             else:
                 # Behind those that have events: their next requests then leave in one packet.
-                connections.served.append(successor)
+                host.served.append(successor)
 
     # -- sleeping and waking -------------------------------------------------------------------------
 
@@ -250,19 +282,25 @@ class Waiter:
     def put(self, event: Event) -> None:
         """Add ``event``.  Wake the thread, or put it on the chain."""
         self.events.append(event)
-        reader = self._connections.reader
+        reader = self._host.reader
         if reader is None:
             self.wake()
         elif reader is not self:
-            self._connections.served.append(self)
+            self._host.served.append(self)
+
+    def poke(self) -> None:
+        self.events.append(Turn(_clock.now()))
+        self.wake()
 
     def wake(self) -> bool:
-        """Wake the thread to look at its events.  False: it is awake, and will look anyway."""
-        signal = self._signal
+        """Wake the thread for its events.  False: it is awake or in poll(), and takes them anyway."""
+        signal, host = self._signal, self._host
         if signal is not None and signal.locked():
             with contextlib.suppress(RuntimeError):  # another thread woke it just now
                 signal.release()
                 return True
+        if host.polling and host.leader is self:
+            host.lead_waker.wake()
         return False
 
     def _wake_next(self) -> None:
@@ -270,7 +308,7 @@ class Waiter:
         if not self.wakes_next:
             return
         self.wakes_next = False
-        served = self._connections.served
+        served = self._host.served
         while served:
             try:
                 waiter = served.popleft()

@@ -27,7 +27,7 @@ class _WriteEnd:
 
 
 class Waker:
-    """A pipe for `poll`: `wake` makes its `fd` readable, `drain` makes it unreadable again."""
+    """A pipe for `poll`: `wake` makes its `fd` readable, `read` makes it unreadable again."""
 
     __slots__ = ("_write", "fd")
 
@@ -46,14 +46,16 @@ class Waker:
             with contextlib.suppress(OSError):  # the pipe is full, so it is readable already
                 end.write()
 
-    def drain(self) -> None:
+    def read(self, *_: object) -> bool:
+        """As of a `Stream`.  False: there is nothing more to do."""
         with contextlib.suppress(OSError):
             os.read(self.fd, 4096)
+        return False
 
     def close(self) -> None:
         """Close both ends.  Takes no lock: the collector may call this in any thread, and a forked child does."""
         read, self.fd, self._write = self.fd, -1, None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # of -1 gevent says the latter
             os.close(read)
 
     __del__ = close

@@ -273,9 +273,9 @@ def _failed(directory: Path, why: str) -> RedlockError:
 
 
 def _say(text: str) -> None:
-    """Log it; a program that shows no log has it on standard error."""
+    """Log it.  A program that drops our log, as our commands do, has it on standard error all the same."""
     _log.warning("%s", text)
     handlers = [*logging.getLogger().handlers, *_log.handlers]
-    if all(isinstance(handler, logging.NullHandler) for handler in handlers) and sys.stderr is not None:
+    if handlers and all(isinstance(handler, logging.NullHandler) for handler in handlers) and sys.stderr is not None:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"redlock: {text}\n")

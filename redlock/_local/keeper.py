@@ -36,7 +36,7 @@ if sys.platform == "linux":
         _C = ctypes.CDLL(None)
 
 
-class Failed(Exception):  # noqa: N818 - its name says what happened
+class NoServers(Exception):  # noqa: N818 - its name says what happened
     """There are no servers.  Its text says why."""
 
 
@@ -70,12 +70,12 @@ class Server:
         return os.path.join(self._home, "server.log")  # noqa: PTH118
 
     def ready(self) -> bool:
-        """Whether it answers, and has loaded its data.  Failed: it has ended."""
+        """Whether it answers, and has loaded its data.  NoServers: it has ended."""
         if self._process.poll() is not None:
             with open(self._log, errors="replace") as log:  # noqa: PTH123
                 lines = log.read().splitlines()[-_LOG_LINES:]
             said = "".join(f"\n  {line}" for line in lines) or f", and nothing is in {self._log}: is the disk full?"
-            raise Failed(f"{self._program} ended with status {self._process.returncode}{said}")
+            raise NoServers(f"{self._program} ended with status {self._process.returncode}{said}")
         return _asked(self._address, b"PING\r\n").startswith(b"+PONG")
 
     def look_after(self) -> None:
@@ -131,7 +131,7 @@ def _end_stranger(address: str) -> None:
             if line.connect_ex(address):
                 return
         if time.monotonic() > gives_up:
-            raise Failed(f"a server that was left there does not end: see what has {address} open")
+            raise NoServers(f"a server that was left there does not end: see what has {address} open")
         _asked(address, b"SHUTDOWN NOSAVE\r\n")
         time.sleep(_LOOK)
 
@@ -161,7 +161,7 @@ class Keeper:
             finally:
                 for server in self._servers:
                     server.end()
-        except (Failed, OSError) as error:
+        except (NoServers, OSError) as error:
             self._greet({"error": str(error)})
             self._answer(0.0)  # those who come right now hear it as well
         finally:
@@ -174,7 +174,7 @@ class Keeper:
             self._servers.append(Server(*one))
         while not self._ending and not all(server.ready() for server in self._servers):
             if time.monotonic() > gives_up:
-                raise Failed(f"the servers did not answer within {_START_TIMEOUT:g} s")
+                raise NoServers(f"the servers did not answer within {_START_TIMEOUT:g} s")
             self._answer(_LOOK)
         self._greet({"urls": urls})
         self._idle_since = time.monotonic()

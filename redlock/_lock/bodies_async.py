@@ -8,12 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import math
 from typing import TYPE_CHECKING
 
-from redlock import _clock, options
 from redlock._lock.cancelling import Cancelling, this_task
-from redlock._lock.election import is_end
+from redlock._lock.election import only_says_over
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from redlock._lock.election import Running
     from redlock._lock.election_async import AsyncTerm
 
-# A wait is cut into chunks of this many seconds: the clock of a loop stands still while the machine sleeps (R5).
-_CHUNK = 1.0
-
 
 class TermBody(Cancelling):
     """The body of a term, cancelled once it should end."""
@@ -32,45 +27,45 @@ class TermBody(Cancelling):
     __slots__ = ("_loop", "_over", "_stop", "_term")
 
     def __init__(self, stop: Stop, term: AsyncTerm) -> None:
-        self.body_begins()
+        self.start_body()
         self._loop = asyncio.get_running_loop()
         self._stop = stop
         self._term = term
         self._over = False
 
-    def begins(self) -> None:
-        self._stop.wakes(self, self._wake)
-        self._look()
+    def start(self) -> None:
+        self._stop.subscribe(self, self._wake)
+        self._check_term()
 
-    async def end(self, error: BaseException | None) -> bool:
+    async def finish(self, error: BaseException | None) -> bool:
         """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term."""
-        self._stop.forget(self)
+        self._stop.unsubscribe(self)
         self._over = True
         if self.cancelled:
             if isinstance(error, GeneratorExit):
-                self.take_back()
-            elif self.is_ours and not await self.body_ends(error):
+                self.uncancel()
+            elif self.is_ours and not await self.finish_body(error):
                 return False
-        return error is not None and not is_end(error, self._term)
+        return error is not None and not only_says_over(error, self._term)
 
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._look)
+            self._loop.call_soon_threadsafe(self._check_term)
 
-    def _look(self) -> None:
+    def _check_term(self) -> None:
         term = self._term
         if not self._over and not self.cancelled and term.should_stop:
             why = "was lost" if term.lost else "ends: the election was stopped"
             self.cancel_body(f"term {term.number} of {term.name!r} {why}")
 
 
-def say_at_once(running: Running, on_stopped: Callable[[AsyncTerm], object] | None) -> None:
+def say_at_once(running: Running) -> None:
     """Call `on_stopped`, if a body was begun.  Nobody can await it."""
     term, running.begun = running.begun, None
-    if on_stopped is not None and term is not None and running.here():
-        told = on_stopped(term)
-        if inspect.iscoroutine(told):
-            told.close()
+    if running.on_stopped is not None and term is not None and running.here():
+        answer = running.on_stopped(term)
+        if inspect.iscoroutine(answer):
+            answer.close()
 
 
 def passes(error: BaseException, before: int) -> bool:
@@ -97,33 +92,3 @@ def obedient(lead: Callable[[AsyncTerm], Awaitable[object]], before: int) -> Cal
             raise asyncio.CancelledError
 
     return body
-
-
-async def wait_until(
-    stop: Stop,
-    done: Callable[[], bool],
-    timeout: float | None,  # noqa: ASYNC109 - as for threads
-    most: Callable[[], float] = lambda: _CHUNK,
-) -> bool:
-    """Wait until ``done``, for ``timeout`` seconds at most, and look again after ``most`` of them."""
-    loop = asyncio.get_running_loop()
-    woken = asyncio.Event()
-
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(woken.set)
-
-    until = math.inf if timeout is None else _clock.now() + options.patience("timeout", timeout)
-    stop.wakes(woken, wake)
-    try:
-        while not done():
-            left = until - _clock.now()
-            if left <= 0:
-                return False
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, min(left, most(), _CHUNK))):
-                    await woken.wait()
-            woken.clear()
-        return True
-    finally:
-        stop.forget(woken)

@@ -20,17 +20,17 @@ def call(function: Callable[[T], object], argument: T, name: str) -> None:
 
     ``name``: of the option that it is, for the log if the task fails.
     """
-    told = function(argument)
-    if inspect.iscoroutine(told):
-        telling = asyncio.get_running_loop().create_task(told)
-        _TELLING.add(telling)  # the loop holds its tasks only by weak references
-        telling.add_done_callback(partial(_has_told, name))
+    result = function(argument)
+    if inspect.iscoroutine(result):
+        task = asyncio.get_running_loop().create_task(result)
+        _TASKS.add(task)  # the loop holds its tasks only by weak references
+        task.add_done_callback(partial(_report_failed, name))
 
 
-def _has_told(name: str, telling: asyncio.Task[Any]) -> None:
-    _TELLING.discard(telling)
-    if not telling.cancelled() and (error := telling.exception()) is not None:
+def _report_failed(name: str, task: asyncio.Task[Any]) -> None:
+    _TASKS.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
         report_failure(f"{name} failed", error)
 
 
-_TELLING: set[asyncio.Task[Any]] = set()
+_TASKS: set[asyncio.Task[Any]] = set()

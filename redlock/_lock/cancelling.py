@@ -12,11 +12,11 @@ from typing import Any
 
 
 class Cancelling:
-    """One body, which runs in the task that called `body_begins`."""
+    """One body, which runs in the task that called `start_body`."""
 
     __slots__ = ("_before", "_body", "cancelled")
 
-    def body_begins(self) -> None:
+    def start_body(self) -> None:
         task = this_task()
         self.cancelled = False
         self._body = weakref.ref(task)  # weak: the task may end long before the body
@@ -31,14 +31,14 @@ class Cancelling:
         task = self._body()
         self.cancelled = task is not None and task.cancel(why)
 
-    def take_back(self) -> None:
+    def uncancel(self) -> None:
         """Take our cancellation back: the body's generator was thrown away, perhaps in another task."""
         task = self._body()
         if self.cancelled and task is not None:
             self.cancelled = False
             task.uncancel()
 
-    async def body_ends(self, error: BaseException | None) -> bool:
+    async def finish_body(self, error: BaseException | None) -> bool:
         """The body ended with ``error``.  Take our cancellation back.  True if ``error`` is not its effect.
 
         A cancellation from outside goes on (C13).  A second time, after an exception has struck the first one, finds

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import queue
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._health.checkup import PATIENCE
-from redlock._health.records import Health, Probe
+from redlock._health.records import Probe
 from redlock._thread import start
 from redlock.errors import RedlockError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._health.checkup import Checkup
+    from redlock._health.records import Health
     from redlock._lock.lock_async import AsyncMultiLock
 
 
@@ -27,31 +29,20 @@ async def check(
     timeout: float,  # noqa: ASYNC109 - it bounds threads
 ) -> Health:
     """Run the check that ``make`` makes.  ``lock``: makes a lock to acquire and release; None: none is tried."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Health] = loop.create_future()
-    probing = None if lock is None else _Probing(lock, loop, timeout)
+    probing = None if lock is None else _Probing(lock, asyncio.get_running_loop(), timeout)
     checkup = make(probing)
-
-    def tell(health: Health | BaseException) -> None:
-        if done.done():  # the caller waits no more
-            return
-        if isinstance(health, BaseException):
-            done.set_exception(health)
-        else:
-            done.set_result(health)
+    done: Future[Health] = Future()
+    done.set_running_or_notify_cancel()  # a caller that waits no more does not cancel it
 
     def run() -> None:
-        health: Health | BaseException
         try:
-            health = checkup.run()
+            done.set_result(checkup.run())
         except BaseException as error:  # noqa: BLE001 - the waiting task has to hear of it
-            health = error
-        with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
-            loop.call_soon_threadsafe(tell, health)
+            done.set_exception(error)
 
     start(threading.Thread(target=run, name="redlock-check", daemon=True))
     try:
-        return await done
+        return await asyncio.wrap_future(done)
     finally:
         checkup.stop()
         if probing is not None:

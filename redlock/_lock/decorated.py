@@ -36,8 +36,7 @@ def runs_as(function: object, kind: Callable[[object], bool]) -> bool:
         function = function.func
     if kind(function):
         return True
-    is_object = not (inspect.isroutine(function) or inspect.isclass(function))
-    return is_object and kind(type(function).__call__)
+    return not (inspect.isroutine(function) or inspect.isclass(function)) and kind(type(function).__call__)
 
 
 def check_called(function: object, right: str) -> None:

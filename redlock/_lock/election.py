@@ -12,7 +12,7 @@ from redlock import options
 from redlock._core.election import Progress, election, until_stopped
 from redlock._core.retry import BETWEEN_TERMS
 from redlock._core.stop import Stop
-from redlock._core.tokens import owner_of, released_token
+from redlock._core.tokens import is_phantom, owner_of, released_token
 from redlock._io import process
 from redlock._io.report import report_failure
 from redlock._lock.holds import AnyLease
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redlock._core.ballots import Grant, Refusal
     from redlock._core.effects import Op
     from redlock._core.election import Pause, Step
-    from redlock._lock.holds import Hold, Leaving
+    from redlock._lock.holds import Hold, WithExit
 
 
 class Candidate(LockBase[AnyMasters, AnyLease]):
@@ -44,27 +44,27 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
         self._spec = self._spec._replace(refused=refused, kept=True)
         self._settings = self._settings._replace(outage_timeout=math.inf)  # a campaign waits through outages (R38)
 
-    def leads(self, leaving: Callable[[], Leaving | None] | None) -> None:
-        """The caller begins the body.  ``leaving``: the end of its ``with``; the lease lasts no longer than that."""
-        for hold in self._holds:
-            if leaving is not None:
-                hold.lasts_for(leaving)
-            hold.stands_among(self._own())
+    def leads(self, with_exit: Callable[[], WithExit | None] | None) -> None:
+        """The caller begins the body.  ``with_exit``: the end of its ``with``; the lease lasts no longer than that."""
+        for hold in self._own.holds:
+            if with_exit is not None:
+                hold.bind_to(with_exit)
+            hold.stands_among(self._runtime.own.holds)
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """Nobody gives the lease back any more, unless a ``with`` is to: the renewer does, at once.  Takes no lock."""
         self.gone = True
-        self._end = None
+        self._anchor = None
 
-    def _acquiring(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
-        for other in self._own():
+    def _acquire_op(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
+        for other in self._runtime.own.holds:
             if self._wants_any(other.lease.names) and other.lease.valid and not other.abandoned and other.entered_here:
                 raise WouldDeadlock(
                     f"this {self._holder} holds {other.lease.name!r} already, and would wait for itself to be elected: "
                     "release it before, or give the election a name of its own",
                     name=self._spec.name,
                 )
-        return until_stopped(super()._acquiring(hold, deadline, began), self._stop)
+        return until_stopped(super()._acquire_op(hold, deadline, began), self._stop)
 
 
 AnyCandidate = TypeVar("AnyCandidate", bound=Candidate[Any, Any])
@@ -109,7 +109,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
     @property
     def valid(self) -> bool:
         """Whether nobody else can lead now.  No I/O."""
-        return self._lease.valid and not self._left_behind
+        return self._lease.valid and not self._abandoned
 
     @property
     def lost(self) -> bool:
@@ -123,27 +123,27 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     def remaining(self) -> float:
         """Seconds until the term ends if it is not renewed; 0 when it is over."""
-        return 0.0 if self._left_behind else self._lease.remaining()
+        return 0.0 if self._abandoned else self._lease.remaining()
 
     def ensure(self, at_least: float = 0.0) -> None:
         """Raise `LockLost` unless more than ``at_least`` seconds of the term remain.
 
         Where it leaves the body, it only ends the term: the next campaign begins, and nothing is raised.
         """
-        if self._left_behind:
+        if self._abandoned:
             raise LockLost(f"term {self.number} of {self.name!r} is over: its loop was left", name=self.name)
         self._lease.ensure(at_least)
 
     @property
-    def _left_behind(self) -> bool:
+    def _abandoned(self) -> bool:
         """Whether nobody can give the lease back any more: the loop that has yielded this was left."""
         if self._candidate is not None:
             return False
         candidate = self._stands()
         return candidate is None or candidate.gone
 
-    def _begin(self, leaving: Callable[[], Leaving | None] | None = None) -> None:
-        """The body begins.  ``leaving``: the end of its ``with``.
+    def _begin_body(self, with_exit: Callable[[], WithExit | None] | None = None) -> None:
+        """The body begins.  ``with_exit``: the end of its ``with``.
 
         Raises RedlockError: it has begun before, or the term is over because its loop was left.
         """
@@ -160,7 +160,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
                 name=self.name,
             )
         self._candidate = candidate
-        candidate.leads(leaving)
+        candidate.leads(with_exit)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} cannot be copied or pickled, it ends here: hand over its number")
@@ -172,7 +172,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 AnyTerm = TypeVar("AnyTerm", bound=TermBase[Any, Any])
 
 
-def is_end(error: BaseException | None, term: AnyTerm) -> bool:
+def only_says_over(error: BaseException | None, term: AnyTerm) -> bool:
     """Whether ``error`` only says that ``term`` is over.  By its token: other masters may have the same names."""
     return isinstance(error, LockLost) and error._token == term.lease.token  # noqa: SLF001 - not for users
 
@@ -180,10 +180,12 @@ def is_end(error: BaseException | None, term: AnyTerm) -> bool:
 class Running(Progress):
     """One `run` of an election, or one loop of its `terms`."""
 
-    __slots__ = ("__weakref__", "here")
+    __slots__ = ("__weakref__", "here", "lead", "on_stopped")
 
-    def __init__(self) -> None:
+    def __init__(self, lead: Callable[[Any], Any] = id, on_stopped: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
+        self.lead = lead  # the body; of a loop it is elsewhere
+        self.on_stopped = on_stopped
         self.here = process.noted()  # false in a process that a body has forked: that does not go on with the election
 
 
@@ -199,6 +201,8 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         max_hold: the longest term, in seconds: then it counts as lost, and others lead when the body has ended, or
             one TTL later at most.  None: until the body ends.
         hold_at_least: seconds in which nobody else leads, even if the body ends sooner (R28).
+        guard: seconds for which nobody else leads after a term that was lost, or whose leader died (R36).  None: as the
+            masters say.
         min_validity: a term begins only if it has at least these seconds left (R7).
         retry: a tenacity wait strategy for the pause between attempts (R25).
         owner: who leads, for people (R27); None: that of the masters.
@@ -217,6 +221,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         ttl: float = 15.0,
         max_hold: float | None = None,
         hold_at_least: float | None = None,
+        guard: float | None = None,
         min_validity: float | None = None,
         retry: wait_base | None = None,
         owner: str | None = None,
@@ -224,8 +229,8 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         (self._name,) = options.names([name])
         self._masters = masters
         self._options: dict[str, Any] = {
-            "ttl": ttl, "max_hold": max_hold, "hold_at_least": hold_at_least, "min_validity": min_validity,
-            "retry": retry, "owner": owner,
+            "ttl": ttl, "max_hold": max_hold, "hold_at_least": hold_at_least, "guard": guard,
+            "min_validity": min_validity, "retry": retry, "owner": owner,
         }  # fmt: skip
         self._stop = Stop()
         self._current: Callable[[], AnyTerm | None] = _nothing  # weak: a term that is thrown away ends
@@ -262,15 +267,18 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
     # -- what both worlds need -----------------------------------------------------------------------
 
     def _candidate(self) -> Any:
+        stop = self._stop
         candidate = self._candidate_class(
-            self._name, self._masters, timeout=-1.0, bound=False, on_lost=_Wakes(self._stop), **self._options
-        )
-        candidate.stands(self._stop, self._refused)
+            self._name, self._masters, timeout=-1.0, bound=False,
+            on_lost=lambda _: stop.wake(),  # the body looks at its term; this does not refer to the election
+            **self._options,
+        )  # fmt: skip
+        candidate.stands(stop, self._saw_leader)
         return candidate
 
-    def _refused(self, refusal: Refusal) -> None:
+    def _saw_leader(self, refusal: Refusal) -> None:
         """Somebody else leads.  It is told once, until we lead or another one does."""
-        if refusal.split or released_token(refusal.holder):
+        if refusal.split or released_token(refusal.holder) or is_phantom(refusal.holder):
             return
         leader = owner_of(refusal.holder)
         if leader != self._leader:
@@ -302,10 +310,10 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
                     f"{option}={options.shown(function)}: allowed is a function that takes {what}, or None"
                 )
 
-    def _begin(
+    def _begin_run(
         self, running: Running, on_error: str = "raise", passes: Callable[[BaseException], bool] | None = None
     ) -> Generator[Step, Any, BaseException | None]:
-        """The steps of a run, which `_end` ends.  Raises RedlockError if there is one already."""
+        """The steps of a run, which `_end_run` ends.  Raises RedlockError if there is one already."""
         if on_error not in ("raise", "retry"):
             raise ConfigurationError(f"on_error={options.shown(on_error)}: allowed are 'raise' and 'retry'")
         before = self._runs()
@@ -321,12 +329,12 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         again = f"; trying again in {pause.seconds:.1f} s" if pause.seconds else ""
         report_failure(f"leading {self._name!r} failed{again}", pause.error)
 
-    def _end(self, running: Running) -> None:
+    def _end_run(self, running: Running) -> None:
         """It is over, however it has ended.  What was not given back is now, in the background (P7)."""
         if self._runs() is running:
             self._runs = _nothing
         if running.stands is not None:
-            running.stands.let_go()
+            running.stands.abandon()
             running.stands = None
 
     def _elected(self, term: AnyTerm) -> AnyTerm:
@@ -343,16 +351,6 @@ def advance(
         return steps.send(result), None
     except StopIteration as end:
         return None, end.value
-
-
-class _Wakes:
-    """The `on_lost` of a candidate: has the body look at its term.  It does not refer to the election."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def __call__(self, lease: object) -> None:  # noqa: ARG002 - part of the interface
-        self._stop.wake()
 
 
 def _nothing() -> None:

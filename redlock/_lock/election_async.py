@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
 from redlock._core.stop import Stopped
 from redlock._lock import decorated
-from redlock._lock.bodies_async import TermBody, obedient, passes, say_at_once, wait_until
+from redlock._lock.bodies_async import TermBody, obedient, passes, say_at_once
 from redlock._lock.callbacks import call
 from redlock._lock.cancelling import this_task
-from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, is_end
-from redlock._lock.holds import AtTheEnd, beginning
+from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, only_says_over
+from redlock._lock.holds import ExitMethod, beginning
 from redlock._lock.lease_async import AsyncLease
 from redlock._lock.lock_async import AsyncMultiLock
 from redlock._lock.masters_async import AsyncMasters
 from redlock._lock.signals import Signals
+from redlock._lock.waits_async import wait_until
 from redlock.errors import LockLost, NotHeld
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from redlock._core.election import Step
     from redlock._core.inspect import LockStatus
-    from redlock._core.stop import Stop
     from redlock._lock.holds import Entered
 
 
@@ -39,9 +39,7 @@ class TaskCandidate(Candidate[AsyncMasters, AsyncLease], AsyncMultiLock):
 class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
     __doc__ = TermBase.__doc__
 
-    def __init__(self, stop: Stop, candidate: TaskCandidate, lease: AsyncLease) -> None:
-        super().__init__(stop, candidate, lease)
-        self._body: TermBody | None = None
+    _body: TermBody | None = None  # asyncio only
 
     async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
         """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
@@ -67,12 +65,14 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         Raises:
             RedlockError: it has begun before, or the term is over because its loop was left.
         """
-        self._begin(beginning(self))
+        self._begin_body(beginning(self))
+        # asyncio only
         self._body = TermBody(self._stop, self)
-        self._body.begins()
+        self._body.start()
+        # both again
         return self
 
-    async def _leave(
+    async def _exit(
         self,
         entered: Entered,
         kind: type[BaseException] | None,
@@ -82,7 +82,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
         try:
             try:
-                goes_on = await self._body_ends(error)
+                goes_on = await self._finish_body(error)
             finally:
                 # asyncio only
                 # A coroutine that is thrown away must not wait: the renewer gives the lock back.
@@ -91,7 +91,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
                 # > failed = _released(self._candidate)
                 # both again
         finally:
-            entered.end = None  # if it was not: somebody may keep an exception, and our frame with it
+            entered.anchor = None  # if it was not: somebody may keep an exception, and our frame with it
         if failed is not None:
             if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
                 raise failed
@@ -105,16 +105,20 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         ) -> bool: ...
 
     else:
-        __aexit__ = AtTheEnd(_leave)
+        __aexit__ = ExitMethod(_exit)
 
-    async def _body_ends(self, error: BaseException | None) -> bool:
+    async def _finish_body(self, error: BaseException | None) -> bool:
         """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term.
 
         A second time does no harm: an exception may have struck the first one.
         """
-        goes_on = error is not None if self._body is None else await self._body.end(error)
+        # asyncio only
+        goes_on = error is not None if self._body is None else await self._body.finish(error)
         self._body = None
         return goes_on
+        # threads instead
+        # > return error is not None and not only_says_over(error, self)
+        # both again
 
 
 class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
@@ -124,46 +128,28 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
     _on_new_leader: Callable[[str], object] | None = None
 
     async def terms(self) -> AsyncIterator[AsyncTerm]:
-        # asyncio only
         """Wait to be elected, again after each term, until `stop`::
 
             async for term in election.terms():
                 async with term:
-                    await work(fence=term.number)
+                    while not term.should_stop:
+                        await work(fence=term.number)
+                        await term.wait_stop(1.0)
 
-        The body is the ``async with``: the lock is given back at its end.  The body is cancelled when the term is lost
-        or the election stopped, and nothing is raised then.  Another exception of the body ends the loop.  A loop that
-        is left before the ``async with`` gives the term back: one that was not entered is over then.
+        The body is the ``async with``: the lock is given back at its end.  When the term is lost or the election is
+        stopped, asyncio cancels the body, and a thread has to look; nothing is raised then.  Another exception of the
+        body ends the loop.  In a process that the body has forked the loop ends as well.  A loop that is left before
+        the ``async with`` gives the term back: one that was not entered is over then.
 
         Raises:
             QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot cure
-                (a wrong password).  Other outages are waited for.
+                (a wrong password).  It waits through other outages.
             WouldDeadlock: this task holds the lock of that name, or leads in another election of it.
             RedlockError: the masters were closed, or this object is in use already.
         """
-        # threads instead
-        # > """Wait to be elected, again after each term, until `stop`::
-        # >
-        # >     for term in election.terms():
-        # >         with term:
-        # >             while not term.should_stop:
-        # >                 work(fence=term.number)
-        # >                 term.wait_stop(1.0)
-        # >
-        # > The body is the ``with``: the lock is given back at its end.  A term that is lost raises nothing there.  An
-        # > exception of the body ends the loop.  In a process that the body has forked the loop ends as well.  A loop
-        # > that is left before the ``with`` gives the term back: one that was not entered is over then.
-        # >
-        # > Raises:
-        # >     QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot
-        # >         cure (a wrong password).  Other outages are waited for.
-        # >     WouldDeadlock: this thread holds the lock of that name, or leads in another election of it.
-        # >     RedlockError: the masters were closed, or this object is in use already.
-        # > """
-        # both again
         running = Running()
         try:
-            steps = self._begin(running)
+            steps = self._begin_run(running)
             result: Any = None
             while True:
                 step, error = advance(steps, result)
@@ -175,7 +161,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
                 else:
                     result = await self._perform(running, step)
         finally:
-            self._end(running)
+            self._end_run(running)
         if error is not None:
             raise error
 
@@ -187,20 +173,20 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         signals: Iterable[int] = (signal.SIGTERM, signal.SIGINT),
         on_error: Literal["raise", "retry"] = "raise",
     ) -> None:
-        # asyncio only
-        """Await ``lead(term)`` in each term, until `stop` or one of ``signals``.
+        """Call ``lead(term)`` in each term, until `stop` or one of ``signals``.
 
-        ``lead`` is cancelled when its term is lost, and when the election is stopped.  When it has ended, the lock is
-        given back, and the next campaign begins.  If it goes on although it was cancelled, it may meet the next
-        leader; its fence, `AsyncTerm.number`, is what protects from that.
+        ``lead`` should end when its term is lost, and when the election is stopped.  asyncio cancels it then.  In a
+        thread nothing can end it from outside: it should look at `AsyncTerm.should_stop`, or sleep in
+        `AsyncTerm.wait_stop`.  If it goes on, it may meet the next leader; its fence, `AsyncTerm.number`, is what
+        protects from that.  When it has ended, the lock is given back, and the next campaign begins.
 
         Args:
             lead: the body of each term, a coroutine function.
             on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
-                was not lost, it is still valid.  It may be a coroutine function, and is awaited.
+                was not lost, it is still valid.  With asyncio it may be asynchronous, and is awaited.
             on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
-                stale, and terms may be missed.  It may be a coroutine function, for which nobody waits.  What it raises
-                is logged.
+                stale, and terms may be missed.  It must not block, nor use these masters.  With asyncio it may be
+                asynchronous instead, and nobody waits for it.  What it raises is logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.
@@ -209,77 +195,42 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             QuorumUnreachable, WouldDeadlock, RedlockError: as `terms`.
             ConfigurationError: an argument cannot be right.
         """
-        # threads instead
-        # > """Call ``lead(term)`` in each term, until `stop` or one of ``signals``.
-        # >
-        # > ``lead`` runs in this thread, and nothing can end it from outside: it should look at `Term.should_stop`, or
-        # > sleep in `Term.wait_stop`.  If it goes on after its term was lost, another one leads beside it; its fence,
-        # > `Term.number`, is what protects from that.  When it returns, the lock is given back, and the next campaign
-        # > begins.
-        # >
-        # > Args:
-        # >     lead: the body of each term.
-        # >     on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the
-        # >         term was not lost, it is still valid.
-        # >     on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may
-        # >         be stale, and terms may be missed.  It must not block, nor use these masters.  What it raises is
-        # >         logged.
-        # >     signals: they stop the election, if this is the main thread.  A second signal does what it did before.
-        # >     on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
-        # >         back, and campaigns again after a growing random pause of up to 30 s.
-        # >
-        # > Raises:
-        # >     QuorumUnreachable, WouldDeadlock, RedlockError: as `terms`.
-        # >     ConfigurationError: an argument cannot be right.
-        # > """
-        # both again
         self._check(lead, on_stopped, on_new_leader)
-        taken = Signals(signals, self.stop)
+        handlers = Signals(signals, self.stop)
         try:
-            with taken:
-                await self._run(lead, on_stopped, on_new_leader, on_error)
+            with handlers:
+                await self._run(Running(lead, on_stopped), on_new_leader, on_error)
         finally:
-            taken.leave()  # again: an exception may have struck the end of the `with`
+            handlers.restore()  # again: an exception may have struck the end of the `with`
 
-    async def _run(
-        self,
-        lead: Callable[[AsyncTerm], Awaitable[object]],
-        on_stopped: Callable[[AsyncTerm], object] | None,
-        on_new_leader: Callable[[str], object] | None,
-        on_error: str,
-    ) -> None:
-        running = Running()
+    async def _run(self, running: Running, on_new_leader: Callable[[str], object] | None, on_error: str) -> None:
         # asyncio only
         before = this_task().cancelling()
-        lead = obedient(lead, before)
+        running.lead = obedient(running.lead, before)
         # both again
         try:
             # asyncio only
-            steps = self._begin(running, on_error, lambda error: passes(error, before))
+            steps = self._begin_run(running, on_error, lambda error: passes(error, before))
             # threads instead
-            # > steps = self._begin(running, on_error)
+            # > steps = self._begin_run(running, on_error)
             # both again
             self._on_new_leader = on_new_leader
             try:
-                error = await self._carry_out(running, steps, lead, on_stopped)
+                error = await self._carry_out(running, steps)
             # asyncio only
             except GeneratorExit:  # the coroutine is thrown away, and must not wait
-                say_at_once(running, on_stopped)
+                say_at_once(running)
                 raise
             # both again
             except BaseException as interruption:  # noqa: BLE001 - raised at the end
-                error = await self._carry_out(running, unfinished(running, interruption), lead, on_stopped)
+                error = await self._carry_out(running, unfinished(running, interruption))
         finally:
-            self._end(running)
+            self._end_run(running)
         if error is not None:
             raise error
 
     async def _carry_out(
-        self,
-        running: Running,
-        steps: Generator[Step, Any, BaseException | None],
-        lead: Callable[[AsyncTerm], Awaitable[object]],
-        on_stopped: Callable[[AsyncTerm], object] | None,
+        self, running: Running, steps: Generator[Step, Any, BaseException | None]
     ) -> BaseException | None:
         """Returns the error that ended the election."""
         result: Any = None
@@ -288,26 +239,24 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             if step is None:
                 return error
             if isinstance(step, Lead):
-                result = await self._lead(running, lead, step.term)
+                result = await self._lead(running, step.term)
             elif isinstance(step, SayStopped):
-                result = await self._say_stopped(running, on_stopped, step.term)
+                result = await self._say_stopped(running, step.term)
             else:
                 result = await self._perform(running, step)
 
-    async def _lead(
-        self, running: Running, lead: Callable[[AsyncTerm], Awaitable[object]], term: AsyncTerm
-    ) -> BaseException | None:
+    async def _lead(self, running: Running, term: AsyncTerm) -> BaseException | None:
         error: BaseException | None = None
-        term._begin()  # noqa: SLF001 - the two are one module
-        term._body = body = TermBody(self._stop, term)  # noqa: SLF001
+        term._begin_body()  # noqa: SLF001 - the two are one module
+        term._body = body = TermBody(self._stop, term)  # noqa: SLF001  # asyncio only
         try:
-            body.begins()
+            body.start()  # asyncio only
             running.begun = term
-            await lead(term)
+            await running.lead(term)
         # asyncio only
         except GeneratorExit as thrown_away:
             if not hasattr(thrown_away, "of_body"):
-                await body.end(thrown_away)  # which does not wait: the coroutine must not
+                await body.finish(thrown_away)  # which does not wait: the coroutine must not
                 raise
             error = thrown_away
         # both again
@@ -315,32 +264,31 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             error = raised
         # asyncio only
         try:
-            return error if await body.end(error) else None
+            return error if await body.finish(error) else None
         except asyncio.CancelledError as late:
             return late
         # threads instead
-        # > return error if body.end(error) else None
+        # > return None if only_says_over(error, term) else error
         # both again
 
-    async def _say_stopped(
-        self, running: Running, on_stopped: Callable[[AsyncTerm], object] | None, term: AsyncTerm
-    ) -> BaseException | None:
-        await term._body_ends(None)  # noqa: SLF001 - it has, unless an exception struck right behind it
-        if on_stopped is None or running.begun is None or not running.here():
+    async def _say_stopped(self, running: Running, term: AsyncTerm) -> BaseException | None:
+        # It has ended, unless an exception struck right behind it.  # asyncio only
+        await term._finish_body(None)  # noqa: SLF001  # asyncio only
+        if running.on_stopped is None or running.begun is None or not running.here():
             return None
         running.begun = None
         try:
             # asyncio only
-            told = on_stopped(term)
-            if inspect.isawaitable(told):
-                await told
+            answer = running.on_stopped(term)
+            if inspect.isawaitable(answer):
+                await answer
         except GeneratorExit:
             raise
             # threads instead
-            # > on_stopped(term)
+            # > running.on_stopped(term)
         # both again
         except BaseException as error:  # noqa: BLE001 - raised at the end of the run
-            return None if is_end(error, term) else error
+            return None if only_says_over(error, term) else error
         return None
 
     async def status(self) -> LockStatus:
@@ -357,7 +305,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
     def observe(self) -> AsyncIterator[LockStatus]:
         """Who leads, now and whenever that changes (`LockStatus.owner`): `AsyncMasters.watch` of this election's name.
 
-        Whoever asks need not stand for election.
+        The caller need not be a candidate.
         """
         return self._masters.watch(self._name)
 

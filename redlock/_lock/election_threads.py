@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
 from redlock._core.stop import Stopped
 from redlock._lock import decorated
-from redlock._lock.bodies_threads import TermBody, wait_until
-from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, is_end
-from redlock._lock.holds import AtTheEnd, beginning
+from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, only_says_over
+from redlock._lock.holds import ExitMethod, beginning
 from redlock._lock.lease_threads import Lease
 from redlock._lock.lock_threads import MultiLock
 from redlock._lock.masters_threads import Masters
 from redlock._lock.signals import Signals
+from redlock._lock.waits_threads import wait_until
 from redlock.errors import LockLost, NotHeld
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from redlock._core.election import Step
     from redlock._core.inspect import LockStatus
-    from redlock._core.stop import Stop
     from redlock._lock.holds import Entered
 
 
@@ -35,10 +34,6 @@ class ThreadCandidate(Candidate[Masters, Lease], MultiLock):
 
 class Term(TermBase[ThreadCandidate, Lease]):
     __doc__ = TermBase.__doc__
-
-    def __init__(self, stop: Stop, candidate: ThreadCandidate, lease: Lease) -> None:
-        super().__init__(stop, candidate, lease)
-        self._body: TermBody | None = None
 
     def wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
@@ -64,12 +59,10 @@ class Term(TermBase[ThreadCandidate, Lease]):
         Raises:
             RedlockError: it has begun before, or the term is over because its loop was left.
         """
-        self._begin(beginning(self))
-        self._body = TermBody(self._stop, self)
-        self._body.begins()
+        self._begin_body(beginning(self))
         return self
 
-    def _leave(
+    def _exit(
         self,
         entered: Entered,
         kind: type[BaseException] | None,
@@ -79,11 +72,11 @@ class Term(TermBase[ThreadCandidate, Lease]):
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
         try:
             try:
-                goes_on = self._body_ends(error)
+                goes_on = self._finish_body(error)
             finally:
                 failed = _released(self._candidate)
         finally:
-            entered.end = None  # if it was not: somebody may keep an exception, and our frame with it
+            entered.anchor = None  # if it was not: somebody may keep an exception, and our frame with it
         if failed is not None:
             if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
                 raise failed
@@ -97,16 +90,14 @@ class Term(TermBase[ThreadCandidate, Lease]):
         ) -> bool: ...
 
     else:
-        __exit__ = AtTheEnd(_leave)
+        __exit__ = ExitMethod(_exit)
 
-    def _body_ends(self, error: BaseException | None) -> bool:
+    def _finish_body(self, error: BaseException | None) -> bool:
         """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term.
 
         A second time does no harm: an exception may have struck the first one.
         """
-        goes_on = error is not None if self._body is None else self._body.end(error)
-        self._body = None
-        return goes_on
+        return error is not None and not only_says_over(error, self)
 
 
 class Election(ElectionBase[Masters, ThreadCandidate, Term]):
@@ -124,19 +115,20 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
                         work(fence=term.number)
                         term.wait_stop(1.0)
 
-        The body is the ``with``: the lock is given back at its end.  A term that is lost raises nothing there.  An
-        exception of the body ends the loop.  In a process that the body has forked the loop ends as well.  A loop
-        that is left before the ``with`` gives the term back: one that was not entered is over then.
+        The body is the ``with``: the lock is given back at its end.  When the term is lost or the election is
+        stopped, asyncio cancels the body, and a thread has to look; nothing is raised then.  Another exception of the
+        body ends the loop.  In a process that the body has forked the loop ends as well.  A loop that is left before
+        the ``with`` gives the term back: one that was not entered is over then.
 
         Raises:
-            QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot
-                cure (a wrong password).  Other outages are waited for.
+            QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot cure
+                (a wrong password).  It waits through other outages.
             WouldDeadlock: this thread holds the lock of that name, or leads in another election of it.
             RedlockError: the masters were closed, or this object is in use already.
         """
         running = Running()
         try:
-            steps = self._begin(running)
+            steps = self._begin_run(running)
             result: Any = None
             while True:
                 step, error = advance(steps, result)
@@ -148,7 +140,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
                 else:
                     result = self._perform(running, step)
         finally:
-            self._end(running)
+            self._end_run(running)
         if error is not None:
             raise error
 
@@ -162,18 +154,18 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
     ) -> None:
         """Call ``lead(term)`` in each term, until `stop` or one of ``signals``.
 
-        ``lead`` runs in this thread, and nothing can end it from outside: it should look at `Term.should_stop`, or
-        sleep in `Term.wait_stop`.  If it goes on after its term was lost, another one leads beside it; its fence,
-        `Term.number`, is what protects from that.  When it returns, the lock is given back, and the next campaign
-        begins.
+        ``lead`` should end when its term is lost, and when the election is stopped.  asyncio cancels it then.  In a
+        thread nothing can end it from outside: it should look at `Term.should_stop`, or sleep in
+        `Term.wait_stop`.  If it goes on, it may meet the next leader; its fence, `Term.number`, is what
+        protects from that.  When it has ended, the lock is given back, and the next campaign begins.
 
         Args:
-            lead: the body of each term.
-            on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the
-                term was not lost, it is still valid.
-            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may
-                be stale, and terms may be missed.  It must not block, nor use these masters.  What it raises is
-                logged.
+            lead: the body of each term, a function.
+            on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
+                was not lost, it is still valid.  With asyncio it may be asynchronous, and is awaited.
+            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
+                stale, and terms may be missed.  It must not block, nor use these masters.  With asyncio it may be
+                asynchronous instead, and nobody waits for it.  What it raises is logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.
@@ -183,40 +175,27 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             ConfigurationError: an argument cannot be right.
         """
         self._check(lead, on_stopped, on_new_leader)
-        taken = Signals(signals, self.stop)
+        handlers = Signals(signals, self.stop)
         try:
-            with taken:
-                self._run(lead, on_stopped, on_new_leader, on_error)
+            with handlers:
+                self._run(Running(lead, on_stopped), on_new_leader, on_error)
         finally:
-            taken.leave()  # again: an exception may have struck the end of the `with`
+            handlers.restore()  # again: an exception may have struck the end of the `with`
 
-    def _run(
-        self,
-        lead: Callable[[Term], object],
-        on_stopped: Callable[[Term], object] | None,
-        on_new_leader: Callable[[str], object] | None,
-        on_error: str,
-    ) -> None:
-        running = Running()
+    def _run(self, running: Running, on_new_leader: Callable[[str], object] | None, on_error: str) -> None:
         try:
-            steps = self._begin(running, on_error)
+            steps = self._begin_run(running, on_error)
             self._on_new_leader = on_new_leader
             try:
-                error = self._carry_out(running, steps, lead, on_stopped)
+                error = self._carry_out(running, steps)
             except BaseException as interruption:  # noqa: BLE001 - raised at the end
-                error = self._carry_out(running, unfinished(running, interruption), lead, on_stopped)
+                error = self._carry_out(running, unfinished(running, interruption))
         finally:
-            self._end(running)
+            self._end_run(running)
         if error is not None:
             raise error
 
-    def _carry_out(
-        self,
-        running: Running,
-        steps: Generator[Step, Any, BaseException | None],
-        lead: Callable[[Term], object],
-        on_stopped: Callable[[Term], object] | None,
-    ) -> BaseException | None:
+    def _carry_out(self, running: Running, steps: Generator[Step, Any, BaseException | None]) -> BaseException | None:
         """Returns the error that ended the election."""
         result: Any = None
         while True:
@@ -224,35 +203,30 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             if step is None:
                 return error
             if isinstance(step, Lead):
-                result = self._lead(running, lead, step.term)
+                result = self._lead(running, step.term)
             elif isinstance(step, SayStopped):
-                result = self._say_stopped(running, on_stopped, step.term)
+                result = self._say_stopped(running, step.term)
             else:
                 result = self._perform(running, step)
 
-    def _lead(self, running: Running, lead: Callable[[Term], object], term: Term) -> BaseException | None:
+    def _lead(self, running: Running, term: Term) -> BaseException | None:
         error: BaseException | None = None
-        term._begin()  # noqa: SLF001 - the two are one module
-        term._body = body = TermBody(self._stop, term)  # noqa: SLF001
+        term._begin_body()  # noqa: SLF001 - the two are one module
         try:
-            body.begins()
             running.begun = term
-            lead(term)
+            running.lead(term)
         except BaseException as raised:  # noqa: BLE001 - raised at the end of the run
             error = raised
-        return error if body.end(error) else None
+        return None if only_says_over(error, term) else error
 
-    def _say_stopped(
-        self, running: Running, on_stopped: Callable[[Term], object] | None, term: Term
-    ) -> BaseException | None:
-        term._body_ends(None)  # noqa: SLF001 - it has, unless an exception struck right behind it
-        if on_stopped is None or running.begun is None or not running.here():
+    def _say_stopped(self, running: Running, term: Term) -> BaseException | None:
+        if running.on_stopped is None or running.begun is None or not running.here():
             return None
         running.begun = None
         try:
-            on_stopped(term)
+            running.on_stopped(term)
         except BaseException as error:  # noqa: BLE001 - raised at the end of the run
-            return None if is_end(error, term) else error
+            return None if only_says_over(error, term) else error
         return None
 
     def status(self) -> LockStatus:
@@ -269,7 +243,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
     def observe(self) -> Iterator[LockStatus]:
         """Who leads, now and whenever that changes (`LockStatus.owner`): `Masters.watch` of this election's name.
 
-        Whoever asks need not stand for election.
+        The caller need not be a candidate.
         """
         return self._masters.watch(self._name)
 

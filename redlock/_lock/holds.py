@@ -1,20 +1,18 @@
 """Who holds a lease: a `Hold` is one acquire, or one ``with``, that was not given back yet (R15, R26).
 
 Each ``with`` has an end of its own.  The interpreter looks ``__exit__`` up when a ``with`` begins, keeps what
-it finds, and calls that at the end.  A lock hands out a new `Leaving` at each look (see `AtTheEnd`). contextlib's
+it finds, and calls that at the end.  A lock hands out a new `WithExit` at each look (see `ExitMethod`). contextlib's
 stacks do the same with the class of a lock.  Two things follow, and both are needed:
 
-- A `Leaving` knows what its ``with`` was given.  A generator is closed by the thread that drops it, perhaps inside a
+- A `WithExit` knows what its ``with`` was given.  A generator is closed by the thread that drops it, perhaps inside a
   ``with`` of that thread on the same lock.  It still gives back its own lease (P8).
-- A `Leaving` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
+- A `WithExit` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
   entered has ended (R15): a generator may move through a pool of threads.  When it is gone although nobody left, its
   frame was torn down.  Then nobody can give the lease back.  So the lease is not entered again, and the renewer
   releases it at once.  A signal handler that raises between the grant and the body, or between the body and the
   release, is one such case.
 
-"Gone" must mean really taken apart.  The garbage collector clears the weak references to unreachable objects before
-it runs the ``finally`` of an unreachable generator.  So a weak reference would tell too early.  `Life` instead
-watches an object that only the `Leaving` owns and that the collector does not see.
+"Gone" must mean really taken apart, which a weak reference would tell too early: see `Lifetime`.
 
 A lock with ``bound=False`` is itself the owner.  Its holds are released when it is gone, found out in the same way.
 
@@ -38,7 +36,6 @@ import inspect
 import sys
 import threading
 import weakref
-from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -55,14 +52,14 @@ if TYPE_CHECKING:
 
 _MANY = 100  # a thread's holds are searched for lost ones from this number on
 
-AnyLease = TypeVar("AnyLease", bound="LeaseBase[LeaseState]")
+AnyLease = TypeVar("AnyLease", bound="LeaseBase")
 
 # The leases that were entered in this context, or in the context that it was copied from (R26), each once.
 _ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
 
 
-class End:
-    """Belongs to a `Leaving`, or to a lock that is not bound, and goes with it: see `Life`."""
+class Anchor:
+    """Belongs to a `WithExit`, or to a lock that is not bound, and goes with it: see `Lifetime`."""
 
     # The slots are cleared in this order, so a callback of a weak reference to `then` finds `mark` gone already.
     __slots__ = ("mark", "then")
@@ -72,8 +69,8 @@ class End:
         self.then = Watched()
 
 
-class Life:
-    """Tells whether an `End` still exists.  Only the `End` and this object refer to its ``mark``.
+class Lifetime:
+    """Tells whether an `Anchor` still exists.  Only the `Anchor` and this object refer to its ``mark``.
 
     A weak reference would tell too early.  The collector clears those to all unreachable objects before it runs any
     finalizer there, such as the ``finally`` of a generator, which may stand inside its ``with``.  A finalizer would
@@ -82,8 +79,8 @@ class Life:
 
     __slots__ = ("_mark",)
 
-    def __init__(self, end: End) -> None:
-        self._mark = end.mark
+    def __init__(self, anchor: Anchor) -> None:
+        self._mark = anchor.mark
 
     def references(self) -> int:
         return sys.getrefcount(self._mark)
@@ -92,7 +89,7 @@ class Life:
         return self.references() <= _OURS
 
 
-_OURS = Life(End()).references()
+_OURS = Lifetime(Anchor()).references()
 
 
 class Holder(list["Hold[AnyLease]"]):
@@ -107,53 +104,53 @@ class Holder(list["Hold[AnyLease]"]):
         self.alive = alive
 
 
-class Hold(ABC, Generic[AnyLease]):
+class Hold(Generic[AnyLease]):
     """One acquire, or one ``with``, through ``lock``: made by the call, entered with the grant, and left once.
 
     - ``through``: the lock, weakly: a renewer refers to holds, and must not keep a lock or its masters alive.
     - ``holder``: whose it is.
-    - ``leaving``: the end of its ``with``, weakly; None: it is given back by hand.
-    - ``end``: the `End` of the lock, if that is not bound.
+    - ``with_exit``: the end of its ``with``, weakly; None: it is given back by hand.
+    - ``anchor``: the `Anchor` of the lock, if that is not bound.
     - ``task``: the asyncio task in which a thread entered it.
     - ``max_hold``: the limit of the lease, in seconds.
-    - ``driver``: the driver of asyncio whose masters know the lease.
+    - ``driver``: the one that runs the acquire, and keeps the lease.
     """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        attributes.tell(
-            cls, "through", "holder", "leaving", "_life", "_watches", "max_hold", "task", "driver", "lease", "state",
+        attributes.declare(
+            cls, "through", "holder", "with_exit", "_life", "_watches", "max_hold", "task", "driver", "lease", "state",
             "_entered", "_unwanted", "_among",
         )  # fmt: skip
 
     lease: AnyLease  # from `enter` on
     state: LeaseState
     driver: Any = None
-    _life: Life | None = None
+    _life: Lifetime | None = None
     _watches: weakref.ref[Any] | None = None
-    _entered = _unwanted = False
-    _among: Holder[AnyLease] | None = None  # the holds of whoever runs the body of a term
+    _entered = _unwanted = asks_renewal = False
+    _among: Holder[AnyLease] | None = None  # the holds of the thread or task that runs the body of a term
 
     def __init__(
         self,
         through: weakref.ref[Any],
         holder: Holder[AnyLease],
-        leaving: Callable[[], Leaving | None] | None,
-        end: End | None,
+        with_exit: Callable[[], WithExit | None] | None,
+        anchor: Anchor | None,
         max_hold: float | None = None,
         task: asyncio.Task[Any] | None = None,
     ) -> None:
         self.through = through
         self.holder = holder
-        self.leaving = leaving
-        if end is not None:
-            self._life, self._watches = Life(end), weakref.ref(end.then)
+        self.with_exit = with_exit
+        if anchor is not None:
+            self._life, self._watches = Lifetime(anchor), weakref.ref(anchor.then)
         self.max_hold = max_hold
         self.task = task
 
     @property
     def by_hand(self) -> bool:
-        return self.leaving is None
+        return self.with_exit is None
 
     @property
     def lock_is_gone(self) -> bool:
@@ -199,53 +196,54 @@ class Hold(ABC, Generic[AnyLease]):
             return "gone"
         return "perhaps" if perhaps else "abandoned"
 
-    @abstractmethod
-    def tell_lost(self, on_lost: Callable[[AnyLease], object] | None) -> None:
-        """The lease is lost: call each `on_lost`."""
-
-    def _to_be_told(self, on_lost: Callable[[AnyLease], object] | None) -> list[Callable[[AnyLease], object]]:
-        """Each `on_lost` to call, once, the last one first: of the lock that acquired, and of those that re-entered."""
+    def notify_lost(self, on_lost: Callable[[AnyLease], object] | None) -> None:
+        """The lease is lost: call each `on_lost` once, that of the lock that acquired and of each that re-entered."""
         found = [] if on_lost is None else [on_lost]
-        for other in self.state.tells:
+        for other in self.state.nested_on_lost:
             if other not in found:
                 found.append(other)
-        return found[::-1]
+        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
+            for function in reversed(found):
+                all_of_them.callback(self._tell, function)
+
+    def _tell(self, on_lost: Callable[[AnyLease], object]) -> None:
+        on_lost(self.lease)
 
     def enter(self, lease: AnyLease, state: LeaseState) -> bool:
         """From now on the lease is held.  False: nobody wants it any more."""
         self.lease, self.state = lease, state
-        if self.leaving is not None:
-            leaving = self.leaving()
-            if leaving is None:
+        if self.with_exit is not None:
+            with_exit = self.with_exit()
+            if with_exit is None:
                 return False
-            self._ends_with(leaving)
+            self._bind(with_exit)
         elif self._watches is not None and (then := self._watches()) is not None:
             self._watches = watch(then, state)
         holder = self.holder
         if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # the caller acquires and never releases
-            _look_through(holder)
+            _forget_lost(holder)
         holder.append(self)
         state.holds.append(self)
         self._entered = True
         return not self._unwanted
 
-    def lasts_for(self, leaving: Callable[[], Leaving | None]) -> None:
+    def bind_to(self, with_exit: Callable[[], WithExit | None]) -> None:
         """From now on it belongs to a ``with``, and no longer to its lock."""
-        if (found := leaving()) is not None:
-            self._ends_with(found)
+        if (found := with_exit()) is not None:
+            self._bind(found)
 
     def stands_among(self, others: Holder[AnyLease]) -> None:
         """Until it is left it is one of ``others`` as well."""
         self._among = others
         others.append(self)
 
-    def _ends_with(self, leaving: Leaving) -> None:
-        leaving.entered.hold = self
-        end = leaving.end or leaving.entered.end
-        assert end is not None  # noqa: S101 - `AtTheEnd` makes one
-        self._life, self._watches = Life(end), watch(end.then, self.state)
+    def _bind(self, with_exit: WithExit) -> None:
+        with_exit.entered.hold = self
+        anchor = with_exit.anchor or with_exit.entered.anchor
+        assert anchor is not None  # noqa: S101 - `ExitMethod` makes one
+        self._life, self._watches = Lifetime(anchor), watch(anchor.then, self.state)
 
-    def leave(self) -> bool:
+    def exit(self) -> bool:
         """Give it back.  True if no other hold can give back its lease.  A second call does no harm.
 
         Any thread may call this, at any time.  If it was not entered yet, it will not be.
@@ -289,7 +287,7 @@ def note_here(state: LeaseState) -> None:
     _ENTERED.set((*entered, weakref.ref(state)))
 
 
-def _look_through(holder: list[Hold[Any]]) -> None:
+def _forget_lost(holder: list[Hold[Any]]) -> None:
     """Forget holds of lost leases that nobody asks for.  Keep the latest that each lock acquired without ``with``."""
     kept: list[Hold[Any]] = []
     latest: set[int] = set()
@@ -305,65 +303,67 @@ def _look_through(holder: list[Hold[Any]]) -> None:
 class Entered:
     """What a ``with`` has entered, for its end to give back."""
 
-    __slots__ = ("end", "hold")
+    __slots__ = ("anchor", "hold")
 
     def __init__(self) -> None:
         self.hold: Hold[Any] | None = None
-        self.end: End | None = None  # set for ``async with``, see `AtTheEnd`
+        self.anchor: Anchor | None = None  # set for ``async with``, see `ExitMethod`
 
 
-class Leaving(functools.partial[Any]):
-    """The end of one ``with``: calls ``leave(lock, entered, kind, error, trace)``.
+class WithExit(functools.partial[Any]):
+    """The end of one ``with``: calls ``exit_method(lock, entered, kind, error, trace)``.
 
     The interpreter calls it without a Python function of ours in between.  The frame of such a function would refer
     to us, and a traceback that a user keeps would keep the frame: the lease of a ``with`` that was interrupted there
     would stay.
     """
 
-    __slots__ = ("end", "entered", "lock")
+    __slots__ = ("anchor", "entered", "lock")
 
-    end: End | None  # None: it is in `entered`
+    anchor: Anchor | None  # None: it is in `entered`
     entered: Entered
     lock: object  # None: a stack of contextlib passes it at the end
 
 
-class AtTheEnd:
-    """The `__exit__` or `__aexit__` of a lock, implemented by ``leave``: see the top of this file."""
+class ExitMethod:
+    """The `__exit__` or `__aexit__` of a lock, implemented by ``exit_method``: see the top of this file."""
 
-    def __init__(self, leave: Callable[..., Any]) -> None:
-        self.__wrapped__ = leave
+    def __init__(self, exit_method: Callable[..., Any]) -> None:
+        self.__wrapped__ = exit_method
         # `__aexit__` only makes a coroutine, which may never begin and then has left nothing.  So `entered` keeps the
-        # `End`: the coroutine has that as an argument.
-        self._stays = inspect.iscoroutinefunction(leave)
+        # `Anchor`: the coroutine has that as an argument.
+        self._stays = inspect.iscoroutinefunction(exit_method)
 
-    def __get__(self, lock: object, kind: type[object]) -> Leaving:
+    def __get__(self, lock: object, kind: type[object]) -> WithExit:
         entered = Entered()
-        leave = self.__wrapped__
-        leaving = Leaving(leave, lock, entered) if lock is not None else Leaving(_leave_named, leave, entered)
-        leaving.lock, leaving.entered, leaving.end = lock, entered, None
-        (entered if self._stays else leaving).end = End()
-        _begins.leaving = weakref.ref(leaving)
-        return leaving
+        exit_method = self.__wrapped__
+        with_exit = (
+            WithExit(exit_method, lock, entered) if lock is not None else WithExit(_exit_named, exit_method, entered)
+        )
+        with_exit.lock, with_exit.entered, with_exit.anchor = lock, entered, None
+        (entered if self._stays else with_exit).anchor = Anchor()
+        _begins.with_exit = weakref.ref(with_exit)
+        return with_exit
 
 
-def _leave_named(leave: Callable[..., Any], entered: Entered, lock: object, *how: Any) -> Any:
+def _exit_named(exit_method: Callable[..., Any], entered: Entered, lock: object, *how: Any) -> Any:
     """The end for a stack of contextlib: it looks ``__exit__`` up in the class, and passes the lock."""
-    return leave(lock, entered, *how)
+    return exit_method(lock, entered, *how)
 
 
 class _Begins(threading.local):
     """The ``with`` that is about to begin in this thread."""
 
-    leaving: Callable[[], Leaving | None] = staticmethod(lambda: None)
+    with_exit: Callable[[], WithExit | None] = staticmethod(lambda: None)
 
 
 _begins = _Begins()
-_NONE = _Begins.leaving
+_NONE = _Begins.with_exit
 
 
-def beginning(lock: object) -> Callable[[], Leaving | None] | None:
-    """A weak reference to the `Leaving` of the ``with`` that enters ``lock`` now.  None: there is no ``with``."""
-    reference = _begins.leaving
-    _begins.leaving = _NONE
-    leaving = reference()
-    return reference if leaving is not None and leaving.lock in (lock, None) else None
+def beginning(lock: object) -> Callable[[], WithExit | None] | None:
+    """A weak reference to the `WithExit` of the ``with`` that enters ``lock`` now.  None: there is no ``with``."""
+    reference = _begins.with_exit
+    _begins.with_exit = _NONE
+    with_exit = reference()
+    return reference if with_exit is not None and with_exit.lock in (lock, None) else None

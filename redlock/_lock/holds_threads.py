@@ -6,42 +6,36 @@ tasks, another task of that loop does not re-enter it but gets `WouldDeadlock`. 
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING
 
+from redlock._core.lease import LeaseState
+from redlock._io.process import ForkLock
 from redlock._lock.holds import Hold, Holder
 from redlock._lock.lease_threads import Lease
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+
+class ThreadLeaseState(LeaseState):
+    """Guards its extensions: the renewer may extend it in its thread while the holder does so in another one."""
+
+    @staticmethod
+    def guard() -> threading.Lock:
+        """One mutex for all leases: it is held for microseconds."""
+        return _state.lock
+
+
+_state = ForkLock()
 
 
 class ThreadHold(Hold[Lease]):
     """A hold that a thread entered."""
 
-    def tell_lost(self, on_lost: Callable[[Lease], object] | None) -> None:
-        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
-            for told in self._to_be_told(on_lost):
-                all_of_them.callback(told, self.lease)
 
-
-class _Life:
-    """An object that ends with its thread."""
-
-    __slots__ = ("__weakref__",)
-
-
-class Own(threading.local):
-    """The holds of each thread."""
+class ThreadHoldings(threading.local):
+    """What each thread holds."""
 
     def __init__(self) -> None:
-        self._life = _Life()
+        self._life: set[None] = set()  # an object that ends with its thread
+        life = weakref.ref(self._life)
         # `Thread.is_alive` is always true for threads that `threading` did not start.
-        self.holds: Holder[Lease] = Holder(functools.partial(_goes_on, weakref.ref(self._life)))
-
-
-def _goes_on(life: weakref.ref[_Life]) -> bool:
-    return life() is not None
+        self.holds: Holder[Lease] = Holder(lambda: life() is not None)

@@ -37,6 +37,20 @@ def hide_unknown(function: F) -> F:
     return function
 
 
+def shows_options_of(base: Callable[..., object]) -> Callable[[F], F]:
+    """A decorator: where the signature of a function has ``**of_lock``, show the options of ``base``."""
+    parameters = inspect.signature(base).parameters
+
+    def decorate(function: F) -> F:
+        own = dict(inspect.signature(function).parameters)
+        known = [own.pop(name, one) for name, one in parameters.items()]
+        known += [one for one in own.values() if one.kind is not one.VAR_KEYWORD]
+        function.__signature__ = inspect.Signature(known)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
 def unexpected(called: str, unknown: Collection[str], function: Callable[..., object]) -> TypeError:
     """The error of a call of ``function`` with keyword arguments that it does not have."""
     name = next(iter(unknown))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from redlock._core.lease import LeaseState
+from redlock import options
 from redlock._core.tokens import owner_of
 from redlock.errors import NotHeld
 
 if TYPE_CHECKING:
+    from redlock._core.lease import LeaseState
     from redlock.errors import LockLost, Vote
 
-AnyState_co = TypeVar("AnyState_co", bound=LeaseState, covariant=True)
 
-
-class LeaseBase(Generic[AnyState_co]):
+class LeaseBase:
     """A lock that is held until `valid_until`, as far as this process can know.
 
     This is a promise about time, not about the resource.  After a long pause the holder may act on what already
@@ -24,7 +23,7 @@ class LeaseBase(Generic[AnyState_co]):
 
     __slots__ = ("__weakref__", "_state")
 
-    def __init__(self, state: AnyState_co) -> None:
+    def __init__(self, state: LeaseState) -> None:
         self._state = state
 
     @property
@@ -94,14 +93,13 @@ class LeaseBase(Generic[AnyState_co]):
     def ensure(self, at_least: float = 0.0) -> None:
         """Raise `LockLost` unless more than `at_least` seconds remain.
 
-        It also raises for a lease that is still valid, but for less than that; such a lease can be released as usual.
-        Call it right before a step that cannot be undone.  It does not protect from a pause between this call and
-        that step; the fencing token does.
+        It also raises for a lease that is valid for less than that; such a lease can be released.  Call it right
+        before a step that cannot be undone.  It does not protect from a pause before that step; the fencing token does.
         """
-        self._state.ensure(at_least)
+        self._state.ensure(options.patience("at_least", at_least, "a number of seconds"))
 
     def loss(self) -> LockLost:
-        """The error that says why this lease ended."""
+        """The error that says why this lease ended; if it has not, its text says so."""
         return self._state.loss()
 
     def _lock(self) -> Any:

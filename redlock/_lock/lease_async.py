@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from redlock import _clock
 from redlock._lock.lease import LeaseBase
-from redlock._lock.lease_state_async import TaskLeaseState
+from redlock._lock.waits_async import wait_until
 
 
-class AsyncLease(LeaseBase[TaskLeaseState]):
+class AsyncLease(LeaseBase):
     __doc__ = LeaseBase.__doc__
     __slots__ = ()
 
@@ -14,7 +15,7 @@ class AsyncLease(LeaseBase[TaskLeaseState]):
         """Share the lock with readers from now on (R33), without a moment in which somebody else may write.
 
         From this call on it is only the shared lock that this lease promises, whatever the masters answer.  The fence
-        stays.  Of a lease that is shared already, nothing changes.  There is no way back but a release.
+        stays.  Nothing changes in a lease that is shared already.  There is no way back but a release.
 
         Raises:
             NotHeld: this task does not hold it.
@@ -32,4 +33,7 @@ class AsyncLease(LeaseBase[TaskLeaseState]):
         Args:
             timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
-        return await self._state.wait_lost(timeout)
+        state = self._state
+        ended, left = lambda: state.over or not state.mine(), lambda: state.ends_at - _clock.now()
+        await wait_until(state.watchers, ended, timeout, left)
+        return state.lost

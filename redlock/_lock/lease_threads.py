@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from redlock import _clock
 from redlock._lock.lease import LeaseBase
-from redlock._lock.lease_state_threads import ThreadLeaseState
+from redlock._lock.waits_threads import wait_until
 
 
-class Lease(LeaseBase[ThreadLeaseState]):
+class Lease(LeaseBase):
     __doc__ = LeaseBase.__doc__
     __slots__ = ()
 
@@ -15,7 +16,7 @@ class Lease(LeaseBase[ThreadLeaseState]):
         """Share the lock with readers from now on (R33), without a moment in which somebody else may write.
 
         From this call on it is only the shared lock that this lease promises, whatever the masters answer.  The fence
-        stays.  Of a lease that is shared already, nothing changes.  There is no way back but a release.
+        stays.  Nothing changes in a lease that is shared already.  There is no way back but a release.
 
         Raises:
             NotHeld: this thread does not hold it.
@@ -33,4 +34,7 @@ class Lease(LeaseBase[ThreadLeaseState]):
         Args:
             timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
-        return self._state.wait_lost(timeout)
+        state = self._state
+        ended, left = lambda: state.over or not state.mine(), lambda: state.ends_at - _clock.now()
+        wait_until(state.watchers, ended, timeout, left)
+        return state.lost

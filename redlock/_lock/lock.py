@@ -3,19 +3,19 @@
 Re-entry (R26): a lease that is lost is not entered again, and each level hears of the loss from its own release.  A
 holder of some of the names that asks for them together with others would wait for itself: `WouldDeadlock` (C5).  So
 would a holder that asks for more `min_validity` than its lease has left.  Else the second acquire gets what it asks
-for (`on_lost`, cancelling), or an error (`fencing`, `max_hold`, `hold_at_least`).  A lock with ``bound=False`` is not
-re-entered.
+for (`auto_extend`, `on_lost`, cancelling), or an error (`fencing`, `max_hold`, `hold_at_least`, `guard`).
+A lock with ``bound=False`` is not re-entered.
 
 Interruptions (R11, P7).  A Ctrl-C, a cancellation, or a signal handler that raises can strike between any two
 instructions.  Three places deal with that, and each takes over where the one before ends:
 
 - The operation.  Whatever interrupts it is thrown into the generator, which takes its keys back by sending.  Until its
   last step it leaves no key and no hold.
-- The call.  `acquire` and `release` give the hold back if they do not get to their end (`_take_back`).
-- The end of a ``with``.  When it is gone and nobody has left, the renewer gives the lease back (`holds.py`).
+- The call.  `acquire` and `release` give the hold back if they do not get to their end (`_abandon`).
+- The end of a ``with``.  When it is gone and the hold is still entered, the renewer gives the lease back (`holds.py`).
 
-A hold is made before the operation begins, entered in one place and left in one place.  To leave it twice, or to leave
-it before it is entered, does no harm.  Bytes on a connection are another matter: see `_core/exchange.py`.
+A hold is made before the operation begins, entered in one place and exited in one place.  To exit it twice, or
+before it is entered, does no harm.  Bytes on a connection are another matter: see `_core/exchange.py`.
 """
 
 from __future__ import annotations
@@ -24,31 +24,25 @@ import contextlib
 import math
 import weakref
 from abc import ABC, abstractmethod
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, options
-from redlock._core.acquire import Target, acquire
+from redlock._core.acquire import acquire
 from redlock._core.ballots import Grant, Refusal
-from redlock._core.downgrade import downgrade
-from redlock._core.extend import extend
-from redlock._core.mode import EXCLUSIVE, MOST_READERS, resumed, shared_by
+from redlock._core.extend import downgrade, extend
+from redlock._core.mode import MOST_READERS, resumed, shared_by
 from redlock._core.release import abandon, release
-from redlock._core.renewals import Renewal
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock._io import process
-from redlock._lock.holds import AnyLease, End, Hold, Holder, note_here
+from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, note_here
 from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.masters import MastersBase, token_source
 from redlock._lock.refused import not_acquired, not_extended, unreachable
 from redlock._lock.times import check_ttl, checked
-from redlock.errors import (
-    ConfigurationError,
-    LockUnavailable,
-    NotHeld,
-    RedlockError,
-    WouldDeadlock,
-)
+from redlock.errors import ConfigurationError, LockUnavailable, NotHeld, RedlockError, WouldDeadlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -56,12 +50,14 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
+    from redlock._core.acquire import Target
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
+    from redlock._core.fair import FairTarget
     from redlock._core.lease import LeaseState
     from redlock._core.mode import Mode
-    from redlock._io.runtime import RuntimeBase
-    from redlock._lock.holds import Leaving
+    from redlock._io.runtime import Runtime
+    from redlock._lock.holds import WithExit
     from redlock._lock.times import Times
     from redlock._lock.typed import NoOptions
 
@@ -76,11 +72,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _lease_class: type[AnyLease]
     _state_class: type[LeaseState]
     _holder: str
-    _runtime: RuntimeBase
+    _runtime: Runtime[Any]
     _elsewhere = ""  # why the holder may be another one although it does not look so
 
-    _end: End | None = None  # of this lock, if it is not bound
-    _holds: Holder[AnyLease]  # of all its users, if it is not bound
+    _anchor: Anchor | None = None  # of this lock, if it is not bound
     _resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
 
     @hide_unknown
@@ -94,10 +89,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         auto_extend: bool = True,
         max_hold: float | None = None,
         hold_at_least: float | None = None,
+        guard: float | None = None,
         min_validity: float | None = None,
         shared: bool = False,
         max_readers: int = MOST_READERS,
         max_waiters: int | None = None,
+        fair: bool = False,
         fencing: bool = True,
         bound: bool = True,
         retry: wait_base | None = None,
@@ -112,18 +109,23 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         Args:
             name: 1 to 512 bytes of UTF-8, or a sequence of up to 1,000 names: all of them are taken or none, in one
                 step of each master, which serves nobody else meanwhile (1,000 names: some 3 ms).  No name may be
-                where the fencing token of another one is kept: ``["{u}", "{u}:fence"]`` is refused.
+                where something of another one is kept, as its fencing token: ``["{u}", "{u}:fence"]`` is refused.
             masters: an object that several locks share, or the first argument of its class.  Then this lock makes
                 masters of its own, and `close` closes them.
             ttl: seconds after which the masters forget a holder that does not renew.
             timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.  None: the masters say.
             auto_extend: renew the lease in the background, at a third of its TTL, until it is released, lost, or its
-                owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
+                owner has ended (R15).  False: it lasts for its TTL, or until `extend`; and it is renewed while another
+                lock without that, through which it was entered again (R26), is held.
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
                 (C7); None: no limit.
             hold_at_least: seconds after the acquire in which nobody else gets the lock, even if it is released
                 sooner (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
                 dies keeps it for no longer than its lease was valid.  None or 0: a release gives it away at once.
+            guard: seconds for which the name stays taken after a lease that was lost, or whose holder died (R36): what
+                that holder has under way may arrive then.  The lease is valid for no longer, and a release gives
+                the name away at once.  It is an allowance for the clocks of masters, too.  With the ``ttl`` at most
+                `max_ttl`.  None: that of the masters.
             min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL.  It
                 must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
                 the TTL allows it.
@@ -135,6 +137,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             max_waiters: how many of this process may wait in line for a name, behind the one that has the lock or asks
                 for it (R40).  The next one is refused at once, as `NotAcquired` with ``kind="crowded"``, so that no
                 queue grows until a pool of threads is full.  None: no limit.
+            fair: wait in order (R42): waiters of all processes get the name as they came, and nobody else gets it
+                meanwhile, so give it to every lock of that name.  A waiter that dies keeps its successor waiting for a
+                second, once.  In a process the line is what it is without: its first waiter stands in the line of all
+                processes.  Locks with ``fencing=False`` and clients of version 0.1 do not see that line, and may go
+                first.  Not with ``shared``.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
@@ -162,7 +169,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._runtime = self._masters._runtime  # noqa: SLF001 - what is behind masters is for what is made of them
         deployment = self._runtime.deployment
         self._settings = deployment.settings
-        times = checked(deployment.limits, ttl, timeout, max_hold, hold_at_least, min_validity)
+        times = checked(deployment.limits, ttl, timeout, max_hold, hold_at_least, min_validity, guard)
         self._timeout = times.patience
         self._asks_validity = min_validity is not None
         if retry is None:
@@ -171,16 +178,25 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
+        self._target: Callable[..., Target] = deployment.target  # what an acquire asks for
+        if fair is not False:
+            self._target = _in_order(fair, shared=shared, fencing=fencing, token=token, records=deployment.records)
         if not (auto_extend is True and fencing is True and bound is True):
             options.flag("auto_extend", auto_extend)
             options.flag("fencing", fencing)
             options.flag("bound", bound)
-        keys = deployment.keys(names, fencing=fencing)
-        mode = _shared(shared, max_readers, times) if shared is not False or max_readers != MOST_READERS else EXCLUSIVE
+        keys = deployment.keys(names, fencing=fencing, fair=fair)
+        mode = deployment.mode
+        if shared is not False or max_readers != MOST_READERS:
+            mode = _shared(shared, max_readers, times)
+        if deployment.records and not fencing:
+            raise ConfigurationError(
+                "fencing=False with confirm_expiry=True of its masters: a lease is on record with its fence, drop one"
+            )
         self._spec = LockSpec(
             names, keys, times.ttl, times.min_validity, retry, auto_extend,
             times.max_hold, on_lost, times.hold_at_least, mode,
-            max_waiters=None if max_waiters is None else options.number("max_waiters", max_waiters),
+            max_waiters=None if max_waiters is None else options.number("max_waiters", max_waiters), guard=times.guard,
         )  # fmt: skip
         if owner is not None:
             if token is not None:
@@ -191,9 +207,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._bound = bound and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`
+        self._own = self._runtime.own  # `holds` of the calling thread or task, through any lock of these masters
         if not self._bound:
-            self._end = End()
-            self._holds = Holder(_nobody)
+            self._anchor = Anchor()
+            self._own = SimpleNamespace(holds=Holder(bool))  # those of all users of this lock
         if token is not None:
             self._resume(options.token(token), options.fence(fence))
         elif fence is not None:
@@ -202,12 +219,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
 
     def _resume(self, token: str, fence: int | None) -> None:
-        process.look()
+        process.check()
         everywhere = frozenset(range(len(self._settings.masters)))
-        state = self._new_state(resumed=Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple))
+        grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
+        state = self._state_class(self._spec, grant, clock=_clock.now, mine=process.here, resumed=True)
         state.hold_at_least = self._spec.hold_at_least
         state.mode = resumed(state.mode)
-        hold = self._hold()
+        hold = self._new_hold()
         self._lease = self._lease_class(state)
         hold.enter(self._lease, state)
         self._resumed = [hold]
@@ -222,22 +240,14 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- what a subclass adds ------------------------------------------------------------------------
 
     @abstractmethod
-    def _own(self) -> Holder[AnyLease]:
-        """The holds of the calling thread or task, through any lock of these masters."""
-
-    def _caller(self) -> Holder[AnyLease]:
-        """The caller's holds.  If this lock is not bound: its own holds."""
-        return self._own() if self._bound else self._holds
-
-    @abstractmethod
-    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
-        """A hold of the caller, to be entered.  ``leaving``: the end of its ``with``."""
+    def _new_hold(self, with_exit: Callable[[], WithExit | None] | None = None) -> Hold[AnyLease]:
+        """A hold of the caller, to be entered.  ``with_exit``: the end of its ``with``."""
 
     # -- looking -------------------------------------------------------------------------------------
 
     def owned(self) -> bool:
         """Whether the caller holds, through this object, a lease that is valid now.  No I/O."""
-        hold = self._latest(self._caller())
+        hold = self._latest(self._own.holds)
         return hold is not None and hold.lease.valid
 
     @property
@@ -297,7 +307,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             again.max_hold = hold.max_hold or self._spec.max_hold
             again.enter(lease, hold.state)
             if self._spec.on_lost is not None:
-                hold.state.tells += (self._spec.on_lost,)
+                hold.state.nested_on_lost += (self._spec.on_lost,)
+            if self._spec.auto_extend and not hold.state.renewed:
+                again.asks_renewal = True
+                hold.state.changed()
             return True
         return False
 
@@ -332,17 +345,18 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"{holds} {self._spec.shown} without a fencing token already, and asks for one: "
                 "give both locks the same fencing"
             )
-        max_hold = self._spec.max_hold
-        if max_hold is not None and (hold.max_hold is None or hold.max_hold > max_hold):
-            raise ConfigurationError(
-                f"{holds} {self._spec.shown} already, with max_hold={hold.max_hold}, "
-                f"and asks for max_hold={max_hold:g}: give both locks the same max_hold"
-            )
-        if hold.state.hold_at_least < self._spec.hold_at_least:
-            raise ConfigurationError(
-                f"{holds} {self._spec.shown} already, with hold_at_least={hold.state.hold_at_least:g}, "
-                f"and asks for hold_at_least={self._spec.hold_at_least:g}: give both locks the same hold_at_least"
-            )
+        spec, state = self._spec, hold.state
+        too_long = spec.max_hold is not None and (hold.max_hold is None or hold.max_hold > spec.max_hold)
+        for option, has, asks, differs in (
+            ("max_hold", hold.max_hold, spec.max_hold, too_long),
+            ("hold_at_least", state.hold_at_least, spec.hold_at_least, state.hold_at_least < spec.hold_at_least),
+            ("guard", state.guarded, spec.guard, state.guarded < spec.guard),
+        ):
+            if differs:
+                raise ConfigurationError(
+                    f"{holds} {spec.shown} already, with {option}={has if has is None else f'{has:g}'}, "
+                    f"and asks for {option}={asks:g}: give both locks the same {option}"
+                )
         if self._asks_validity and lease.remaining() < self._spec.min_validity:
             raise WouldDeadlock(
                 f"{holds} {self._spec.shown} already, for {lease.remaining():.3f} s yet; "
@@ -355,7 +369,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _latest_by_hand(self) -> Hold[AnyLease]:
         """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
-        holder = self._caller()
+        holder: Holder[AnyLease] = self._own.holds
         mine = [hold for hold in reversed(holder) if hold.through is self._me and hold.by_hand]
         # Valid ones first.  Two leases of one lock are never valid at once, and to release one that is over does no
         # harm (P8).
@@ -400,60 +414,57 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"{self._spec.shown} resumes a lease by its token: extend or release it")
         return now + patience if blocking else now
 
-    def _acquiring(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
+    def _acquire_op(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
         """Take the lock, enter ``hold``, and begin to renew.  None: the caller held the lock already (R26).
 
         An interruption before the end of this leaves no key, and no hold (R11).
         """
-        hold.driver = self._runtime.known_driver
+        hold.driver = driver = self._runtime.drivers.get(self._runtime.where())
         if self._bound and hold.holder and self._reenter(hold):
             return None
-        state = self._new_state()
+        state = self._state_class(self._spec, clock=_clock.now, mine=process.here)
         note_here(state)  # now: on an event loop, what follows does not run in the caller's context
-        target = self._target()
-        won: list[Grant] = []
+        target = self._target(self._settings, self._spec)
         try:
-            outcome = yield from acquire(self._settings, target, deadline, began, won)
+            outcome = yield from acquire(target, deadline, began, partial(target.granted, state))
             if isinstance(outcome, Grant):
-                spec = target.spec if target.stays else self._slot_of(state, target)
-                state.granted(outcome)
                 self._lease = lease = self._lease_class(state)
                 if hold.enter(lease, state):
-                    self._runtime.keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
+                    if driver is not None:  # else the masters were closed just now: nothing is renewed any more
+                        driver.keep(self._settings, self._spec_of(state), state, hold, outcome.decided_at)
                 else:
-                    yield from abandon(self._settings, spec, state)
+                    yield from self._give_back(state)
         except GeneratorExit:
             raise
         except BaseException:
-            if won:
-                spec = target.spec if target.stays else self._slot_of(state, target)
-                state.granted(won[0])
-                yield from abandon(self._settings, spec, state)
+            try:
+                yield from self._give_back(state)
+            except GeneratorExit:
+                raise
+            except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+                yield from self._give_back(state)
             raise
         return outcome
 
-    def _target(self) -> Target:
-        """What an acquire asks for."""
-        return Target(self._spec)
+    def _give_back(self, state: LeaseState) -> Op[None]:
+        """Nobody gets the lease, if there was a grant."""
+        if not state.resumed:
+            yield from abandon(self._settings, self._spec_of(state), state)
 
-    def _slot_of(self, state: LeaseState, target: Target) -> LockSpec:  # noqa: ARG002 - a lock is no group
-        """The lock that the lease ``state`` is on: a slot, if ``target`` is a group of them."""
-        return target.spec
-
-    def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
+    def _release_op(self, hold: Hold[AnyLease]) -> Op[Literal["released", "nested", "lost"]]:
         """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""
         state = hold.state
-        if hold.leave():
+        if hold.exit():
             if (yield from release(self._settings, self._spec_of(state), state)):
                 return "released"
             self._keep_resumed()  # so that its loss is told
             return "lost"
-        self._left(state)
-        return "lost" if state.lost else "left"
+        self._forget_on_lost(state)
+        return "lost" if state.lost else "nested"
 
-    def _extending(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
+    def _extend_op(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
         state = hold.state
-        ttl = self._spec.ttl if ttl is None else check_ttl(self._runtime.deployment.limits, ttl)
+        ttl = check_ttl(self._runtime.deployment.limits, self._spec.ttl if ttl is None else ttl, state.guarded)
         if ttl < state.hold_at_least:
             raise ConfigurationError(
                 f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "
@@ -469,12 +480,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if self._resumed:
                 resumed = self._resumed.pop()
                 resumed.state.mode = self._spec.mode
-                resumed.driver = self._runtime.known_driver
-                self._runtime.keep(Renewal(self._settings, self._spec, resumed.state, resumed, _clock.now()))
+                resumed.driver = driver = self._runtime.drivers.get(self._runtime.where())
+                if driver is not None:  # see `_acquire_op`
+                    driver.keep(self._settings, self._spec, resumed.state, resumed, _clock.now())
 
-    def _downgrading(self, state: LeaseState) -> Op[Extension | None]:
+    def _downgrade_op(self, state: LeaseState) -> Op[Extension | None]:
         """Share the lease with readers (R33).  None: it is shared already."""
-        if not any(hold.state is state for hold in self._caller()):
+        if not any(hold.state is state for hold in self._own.holds):
             raise self._not_held()
         state.ensure()
         if state.mode.shared:
@@ -493,29 +505,25 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
         return (yield from downgrade(self._settings, self._spec, state, _clock.now()))
 
-    def _take_back(self, hold: Hold[AnyLease]) -> None:
-        """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11)."""
-        if hold.leave():
-            state = hold.state
-            if not state.released:
-                with contextlib.suppress(RedlockError):  # the masters were closed
-                    self._runtime.post(abandon(self._settings, self._spec_of(state), state), hold.driver)
-            self._gave_back_so_far(state)
+    def _abandon(self, hold: Hold[AnyLease], *, again: bool = False) -> None:
+        """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11).
 
-    def _new_state(self, *, resumed: Grant | None = None) -> LeaseState:
-        state = self._state_class(
-            self._spec.names,
-            self._spec.ttl,
-            resumed,
-            clock=_clock.now,
-            mine=process.here,
-            resumed=resumed is not None,
-        )
-        if self._spec.mode is not EXCLUSIVE:
-            state.mode = self._spec.mode
-        return state
+        ``again``: a second interruption has struck in here.
+        """
+        try:
+            if hold.exit():
+                state = hold.state
+                if again or not state.released:
+                    with contextlib.suppress(RedlockError):  # the masters were closed
+                        self._runtime.post(abandon(self._settings, self._spec_of(state), state), hold.driver)
+                if state.released:  # only the wait for the answers was interrupted: it counts as given back
+                    self._conclude_release(state, "released")
+        except BaseException:
+            if not again:
+                self._abandon(hold, again=True)
+            raise
 
-    def _tried(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
+    def _conclude_acquire(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
         """An acquire is over, and its caller is about to get the result.  Tell the observer, if the masters were asked.
 
         Only from now on `hold_at_least` counts: a grant that its caller never gets leaves no key behind (R11).
@@ -531,14 +539,14 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         else:
             observer.acquired(self._spec.name, outcome, began, took)
 
-    def _refused(self, refusal: Refusal) -> LockUnavailable:
+    def _refusal_error(self, refusal: Refusal) -> LockUnavailable:
         return (
             not_acquired(self._spec, refusal)
             if refusal.kind == "held"
             else unreachable(self._spec, refusal, self._settings)
         )
 
-    def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:
+    def _conclude_release(self, state: LeaseState, how: Literal["released", "nested", "lost"]) -> None:
         """A release is over.  Raises LockLost if the lease was not ours any more."""
         if how == "lost":
             raise state.loss()
@@ -547,27 +555,22 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if self._settings.observer is not None:
                 self._settings.observer.released(self._spec.name, state)
 
-    def _gave_back_so_far(self, state: LeaseState) -> None:
-        """The wait for the answers to a release was interrupted.  If it was sent, it counts as given back."""
-        if state.released:
-            self._gave_back(state, "released")
-
-    def _left(self, state: LeaseState) -> None:
+    def _forget_on_lost(self, state: LeaseState) -> None:
         """A holder of a re-entered lease has released it: do not tell its `on_lost` any more."""
-        if state.tells and not state.lost and self._spec.on_lost in state.tells:
-            tells = list(state.tells)
+        if state.nested_on_lost and not state.lost and self._spec.on_lost in state.nested_on_lost:
+            tells = list(state.nested_on_lost)
             tells.remove(self._spec.on_lost)
-            state.tells = tuple(tells)
+            state.nested_on_lost = tuple(tells)
 
-    def _held(self) -> Hold[AnyLease]:
+    def _current_hold(self) -> Hold[AnyLease]:
         """The caller's latest hold, for `release` and `extend`."""
-        hold = self._latest(self._caller())
+        hold = self._latest(self._own.holds)
         if hold is not None and hold.state.mine():
             return hold
         raise self._not_held()
 
     def _not_held(self) -> NotHeld:
-        ours = [hold for hold in self._caller() if self._wants_all(hold.lease.names) and hold.lease.valid]
+        ours = [hold for hold in self._own.holds if self._wants_all(hold.lease.names) and hold.lease.valid]
         if any(hold.through is not self._me and hold.entered_here for hold in ours):
             text = (
                 f"this {self._holder} holds {self._spec.shown}, but not through this lock object: "
@@ -578,7 +581,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
         return NotHeld(f"this {self._holder} does not hold {self._spec.shown}: {whose}", name=self._spec.name)
 
-    def _extended(self, state: LeaseState, extension: Extension) -> None:
+    def _conclude_extension(self, state: LeaseState, extension: Extension) -> None:
         if extension.kind == "kept":
             observer = self._settings.observer
             if observer is not None:
@@ -602,8 +605,18 @@ def _in_another_task(hold: Hold[Any]) -> str:
     )
 
 
-def _nobody() -> bool:
-    return False
+def _in_order(fair: object, *, shared: object, fencing: object, token: object, records: bool) -> type[FairTarget]:
+    """What an acquire in order asks for (R42).  Raises ConfigurationError."""
+    options.flag("fair", fair)
+    if shared:
+        raise ConfigurationError("fair=True with shared=True: readers enter together, drop one of them")
+    if fencing is False:
+        raise ConfigurationError("fair=True with fencing=False: the order is that of proposed fencing tokens (R42)")
+    if token is not None:
+        raise ConfigurationError("fair=True with token: a lease that is resumed does not wait")
+    from redlock._core.fair import FairConfirmingTarget, FairTarget  # noqa: PLC0415 - few locks wait in order
+
+    return FairConfirmingTarget if records else FairTarget
 
 
 def _shared(shared: object, max_readers: object, times: Times) -> Mode:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock, options
 from redlock._core.ballots import Refusal
-from redlock._core.mode import MOST_READERS
 
-# > from redlock._io.loop import running_loop
+# > from redlock._io.runtime import running_loop
 from redlock._lock import decorated
-from redlock._lock.holds import AtTheEnd, beginning
-from redlock._lock.holds_async import Body, TaskHold, of_this_task
-from redlock._lock.keywords import hide_unknown, unexpected
+from redlock._lock.holds import ExitMethod, beginning
+from redlock._lock.holds_async import Body, TaskHold, TaskLeaseState
+from redlock._lock.keywords import hide_unknown, shows_options_of, unexpected
 from redlock._lock.lease_async import AsyncLease
-from redlock._lock.lease_state_async import TaskLeaseState
 from redlock._lock.lock import LockBase
 from redlock._lock.masters_async import AsyncMasters
 from redlock._lock.refused import is_locked
@@ -29,22 +27,33 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from tenacity.wait import wait_base
-
     from redlock._core.lease import LeaseState
-    from redlock._io.runtime_async import Runtime
-    from redlock._lock.holds import Entered, Hold, Holder, Leaving
+    from redlock._io.driver_async import Driver
+    from redlock._io.runtime import Runtime
+    from redlock._lock.holds import Entered, Hold, WithExit
     from redlock._lock.typed import NoOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncMultiLockOptions(LockOptions, total=False):
+# asyncio only
+class _LockOptions(LockOptions, total=False):
+    on_lost: Callable[[AsyncLease], object] | None
+
+
+class AsyncMultiLockOptions(_LockOptions, total=False):
     """The options of `AsyncMultiLock`, for type checkers."""
 
-    on_lost: Callable[[AsyncLease], object] | None
-    cancel_on_loss: bool  # asyncio only
+    cancel_on_loss: bool
+
+
+# threads instead
+# > class MultiLockOptions(LockOptions, total=False):
+# >     """The options of `MultiLock`, for type checkers."""
+# >
+# >     on_lost: Callable[[Lease], object] | None
+# both again
 
 
 class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
@@ -74,36 +83,20 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     _masters_class = AsyncMasters
     _lease_class = AsyncLease
     _state_class = TaskLeaseState
-    _runtime: Runtime
+    _runtime: Runtime[Driver]
     _holder = "task"
     # asyncio only
     if sys.version_info < (3, 12):
         _elsewhere = " (asyncio.wait_for makes one before Python 3.12: use acquire(timeout=...) or asyncio.timeout)"
 
-    @hide_unknown
+    @shows_options_of(LockBase.__init__)
     def __init__(
         self,
         name: str | Sequence[str],
         masters: AsyncMasters | Iterable[object],
         *,
-        ttl: float = 30.0,
-        timeout: float | None = None,
-        auto_extend: bool = True,
-        max_hold: float | None = None,
-        hold_at_least: float | None = None,
-        min_validity: float | None = None,
-        shared: bool = False,
-        max_readers: int = MOST_READERS,
-        max_waiters: int | None = None,
-        fencing: bool = True,
-        bound: bool = True,
-        retry: wait_base | None = None,
-        owner: str | None = None,
-        token: str | None = None,
-        fence: int | None = None,
-        on_lost: Callable[[AsyncLease], object] | None = None,
         cancel_on_loss: bool = True,
-        **unknown: Unpack[NoOptions],
+        **of_lock: Unpack[_LockOptions],
     ) -> None:
         """Check the options, which are those of `MultiLock` and one more; nothing is sent.
 
@@ -116,31 +109,18 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             ConfigurationError: a value cannot be right; the text names it and what is allowed.
             TypeError: there is no such option; the text says what it is called here.
         """
-        super().__init__(
-            name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
-            hold_at_least=hold_at_least, min_validity=min_validity, shared=shared, max_readers=max_readers,
-            max_waiters=max_waiters, fencing=fencing, bound=bound, retry=retry, owner=owner, token=token, fence=fence,
-            on_lost=on_lost, **unknown,
-        )  # fmt: skip
+        super().__init__(name, masters, **of_lock)
         self._cancel_on_loss = options.flag("cancel_on_loss", cancel_on_loss)
 
     # both again
-    def _own(self) -> Holder[AsyncLease]:
+    def _new_hold(self, with_exit: Callable[[], WithExit | None] | None = None) -> Hold[AsyncLease]:
         # asyncio only
-        return of_this_task(self._runtime.own)
-        # threads instead
-        # > holds: Holder[Lease] = self._runtime.own.holds
-        # > return holds
-        # both again
-
-    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AsyncLease]:
-        # asyncio only
-        kind = TaskHold if leaving is None or not self._cancel_on_loss else Body
-        return kind(self._me, self._caller(), leaving, self._end, self._spec.max_hold)
+        kind = TaskHold if with_exit is None or not self._cancel_on_loss else Body
+        return kind(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold)
         # threads instead
         # > loop = running_loop()  # else current_task() would raise
         # > task = None if loop is None else asyncio.current_task(loop)  # see holds.py
-        # > return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
+        # > return ThreadHold(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold, task)
         # both again
 
     # -- taking and giving back ----------------------------------------------------------------------
@@ -173,18 +153,18 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         if unknown:
             raise unexpected("acquire", unknown, self.acquire)
-        hold, began = self._hold(), _clock.now()
+        hold, began = self._new_hold(), _clock.now()
         try:
             deadline = self._deadline(began, timeout, blocking=blocking)
-            outcome = await self._runtime.run(self._acquiring(hold, deadline, began))
-            self._tried(hold, outcome, began)
+            outcome = await self._runtime.run(self._acquire_op(hold, deadline, began))
+            self._conclude_acquire(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
         except BaseException:  # our caller never gets it
-            self._take_back(hold)
+            self._abandon(hold)
             raise
         if outcome.kind != "held":
-            raise self._refused(outcome)
+            raise self._refusal_error(outcome)
         return None
 
     async def release(self) -> None:
@@ -198,15 +178,15 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             LockLost: the lease had been lost; others may have held the lock since.
             ConfigurationError: its ``token`` is that of a reader, and was given without ``shared``.
         """
-        await self._give_back(self._held())
+        await self._release(self._current_hold())
 
-    async def _give_back(self, hold: Hold[AsyncLease]) -> None:
+    async def _release(self, hold: Hold[AsyncLease]) -> None:
         try:
-            how = await self._runtime.run(self._giving_back(hold))
+            how = await self._runtime.run(self._release_op(hold))
         except BaseException:  # interrupted, perhaps before anything was done
-            self._take_back(hold)
+            self._abandon(hold)
             raise
-        self._gave_back(hold.state, how)
+        self._conclude_release(hold.state, how)
 
     async def extend(self, ttl: float | None = None) -> AsyncLease:
         """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
@@ -219,14 +199,14 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             ConfigurationError: the ``ttl`` cannot be right; or its ``token`` is that of a reader, and was given without
                 ``shared``, or the reverse.
         """
-        hold = self._held()
-        self._extended(hold.state, await self._runtime.run(self._extending(hold, ttl)))
+        hold = self._current_hold()
+        self._conclude_extension(hold.state, await self._runtime.run(self._extend_op(hold, ttl)))
         return hold.lease
 
     async def _downgrade(self, state: LeaseState) -> None:
-        extension = await self._runtime.run(self._downgrading(state))
+        extension = await self._runtime.run(self._downgrade_op(state))
         if extension is not None:
-            self._extended(state, extension)
+            self._conclude_extension(state, extension)
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -236,9 +216,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        inspection = self._runtime.deployment.inspection
+        status_op = self._runtime.deployment.status_op
         for name in self._spec.names:
-            if is_locked(*await self._runtime.run(inspection(name))):
+            if is_locked(*await self._runtime.run(status_op(name))):
                 return True
         return False
 
@@ -251,14 +231,14 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     async def __aenter__(self) -> AsyncLease:
         """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""
-        hold, began = self._hold(beginning(self)), _clock.now()
-        outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began), began))
-        self._tried(hold, outcome, began)
+        hold, began = self._new_hold(beginning(self)), _clock.now()
+        outcome = await self._runtime.run(self._acquire_op(hold, self._deadline(began), began))
+        self._conclude_acquire(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
-        raise self._refused(outcome)
+        raise self._refusal_error(outcome)
 
-    async def _leave(
+    async def _exit(
         self,
         entered: Entered,
         kind: type[BaseException] | None,
@@ -273,20 +253,20 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             self._check(hold)
             # asyncio only
             if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait
-                self._take_back(hold)
+                self._abandon(hold)
             else:
-                await self._give_back(hold)
+                await self._release(hold)
             # threads instead
-            # > self._give_back(hold)
+            # > self._release(hold)
             # both again
         except RedlockError as why:
             failed = why
         # asyncio only
         if kind is GeneratorExit:
             if isinstance(hold, Body):
-                hold.take_back()
+                hold.uncancel()
             return
-        if isinstance(hold, Body) and hold.cancelled and hold.is_ours and not await hold.body_ends(error):
+        if isinstance(hold, Body) and hold.cancelled and hold.is_ours and not await hold.finish_body(error):
             lost = failed if isinstance(failed, LockLost) else hold.lease.loss()
             if failed is not None and failed is not lost:
                 lost.add_note(f"besides, {failed.message}")
@@ -305,7 +285,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         ) -> None: ...
 
     else:
-        __aexit__ = AtTheEnd(_leave)
+        __aexit__ = ExitMethod(_exit)
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Use the lock as a decorator: every call of ``function`` holds it.

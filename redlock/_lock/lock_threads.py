@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
 from redlock._core.ballots import Refusal
-from redlock._io.loop import running_loop
+from redlock._io.runtime import running_loop
 from redlock._lock import decorated
-from redlock._lock.holds import AtTheEnd, beginning
-from redlock._lock.holds_threads import ThreadHold
+from redlock._lock.holds import ExitMethod, beginning
+from redlock._lock.holds_threads import ThreadHold, ThreadLeaseState
 from redlock._lock.keywords import hide_unknown, unexpected
-from redlock._lock.lease_state_threads import ThreadLeaseState
 from redlock._lock.lease_threads import Lease
 from redlock._lock.lock import LockBase
 from redlock._lock.masters_threads import Masters
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from redlock._core.lease import LeaseState
-    from redlock._io.runtime_threads import Runtime
-    from redlock._lock.holds import Entered, Hold, Holder, Leaving
+    from redlock._io.driver_threads import Driver
+    from redlock._io.runtime import Runtime
+    from redlock._lock.holds import Entered, Hold, WithExit
     from redlock._lock.typed import NoOptions
 
 P = ParamSpec("P")
@@ -56,17 +56,13 @@ class MultiLock(LockBase[Masters, Lease]):
     _masters_class = Masters
     _lease_class = Lease
     _state_class = ThreadLeaseState
-    _runtime: Runtime
+    _runtime: Runtime[Driver]
     _holder = "thread"
 
-    def _own(self) -> Holder[Lease]:
-        holds: Holder[Lease] = self._runtime.own.holds
-        return holds
-
-    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
+    def _new_hold(self, with_exit: Callable[[], WithExit | None] | None = None) -> Hold[Lease]:
         loop = running_loop()  # else current_task() would raise
         task = None if loop is None else asyncio.current_task(loop)  # see holds.py
-        return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
+        return ThreadHold(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold, task)
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -98,18 +94,18 @@ class MultiLock(LockBase[Masters, Lease]):
         """
         if unknown:
             raise unexpected("acquire", unknown, self.acquire)
-        hold, began = self._hold(), _clock.now()
+        hold, began = self._new_hold(), _clock.now()
         try:
             deadline = self._deadline(began, timeout, blocking=blocking)
-            outcome = self._runtime.run(self._acquiring(hold, deadline, began))
-            self._tried(hold, outcome, began)
+            outcome = self._runtime.run(self._acquire_op(hold, deadline, began))
+            self._conclude_acquire(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
         except BaseException:  # our caller never gets it
-            self._take_back(hold)
+            self._abandon(hold)
             raise
         if outcome.kind != "held":
-            raise self._refused(outcome)
+            raise self._refusal_error(outcome)
         return None
 
     def release(self) -> None:
@@ -123,15 +119,15 @@ class MultiLock(LockBase[Masters, Lease]):
             LockLost: the lease had been lost; others may have held the lock since.
             ConfigurationError: its ``token`` is that of a reader, and was given without ``shared``.
         """
-        self._give_back(self._held())
+        self._release(self._current_hold())
 
-    def _give_back(self, hold: Hold[Lease]) -> None:
+    def _release(self, hold: Hold[Lease]) -> None:
         try:
-            how = self._runtime.run(self._giving_back(hold))
+            how = self._runtime.run(self._release_op(hold))
         except BaseException:  # interrupted, perhaps before anything was done
-            self._take_back(hold)
+            self._abandon(hold)
             raise
-        self._gave_back(hold.state, how)
+        self._conclude_release(hold.state, how)
 
     def extend(self, ttl: float | None = None) -> Lease:
         """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
@@ -144,14 +140,14 @@ class MultiLock(LockBase[Masters, Lease]):
             ConfigurationError: the ``ttl`` cannot be right; or its ``token`` is that of a reader, and was given without
                 ``shared``, or the reverse.
         """
-        hold = self._held()
-        self._extended(hold.state, self._runtime.run(self._extending(hold, ttl)))
+        hold = self._current_hold()
+        self._conclude_extension(hold.state, self._runtime.run(self._extend_op(hold, ttl)))
         return hold.lease
 
     def _downgrade(self, state: LeaseState) -> None:
-        extension = self._runtime.run(self._downgrading(state))
+        extension = self._runtime.run(self._downgrade_op(state))
         if extension is not None:
-            self._extended(state, extension)
+            self._conclude_extension(state, extension)
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -161,8 +157,8 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        inspection = self._runtime.deployment.inspection
-        return any(is_locked(*self._runtime.run(inspection(name))) for name in self._spec.names)
+        status_op = self._runtime.deployment.status_op
+        return any(is_locked(*self._runtime.run(status_op(name))) for name in self._spec.names)
 
     def close(self) -> None:
         """Close the masters, if this lock made them for itself; else do nothing."""
@@ -173,14 +169,14 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def __enter__(self) -> Lease:
         """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""
-        hold, began = self._hold(beginning(self)), _clock.now()
-        outcome = self._runtime.run(self._acquiring(hold, self._deadline(began), began))
-        self._tried(hold, outcome, began)
+        hold, began = self._new_hold(beginning(self)), _clock.now()
+        outcome = self._runtime.run(self._acquire_op(hold, self._deadline(began), began))
+        self._conclude_acquire(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
-        raise self._refused(outcome)
+        raise self._refusal_error(outcome)
 
-    def _leave(
+    def _exit(
         self,
         entered: Entered,
         kind: type[BaseException] | None,
@@ -193,7 +189,7 @@ class MultiLock(LockBase[Masters, Lease]):
         try:
             hold = hold or self._latest_by_hand()
             self._check(hold)
-            self._give_back(hold)
+            self._release(hold)
         except RedlockError as why:
             failed = why
         if failed is None:
@@ -209,7 +205,7 @@ class MultiLock(LockBase[Masters, Lease]):
         ) -> None: ...
 
     else:
-        __exit__ = AtTheEnd(_leave)
+        __exit__ = ExitMethod(_exit)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Use the lock as a decorator: every call of ``function`` holds it.

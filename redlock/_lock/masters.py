@@ -5,25 +5,26 @@ from __future__ import annotations
 import logging
 import math
 import os
-import random
 import secrets
+import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
-from redlock import _clock, _connect, _installed, _platform, options
-from redlock._core.fencing import FenceClock
+from redlock import _connect, _installed, _platform, options
 from redlock._core.fleet import Fleet
 from redlock._core.outages import Outages
+from redlock._core.retry import chance
 from redlock._core.settings import MastersSettings
-from redlock._core.tokens import owner_of
+from redlock._core.tokens import FenceClock, TokenSource, owner_of
 from redlock._core.voters import Voters
 from redlock._io import process
 from redlock._io.connections import CLOSED
 from redlock._io.deployment import Deployment, Limits
 from redlock._io.report import report
-from redlock._io.runtime import RuntimeBase
+from redlock._io.runtime import AnyDriver, Runtime
 from redlock._local import LOCAL
+from redlock._lock.times import check_guard
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 from redlock.options import masters as named
 
@@ -34,21 +35,25 @@ if TYPE_CHECKING:
     from redlock._core.events import Event
     from redlock._core.quorum import Tally
     from redlock._core.renewals import Renewal
+    from redlock._core.wire import Way
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
     from redlock._lock.observer import Observer
     from redlock._lock.typed import MastersOptions
 
-AnyRuntime = TypeVar("AnyRuntime", bound=RuntimeBase)
+# By the number of masters: what is said of R35 there.
+_NOTHING_GAINED = {
+    1: "one master gains nothing: its clock has to be right",
+    2: "two masters gains nothing: the clocks of both have to be right. Take 3, or better 5",
+    4: "four masters gains nothing: they stand one wrong clock without it, as 3 do with it. Take 3, or better 5",
+}
+_PROBE_TTL = 5.0  # seconds; the lock of a killed check ends after that
 
-TOKEN_BYTES = 20  # the length of each attempt's token (R8)
-_PROBE_TTL = 5.0  # seconds; the lock of a killed check stays so long
 
-
-class MastersBase(Generic[AnyRuntime]):
+class MastersBase(Generic[AnyDriver]):
     """The options of `Masters` and `AsyncMasters`."""
 
-    _runtime_class: type[AnyRuntime]
+    _driver_class: type[AnyDriver]
     _own_class: Callable[[], Any]  # what each caller holds
 
     def __init__(
@@ -63,7 +68,9 @@ class MastersBase(Generic[AnyRuntime]):
         prefix: str = "redlock:",
         fence_ttl: float = 3600.0,
         timeout: float = -1.0,
+        guard: float = 0.0,
         outage_timeout: float | Literal["max_ttl"] | None = "max_ttl",
+        confirm_expiry: bool = False,
         owner: str | None = None,
         agreement: Literal["refuse", "warn", "ignore"] | None = None,
         observer: Callable[[Event], object] | None = None,
@@ -88,9 +95,16 @@ class MastersBase(Generic[AnyRuntime]):
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
             timeout: seconds for which a lock waits that has no timeout of its own: negative waits for ever, 0 tries
                 once.  An election and `wait_until_free` have their own.
+            guard: of a lock that does not say: seconds for which masters keep its keys beyond its validity (R36).
             outage_timeout: a wait without a timeout ends with `QuorumUnreachable` when no attempt has had a majority of
                 masters for this many seconds (R38).  ``"max_ttl"``: as many as that.  None: it goes on through every
                 outage, as elections do.  A wait with a timeout ends with that.
+            confirm_expiry: True: a name that nobody has released is given to somebody else only if more masters say
+                that its lease has run out than may be wrong (R35).  So with 3, 5, 6 or more masters no wrong clock of
+                a minority lets two in, and no lock key that a minority has lost.  For locks, slots and leaders; a lock
+                without ``fencing`` is refused, and readers only respect it.  The same in every client.  It costs the
+                masters a third more work for an acquire and twice as much for a renewal.  A name whose
+                holder has crashed stays taken for one TTL more if masters that saw its last renewal are away by then.
             owner: the holder's name, for people (R27); a part of every token, and no proof of anything.
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
             agreement: what happens if other clients use an incompatible list of masters (R34).  ``"refuse"``: the
@@ -121,9 +135,10 @@ class MastersBase(Generic[AnyRuntime]):
                 f"fence_ttl={fence_ttl!r}: allowed is at least max_ttl ({max_ttl:g} s), "
                 "or a lock could outlive the fence that protects from its holder"
             )
-        patience = options.timeout("timeout", timeout)
+        patience, guard = options.timeout("timeout", timeout), check_guard(guard, max_ttl)
         outage = _outage_timeout(outage_timeout, max_ttl)
         prefix = options.prefix(prefix)
+        records = options.flag("confirm_expiry", confirm_expiry)
         if observer is not None and not callable(observer):
             raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
         tells: Observer | None = None
@@ -138,24 +153,28 @@ class MastersBase(Generic[AnyRuntime]):
         drift_factor = options.fraction("drift_factor", drift_factor, below=0.5)
         fleet = None
         if agreement != "ignore":
-            fleet = Fleet(names, max_ttl, drift_factor, node_timeout, refuses=agreement == "refuse")
+            way: Way = "confirmed" if records else "trusted"
+            fleet = Fleet(names, max_ttl, drift_factor, node_timeout, refuses=agreement == "refuse", way=way)
         settings = MastersSettings(
             masters=names,
             node_timeout=node_timeout,
             drift_factor=drift_factor,
             fence_ttl=fence_ttl,
             voters=Voters(names, max_ttl, guard=self._restart_guard, fleet=fleet, drift=drift_factor),
-            fences=FenceClock(_clock.wall_us),
+            fences=FenceClock(time.time_ns),
             token=token_source(owner),
-            random=random.random,
-            phase=random.random(),  # noqa: S311 - not a secret
+            random=chance.random,
+            phase=chance.random(),
             outages=Outages(partial(_report_outage, tells)),
             outage_timeout=outage,
             lost=partial(_report_loss, tells),
             observer=tells,
         )
-        deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor, patience), prefix)
-        self._runtime = self._runtime_class(endpoints, deployment, connect_timeout)
+        if records and len(names) in _NOTHING_GAINED:
+            report([(logging.WARNING, f"confirm_expiry=True with {_NOTHING_GAINED[len(names)]}", None)], None)
+        limits = Limits(max_ttl, node_timeout, settings.drift_factor, patience, guard)
+        deployment = Deployment(settings, limits, prefix, records=records)
+        self._runtime = Runtime(self._driver_class, endpoints, deployment, connect_timeout)
         self._runtime.own = self._own_class()
         # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).
         self._probed = f"redlock-check:{secrets.token_hex(8)}"
@@ -201,10 +220,14 @@ class MastersBase(Generic[AnyRuntime]):
 
     # -- for the check -------------------------------------------------------------------------------
 
-    def _checkup(self, timeout: float, probe: Callable[[float], Probe] | None) -> Checkup:
-        from redlock._health.checkup import Checkup  # noqa: PLC0415 - few programs ever check
+    def _checkup(
+        self, timeout: float, probe: Callable[[float], Probe] | None, lock: Callable[[], Any] | None = None
+    ) -> Checkup:
+        """``lock``: makes the lock that the check takes by itself; None: the ``probe`` does that, or nobody."""
+        from redlock._health.checkup import Checkup, probe as take  # noqa: PLC0415 - few programs ever check
         from redlock._health.verdict import ClientOptions  # noqa: PLC0415
 
+        probes = probe if lock is None else lambda _: take(lock())
         timeout = options.seconds("timeout", timeout)
         runtime = self._runtime
         if runtime.closed:
@@ -215,13 +238,14 @@ class MastersBase(Generic[AnyRuntime]):
             node_timeout=runtime.deployment.settings.node_timeout,
             drift_factor=runtime.deployment.settings.drift_factor,
             prefix=runtime.deployment.prefix,
+            confirms=runtime.deployment.records,
         )
-        return Checkup(runtime.endpoints, client_options, timeout, probe, troubles=runtime.troubles())
+        return Checkup(runtime.endpoints, client_options, timeout, probes, troubles=runtime.troubles())
 
-    def _throw_away(self) -> dict[str, Any]:
+    def _probe_options(self) -> dict[str, Any]:
         """The options of the lock that a check acquires and releases."""
         ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._runtime.deployment.settings.node_timeout))
-        return {"name": self._probed, "ttl": ttl, "auto_extend": False}
+        return {"name": self._probed, "ttl": ttl, "auto_extend": False, "guard": 0.0}
 
 
 def _report_outage(
@@ -248,7 +272,7 @@ def _outage_timeout(value: object, max_ttl: float) -> float:
 
 
 def _report_loss(observer: Observer | None, renewal: Renewal) -> None:
-    """A lease was lost.  Its token is not told: who has it can release."""
+    """Log that a lease was lost, without its token: anybody who has that can release."""
     lease = renewal.lease
     owner = owner_of(lease.token)
     text = (
@@ -270,16 +294,7 @@ def was_free(name: str | None, tally: Tally) -> bool:
 
 def token_source(owner: str | None) -> Callable[[], str]:
     """A source of fresh tokens (R8) with this owner (R27); None: this process."""
-    if owner is None:
-        return _fresh_token
-    owner = options.owner(owner)
-    signature = owner and f":{owner}"
-    return lambda: os.urandom(TOKEN_BYTES).hex() + signature
-
-
-def _fresh_token() -> str:
-    # What `secrets.token_hex` does, less three calls.  A forked child signs with its own name.
-    return os.urandom(TOKEN_BYTES).hex() + process.signature
+    return (process.tokens if owner is None else TokenSource(os.urandom, options.owner(owner))).fresh
 
 
 def _endpoints(masters: Iterable[object] | Mapping[str, object]) -> tuple[_connect.Endpoint, ...]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import weakref  # asyncio only
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from redlock._core.inspect import known
-from redlock._io.runtime_async import Runtime
-
-# > from redlock._lock.holds_threads import Own
+from redlock._io.driver_async import Driver
+from redlock._lock.holds_async import TaskHoldings
 from redlock._lock.masters import MastersBase, was_free
 from redlock.errors import RedlockError
 
@@ -33,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncMasters(MastersBase[Runtime]):
+class AsyncMasters(MastersBase[Driver]):
     # asyncio only
     """N independent Redis masters, one connection to each, shared by all locks and tasks of an event loop.
 
@@ -52,8 +50,8 @@ class AsyncMasters(MastersBase[Runtime]):
     # > """
     # both again
 
-    _runtime_class = Runtime
-    _own_class = weakref.WeakKeyDictionary  # > _own_class = Own
+    _driver_class = Driver
+    _own_class = TaskHoldings
 
     def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
         """Make a lock: the same as ``AsyncMultiLock(name, masters, **options)``."""
@@ -128,7 +126,7 @@ class AsyncMasters(MastersBase[Runtime]):
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
-        return known(*await self._runtime.run(self._runtime.deployment.inspection(name)))
+        return known(*await self._runtime.run(self._runtime.deployment.status_op(name)))
 
     def held(self, match: str = "*") -> AsyncIterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
@@ -140,8 +138,8 @@ class AsyncMasters(MastersBase[Runtime]):
         name that only a minority has is there as well, without a token; see its votes.
 
         Each master walks through all keys of its database, in small steps that hold nobody up: with a million keys that
-        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names of locks that end with ``}:fence`` or
-        ``}:grant`` are left out: they look like keys that stand beside a lock.
+        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names that end with ``:fence`` or ``:grant``
+        behind a hash tag are left out: they look like keys that stand beside a lock.
 
         Raises:
             ConfigurationError: ``match`` is no pattern.
@@ -160,7 +158,7 @@ class AsyncMasters(MastersBase[Runtime]):
         An iterator without an end.  The first state comes at once; each further one when it is another than the last:
         another holder, other readers, released, or free.  It is the newest state, not every one: what came and went
         while nobody asked for the next one is not shown.  It never goes back to an earlier holder, by the order of the
-        fences.  Outages are waited for.
+        fences.  It waits through outages.
 
         A release is seen at once, and the end of a TTL when it comes.  Nobody announces that a free name was taken, and
         messages may be lost: that is seen within five seconds.
@@ -207,7 +205,7 @@ class AsyncMasters(MastersBase[Runtime]):
             ConfigurationError: a name or the timeout cannot be right.
             RedlockError: the masters were closed.
         """
-        return was_free(*await self._runtime.run(self._runtime.deployment.waiting_free(name, timeout)))
+        return was_free(*await self._runtime.run(self._runtime.deployment.free_op(name, timeout)))
 
     async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
@@ -220,10 +218,14 @@ class AsyncMasters(MastersBase[Runtime]):
             timeout: the most seconds that it takes, however many masters hang.
             probe: False: no lock is taken, and nothing at all is written.
         """
+        lock = functools.partial(self.lock, **self._probe_options()) if probe else None
+        # asyncio only
         from redlock._lock.check_async import check  # noqa: PLC0415 - few programs ever check
 
-        lock = functools.partial(self.lock, **self._throw_away()) if probe else None
         return await check(functools.partial(self._checkup, timeout), lock, timeout)
+        # threads instead
+        # > return self._checkup(timeout, None, lock).run()
+        # both again
 
     async def close(self) -> None:
         """Close all connections, and leave no thread and no socket.

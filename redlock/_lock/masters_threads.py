@@ -7,8 +7,8 @@ import functools
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from redlock._core.inspect import known
-from redlock._io.runtime_threads import Runtime
-from redlock._lock.holds_threads import Own
+from redlock._io.driver_threads import Driver
+from redlock._lock.holds_threads import ThreadHoldings
 from redlock._lock.masters import MastersBase, was_free
 from redlock.errors import RedlockError
 
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Masters(MastersBase[Runtime]):
+class Masters(MastersBase[Driver]):
     """N independent Redis masters, one connection to each, shared by all locks and threads.
 
     Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
@@ -40,8 +40,8 @@ class Masters(MastersBase[Runtime]):
     holds nor releases what its parent holds.
     """
 
-    _runtime_class = Runtime
-    _own_class = Own
+    _driver_class = Driver
+    _own_class = ThreadHoldings
 
     def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
         """Make a lock: the same as ``MultiLock(name, masters, **options)``."""
@@ -116,7 +116,7 @@ class Masters(MastersBase[Runtime]):
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
-        return known(*self._runtime.run(self._runtime.deployment.inspection(name)))
+        return known(*self._runtime.run(self._runtime.deployment.status_op(name)))
 
     def held(self, match: str = "*") -> Iterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
@@ -128,8 +128,8 @@ class Masters(MastersBase[Runtime]):
         name that only a minority has is there as well, without a token; see its votes.
 
         Each master walks through all keys of its database, in small steps that hold nobody up: with a million keys that
-        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names of locks that end with ``}:fence`` or
-        ``}:grant`` are left out: they look like keys that stand beside a lock.
+        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names that end with ``:fence`` or ``:grant``
+        behind a hash tag are left out: they look like keys that stand beside a lock.
 
         Raises:
             ConfigurationError: ``match`` is no pattern.
@@ -147,7 +147,7 @@ class Masters(MastersBase[Runtime]):
         An iterator without an end.  The first state comes at once; each further one when it is another than the last:
         another holder, other readers, released, or free.  It is the newest state, not every one: what came and went
         while nobody asked for the next one is not shown.  It never goes back to an earlier holder, by the order of the
-        fences.  Outages are waited for.
+        fences.  It waits through outages.
 
         A release is seen at once, and the end of a TTL when it comes.  Nobody announces that a free name was taken, and
         messages may be lost: that is seen within five seconds.
@@ -194,7 +194,7 @@ class Masters(MastersBase[Runtime]):
             ConfigurationError: a name or the timeout cannot be right.
             RedlockError: the masters were closed.
         """
-        return was_free(*self._runtime.run(self._runtime.deployment.waiting_free(name, timeout)))
+        return was_free(*self._runtime.run(self._runtime.deployment.free_op(name, timeout)))
 
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
@@ -207,10 +207,8 @@ class Masters(MastersBase[Runtime]):
             timeout: the most seconds that it takes, however many masters hang.
             probe: False: no lock is taken, and nothing at all is written.
         """
-        from redlock._lock.check_threads import check  # noqa: PLC0415 - few programs ever check
-
-        lock = functools.partial(self.lock, **self._throw_away()) if probe else None
-        return check(functools.partial(self._checkup, timeout), lock, timeout)
+        lock = functools.partial(self.lock, **self._probe_options()) if probe else None
+        return self._checkup(timeout, None, lock).run()
 
     def close(self) -> None:
         """Close all connections, and leave no thread and no socket.

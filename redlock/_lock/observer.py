@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Makes the events, and hands them to ``told``, a function of the user.
+    """Makes the events, and hands them to ``function``, a function of the user.
 
     It refers to nothing else.  Connections and renewers refer to it, and must not keep a `Masters` alive.
     """
 
-    __slots__ = ("_told",)
+    __slots__ = ("_function",)
 
-    def __init__(self, told: Callable[[events.Event], object]) -> None:
-        self._told = told
+    def __init__(self, function: Callable[[events.Event], object]) -> None:
+        self._function = function
 
-    def _tell(self, event: events.Event) -> None:
+    def _emit(self, event: events.Event) -> None:
         try:
-            self._told(event)
+            self._function(event)
         # The user's function must not break what it observes.  It never waits, so a CancelledError here is not a
         # cancellation of ours: it is the outcome of a future or task that the function asked for its result.  All
         # else that is no `Exception` is to end the program, and goes on.
@@ -37,50 +37,55 @@ class Observer:
             report_failure("the observer failed")
 
     def acquired(self, name: str, grant: Grant, began: float, seconds: float) -> None:
-        failed = _failed(grant.place.attempts, began) if grant.place is not None else ()
-        votes, left = grant.votes(), grant.valid_until - began - seconds
-        self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, votes, failed, left))
+        failed = _failed_attempts(grant.place.attempts, began) if grant.place is not None else ()
+        votes, left, last = grant.votes, grant.valid_until - began - seconds, grant.tally
+        fields = name, grant.token, grant.fence, grant.attempts, seconds, votes(), failed, left
+        self._emit(events.LockAcquired(*fields, () if last is None or last.votes == votes else last.votes()))
 
     def refused(self, name: str, refusal: Refusal, began: float, seconds: float) -> None:
-        failed = _failed(refusal.before, began)
+        failed = _failed_attempts(refusal.before, began)
         votes = refusal.tally.votes()
-        self._tell(events.LockRefused(name, _kind(refusal), refusal.attempts, seconds, votes, failed))
+        self._emit(events.LockRefused(name, _kind(refusal), refusal.attempts, seconds, votes, failed))
 
     def waits(self, name: str, waiter: int) -> None:
-        self._tell(events.WaitBegan(name, waiter))
+        self._emit(events.WaitBegan(name, waiter))
 
     def waited(self, name: str, waiter: int) -> None:
-        self._tell(events.WaitEnded(name, waiter))
+        self._emit(events.WaitEnded(name, waiter))
 
     def extended(self, lease: LeaseState, *, renewed: bool = False) -> None:
         """``renewed``: by the renewer, not by the holder."""
-        left = lease.remaining()
-        self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, left, lease.votes, renewed))
+        left, bare = lease.remaining(), lease.pop_bare()
+        self._emit(events.LeaseExtended(lease.name, lease.token, lease.fence, left, lease.votes, renewed, bare))
 
     def released(self, name: str, lease: LeaseState) -> None:
-        self._tell(events.LockReleased(name, lease.token, lease.fence, lease.held_for, lease.said()))
+        lease.count_bare()
+        held, votes, bare = lease.held_for, lease.last_votes(), lease.pop_bare()
+        self._emit(events.LockReleased(name, lease.token, lease.fence, held, votes, bare))
 
     def lost(self, lease: LeaseState) -> None:
-        self._tell(events.LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease.held_for))
+        lease.count_bare()
+        reason, held, bare = lease.loss().reason, lease.held_for, lease.pop_bare()
+        self._emit(events.LeaseLost(lease.name, lease.token, lease.fence, reason, held, bare, lease.guarded))
 
     def master_down(self, master: str, reason: str) -> None:
-        self._tell(events.MasterDown(master, reason))
+        self._emit(events.MasterDown(master, reason))
 
     def master_up(self, master: str, quarantined: float) -> None:
-        self._tell(events.MasterUp(master, quarantined))
+        self._emit(events.MasterUp(master, quarantined))
 
     def quorum_lost(self, votes: tuple[Vote, ...]) -> None:
-        self._tell(events.QuorumLost(votes))
+        self._emit(events.QuorumLost(votes))
 
     def quorum_back(self) -> None:
-        self._tell(events.QuorumBack())
+        self._emit(events.QuorumBack())
 
     def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:
         # Sorted, for people: the same lists look the same in every log.
-        self._tell(events.MastersDisagree(masters, tuple(tuple(sorted(names)) for names in others), refused))
+        self._emit(events.MastersDisagree(masters, tuple(tuple(sorted(names)) for names in others), refused))
 
     def masters_agree(self) -> None:
-        self._tell(events.MastersAgree())
+        self._emit(events.MastersAgree())
 
 
 def _kind(refusal: Refusal) -> Literal["held", "crowded", "unreachable", "slow", "unusable"]:
@@ -89,5 +94,5 @@ def _kind(refusal: Refusal) -> Literal["held", "crowded", "unreachable", "slow",
     return "unusable" if refusal.kind == "unreachable" and not refusal.tally.outage else refusal.kind
 
 
-def _failed(refusals: Iterable[Refusal], began: float) -> tuple[events.FailedAttempt, ...]:
+def _failed_attempts(refusals: Iterable[Refusal], began: float) -> tuple[events.FailedAttempt, ...]:
     return tuple(events.FailedAttempt(_kind(one), one.at - began, one.tally.votes()) for one in refusals)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from redlock._core.tokens import owner_of, readers_of, released_token
+from redlock._core.tokens import is_phantom, owner_of, readers_of, released_token, turn_of
 from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -17,41 +17,35 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec, MastersSettings
 
 
-_NOBODY = "nobody has it: several asked for it at the same time, and none of them got a majority"
-
-
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     """The error when others hold the lock, or when nobody does."""
-    released = released_token(refusal.holder)
-    whose = readers_of(refusal.holder) or owner_of(refusal.holder) or released or refusal.holder or "somebody else"
-    who = f"released by {whose}, and kept from others" if released else f"held by {whose}"  # R28
-    if refusal.crowd:
-        who = f"{refusal.crowd} of this process wait for it already, max_waiters is {spec.max_waiters}"
-    elif not refusal.attempts:
-        who = "other threads or tasks of this process hold it or wait for it"
-    elif refusal.contended:
-        who = _NOBODY
-    elif refusal.remaining is not None and math.isfinite(refusal.remaining):
-        who += f" for up to {refusal.remaining:.1f} s"
-    return _error(spec, refusal, who)
+    released, turn = released_token(refusal.holder), turn_of(refusal.holder)
+    whose = readers_of(refusal.holder) or owner_of(refusal.holder) or released or turn or refusal.holder
+    who = f"released by {whose}, and kept from others" if released else f"held by {whose or 'somebody else'}"  # R28
+    if turn:
+        who = f"it is the turn of {whose}, who waits in order"
+    elif is_phantom(refusal.holder):  # R35
+        who = "nobody can tell whether its last lease is over, so it is kept from all"
+    more = "" if turn or refusal.lined else " for up to {:.1f} s"
+    return _error(spec, refusal, who, more, "wait for it", "hold it or wait for it")
 
 
 def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
     """The error when all slots of a group are taken."""
-    slots = "the only slot is" if limit == 1 else f"all {limit} slots are"
-    who = f"{slots} taken"
+    who = "the only slot is taken" if limit == 1 else f"all {limit} slots are taken"
+    return _error(spec, refusal, who, ", the first one for up to {:.1f} s", "wait for a slot", "wait for a slot")
+
+
+def _error(spec: LockSpec, refusal: Refusal, who: str, more: str, crowd: str, others: str) -> NotAcquired:
+    """``who`` has it, and for how long yet (``more``), unless it is this process that keeps us away."""
     if refusal.crowd:
-        who = f"{refusal.crowd} of this process wait for a slot already, max_waiters is {spec.max_waiters}"
+        who = f"{refusal.crowd} of this process {crowd} already, max_waiters is {spec.max_waiters}"
     elif not refusal.attempts:
-        who = "other threads or tasks of this process wait for a slot"
+        who = f"other threads or tasks of this process {others}"
     elif refusal.contended:
-        who = _NOBODY
+        who = "nobody has it: several asked for it at the same time, and none of them got a majority"
     elif refusal.remaining is not None and math.isfinite(refusal.remaining):
-        who += f", the first one for up to {refusal.remaining:.1f} s"
-    return _error(spec, refusal, who)
-
-
-def _error(spec: LockSpec, refusal: Refusal, who: str) -> NotAcquired:
+        who += more.format(refusal.remaining)
     return NotAcquired(
         f"{spec.shown} not acquired in {_attempts(refusal)}: {who}",
         name=spec.name,
@@ -64,8 +58,8 @@ def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> 
     """The error when too few masters took part, or too late."""
     if refusal.validity is not None and refusal.validity >= spec.min_validity:
         why = (
-            "this client was stopped or cut off for so long that others may have forgotten its max_ttl (R21) and which "
-            "masters it uses (R34); it announces them again now"
+            "this client was stopped or cut off, and others may have forgotten its max_ttl (R21) and which masters it "
+            "uses (R34); it announces them again now"
         )
     elif refusal.kind == "slow":
         why = (
@@ -96,9 +90,7 @@ def is_locked(status: LockStatus, tally: Tally) -> bool:
         return True
     if tally.unreachable or tally.perhaps_denied:
         raise QuorumUnreachable(
-            f"cannot tell whether {status.name!r} is locked: {tally.explain()}",
-            name=status.name,
-            votes=status.votes,
+            f"cannot tell whether {status.name!r} is locked: {tally.explain()}", name=status.name, votes=status.votes
         )
     return False
 

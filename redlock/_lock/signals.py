@@ -25,8 +25,8 @@ class Signals:
     Python runs signal handlers in its main thread, and lets no other one install them.  In other threads this does
     nothing.  Nor does it touch a handler that was not installed from Python: nobody could put it back.
 
-    A handler of another signal may raise at any line.  What has been taken over by then is put back.  Only what
-    strikes the end of the ``with`` itself is left, so call `leave` behind it again.
+    A handler of another signal may raise at any line.  What has been installed by then is put back.  Only what
+    strikes the end of the ``with`` itself is left, so call `restore` behind it again.
     """
 
     def __init__(self, numbers: Iterable[int], stop: Callable[[], object]) -> None:
@@ -38,40 +38,41 @@ class Signals:
             return
         try:
             for number in self._numbers:
-                _take_over(number, self)
+                _install(number, self)
         except BaseException:  # what a handler has raised
-            self.leave()
+            self.restore()
             raise
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        self.restore()
 
-    def leave(self) -> None:
+    def restore(self) -> None:
         """Put back what was there.  A second time does no harm."""
         for number in self._numbers:
-            taken = _TAKEN.get(number)
-            if taken is not None:
-                taken.leave(self)
+            handler = _HANDLERS.get(number)
+            if handler is not None:
+                handler.remove(self)
 
 
-def _take_over(number: int, user: Signals) -> None:
+def _install(number: int, user: Signals) -> None:
     """From one step on a signal stops ``user``.  One that comes before that does what it did before; none is lost."""
     while True:
-        taken = _TAKEN.get(number)
-        if taken is not None and taken.here() and taken.installed:
-            taken.users.append(user)
-            if taken.installed:
+        handler = _HANDLERS.get(number)
+        if handler is not None and handler.here() and handler.installed:
+            handler.users.append(user)
+            if handler.installed:
                 return
             continue  # a signal came just now, and its handler has gone
-        before = taken.before if taken is not None and taken.installed else signal.getsignal(number)
+        before = handler.before if handler is not None and handler.installed else signal.getsignal(number)
         if before is None:
             return
-        taken = _TAKEN[number] = _Taken(number, before, user)  # first of all: it has to be known when it is there
-        signal.signal(number, taken.handle)
+        # First of all: it has to be known when it is there.
+        handler = _HANDLERS[number] = _Handler(number, before, user)
+        signal.signal(number, handler.handle)
         return
 
 
-class _Taken:
+class _Handler:
     """One signal that we handle, and the elections that asked for it; the last one to end restores the old handler."""
 
     def __init__(self, number: int, before: Any, user: Signals) -> None:
@@ -84,18 +85,18 @@ class _Taken:
     def installed(self) -> bool:
         return bool(signal.getsignal(self._number) == self.handle)
 
-    def leave(self, user: Signals) -> None:
+    def remove(self, user: Signals) -> None:
         with contextlib.suppress(ValueError):  # a signal has come
             self.users.remove(user)
         if not self.users and threading.current_thread() is threading.main_thread():
-            self._put_back()
+            self._restore()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler.  It first stops its elections: an exception in here loses no signal."""
         users = self.users.copy() if self.here() else []
         for user in users:
             user.stop()
-        was_there = self._put_back()
+        was_there = self._restore()
         if users:
             self.users.clear()
         elif was_there:  # nobody here wants it: it does what it did before
@@ -103,17 +104,17 @@ class _Taken:
         elif callable(self.before):  # a handler that has replaced this one has called it
             self.before(number, frame)
 
-    def _put_back(self) -> bool:
+    def _restore(self) -> bool:
         """Put back what was there before.  False: somebody has installed another one meanwhile, which stays."""
         installed = self.installed
         if installed:
             signal.signal(self._number, self.before)
-        if _TAKEN.get(self._number) is self:
-            del _TAKEN[self._number]
+        if _HANDLERS.get(self._number) is self:
+            del _HANDLERS[self._number]
         return installed
 
 
-_TAKEN: dict[int, _Taken] = {}
+_HANDLERS: dict[int, _Handler] = {}
 
 
 def _checked(numbers: Iterable[int]) -> list[signal.Signals]:

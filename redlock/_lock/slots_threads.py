@@ -1,20 +1,34 @@
 # Made from redlock/_lock/slots_async.py by tools/unasync.py: change that file, then run `make faces`.
-"""Slots, for threads: at most ``limit`` holders at once (R32)."""
+"""Slots, for threads: at most ``limit`` holders at once (R32).
+
+`Slots` is a lock whose leases are on different names: the lock ``name#i`` for slot i.  All that a lock does with a
+lease it does here as well, with the keys and the scripts of that slot.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
-from redlock._lock.lease_threads import Lease
+from redlock import options
+from redlock._core.ballots import Grant
+from redlock._core.inspect import SlotsStatus, known
 from redlock._lock.lock_threads import MultiLock
-from redlock._lock.masters_threads import Masters
-from redlock._lock.slots import SlotsBase
+from redlock._lock.refused import none_free
 from redlock._lock.typed import SlotOptions
+from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from redlock._core.inspect import SlotsStatus
+    from redlock._core.ballots import Refusal
+    from redlock._core.effects import Op
+    from redlock._core.lease import LeaseState
+    from redlock._core.settings import LockSpec
+    from redlock._lock.holds import Hold
+    from redlock._lock.lease_threads import Lease
+    from redlock._lock.masters_threads import Masters
+    from redlock.errors import LockUnavailable
 
 
 class SlotsOptions(SlotOptions, total=False):
@@ -23,7 +37,7 @@ class SlotsOptions(SlotOptions, total=False):
     on_lost: Callable[[Lease], object] | None
 
 
-class Slots(SlotsBase[Masters, Lease], MultiLock):
+class Slots(MultiLock):
     """At most ``limit`` holders of one name at once, each with a slot of its own.
 
     Slot i is the lock ``name#i``, with all promises of a lock.  `Lease.slot` says which one it is, and its fence
@@ -34,6 +48,49 @@ class Slots(SlotsBase[Masters, Lease], MultiLock):
     latest one.
     """
 
+    def __init__(self, name: str, masters: Masters | Iterable[object], *, limit: int, **of_lock: Any) -> None:
+        """Check the options, which are those of the lock, and how many slots there are; nothing is sent.
+
+        Args:
+            name: of the group; slot i is the lock ``name#i``.  On a cluster it needs a hash tag: ``{import}``.
+            masters: see the lock.
+            limit: how many may hold a slot at once, 1 to 100.  Each client goes by its own limit, so all need the same.
+            of_lock: those of the lock, without ``token``, ``fence``, ``shared`` and ``fair``.
+
+        Raises:
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
+        """
+        if not isinstance(name, str):
+            raise ConfigurationError(f"name={options.shown(name)}: allowed is one name, each slot is a lock by itself")
+        for option in ("token", "fence"):
+            if option in of_lock:
+                raise ConfigurationError(
+                    f"{option}: slots are not resumed; the lease of a slot is that of the lock lease.name"
+                )
+        if of_lock.get("shared"):
+            raise ConfigurationError("shared=True: a slot is held alone")
+        if of_lock.get("fair"):
+            raise ConfigurationError("fair=True: a waiter for slots takes any that is free, so there is no order (R42)")
+        limit = options.limit(limit)
+        super().__init__(name, masters, **of_lock)
+        kind = self._runtime.deployment.slot_target
+        group = self._group = self._runtime.deployment.group(self._spec, limit)
+        self._target = lambda settings, _: kind(settings, group)
+        self._names = tuple(spec.name for spec in self._group.slots)
+
+    @property
+    def limit(self) -> int:
+        """How many may hold a slot at once."""
+        return len(self._names)
+
+    def _acquire_op(self, hold: Hold[Lease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
+        outcome = yield from super()._acquire_op(hold, deadline, began)
+        if isinstance(outcome, Grant) and hold.state.slot is not None:
+            self._group.known_slots.took(hold.state.slot, weakref.ref(hold.state))
+        return outcome
+
+    # -- looking -------------------------------------------------------------------------------------
+
     def status(self) -> SlotsStatus:
         """Which slots are free, and who holds the others; each is looked at by itself.
 
@@ -42,7 +99,14 @@ class Slots(SlotsBase[Masters, Lease], MultiLock):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        return self._runtime.run(self._inspection())
+        return self._runtime.run(self._status_op())
+
+    def _status_op(self) -> Op[SlotsStatus]:
+        found = []
+        for name in self._names:
+            status, tally = yield from self._runtime.deployment.status_op(name)
+            found.append(known(status, tally))
+        return SlotsStatus(self._spec.name, tuple(found))
 
     def locked(self) -> bool:
         """Whether no slot is free, as far as a majority of masters says.
@@ -52,3 +116,25 @@ class Slots(SlotsBase[Masters, Lease], MultiLock):
         """
         status = self.status()
         return status.free == 0
+
+    # -- what a lock asks ----------------------------------------------------------------------------
+
+    def _wants_any(self, names: tuple[str, ...]) -> bool:
+        return any(name in self._names for name in names)
+
+    def _wants_all(self, names: tuple[str, ...]) -> bool:
+        return len(names) == 1 and names[0] in self._names
+
+    def _check_asked(self, hold: Hold[Lease]) -> None:
+        """As of a lock.  A lease of the lock ``name#i`` is from now on one of slot i, with its number (R26)."""
+        super()._check_asked(hold)
+        slot = self._names.index(hold.state.name)
+        hold.state.slot, hold.state.mode = slot, self._group.slots[slot].mode
+
+    def _spec_of(self, state: LeaseState) -> LockSpec:
+        return self._group.slots[self._names.index(state.name)]
+
+    def _refusal_error(self, refusal: Refusal) -> LockUnavailable:
+        if refusal.kind == "held":
+            return none_free(self._spec, refusal, self.limit)
+        return super()._refusal_error(refusal)

@@ -1,4 +1,4 @@
-"""Decorated functions, each call of which holds a lock that is named by its arguments (R30), for asyncio."""
+"""Decorated functions: each call holds a lock that is named by its arguments (R30), for asyncio."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Made from redlock/_lock/synchronized_async.py by tools/unasync.py: change that file, then run `make faces`.
-"""Decorated functions, each call of which holds a lock that is named by its arguments (R30), for threads."""
+"""Decorated functions: each call holds a lock that is named by its arguments (R30), for threads."""
 
 from __future__ import annotations
 

@@ -21,20 +21,31 @@ class Times(NamedTuple):
     max_hold: float | None
     hold_at_least: float
     min_validity: float
+    guard: float
 
 
-def checked(
-    limits: Limits, ttl: object, timeout: object, max_hold: object, hold_at_least: object, min_validity: object
-) -> Times:
-    """Raises ConfigurationError."""
+def checked(limits: Limits, *options_: object) -> Times:
+    """``options_``: those of a lock, as `_checked` takes them.  Raises ConfigurationError."""
     try:
-        return _checked(limits, ttl, timeout, max_hold, hold_at_least, min_validity)
+        return _checked(limits, *options_)
     except TypeError:  # not hashable, so hardly a number: the check says so
-        return _checked.__wrapped__(limits, ttl, timeout, max_hold, hold_at_least, min_validity)
+        return _checked.__wrapped__(limits, *options_)
 
 
-def check_ttl(limits: Limits, value: object) -> float:
+def check_guard(value: object, max_ttl: float) -> float:
+    """The guard of a lock, or of all locks; not whether a TTL fits beside it (R36)."""
+    return options.seconds(
+        "guard", value, zero=True, below=max_ttl, why="max_ttl, which is for the ttl and the guard together (R36)"
+    )
+
+
+def check_ttl(limits: Limits, value: object, guard: float = 0.0) -> float:
     ttl = options.seconds("ttl", value, at_most=limits.max_ttl, why="max_ttl is the longest")
+    if ttl + guard > limits.max_ttl:
+        raise ConfigurationError(
+            f"ttl={options.shown(value)} with guard={guard:g}: allowed is max_ttl for both together, "
+            f"{limits.max_ttl:g} s, for masters keep the keys of a lock that long (R36)"
+        )
     if limits.node_timeout > options.third(ttl):
         raise ConfigurationError(
             f"ttl={options.shown(value)} with node_timeout={limits.node_timeout:g}: allowed is a ttl of at least "
@@ -47,10 +58,17 @@ def check_ttl(limits: Limits, value: object) -> float:
 # Programs make many locks with few different times.  `typed`: True is no number of seconds, although it equals 1.
 @functools.lru_cache(maxsize=128, typed=True)
 def _checked(
-    limits: Limits, ttl: object, timeout: object, max_hold: object, hold_at_least: object, min_validity: object
+    limits: Limits,
+    ttl: object,
+    timeout: object,
+    max_hold: object,
+    hold_at_least: object,
+    min_validity: object,
+    guard: object = None,
 ) -> Times:
     patience = limits.patience if timeout is None else options.timeout("timeout", timeout)
-    seconds = check_ttl(limits, ttl)
+    guards = limits.guard if guard is None else check_guard(guard, limits.max_ttl)
+    seconds = check_ttl(limits, ttl, guards)
     longest = seconds - quorum.drift(seconds, limits.drift_factor)
     if min_validity is not None:
         why = "the TTL less the allowance for clock drift"
@@ -62,9 +80,9 @@ def _checked(
             "are a longer ttl, a smaller drift_factor, or a min_validity of less than that"
         )
     kept = 0.0
-    if hold_at_least is not None and (hold_at_least != 0 or isinstance(hold_at_least, bool)):
-        kept = options.seconds("hold_at_least", hold_at_least, at_most=seconds, why="the ttl of the lock (R28)")
+    if hold_at_least is not None:
+        why = "the ttl of the lock (R28)"
+        kept = options.seconds("hold_at_least", hold_at_least, zero=True, at_most=seconds, why=why)
         least = max(least, quorum.enough_to_hold(kept, seconds, limits.drift_factor, limits.node_timeout))
-    return Times(
-        seconds, patience, None if max_hold is None else options.seconds("max_hold", max_hold), kept, min_validity=least
-    )
+    longest_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
+    return Times(seconds, patience, longest_hold, kept, least, guards)

@@ -17,51 +17,36 @@ class NoOptions(TypedDict):
     """No option at all: of ``**unknown`` in a function that says itself which keywords it does not have."""
 
 
-class LockOptions(TypedDict, total=False):
-    """The options of a lock that threads and asyncio share."""
-
-    ttl: float
-    timeout: float | None
-    auto_extend: bool
-    max_hold: float | None
-    hold_at_least: float | None
-    min_validity: float | None
-    shared: bool
-    max_readers: int
-    max_waiters: int | None
-    fencing: bool
-    bound: bool
-    retry: wait_base | None
-    owner: str | None
-    token: str | None
-    fence: int | None
-
-
-class SlotOptions(TypedDict, total=False):
-    """The options of slots (R32) that threads and asyncio share: those of a lock that cannot be resumed."""
-
-    ttl: float
-    timeout: float | None
-    auto_extend: bool
-    max_hold: float | None
-    hold_at_least: float | None
-    min_validity: float | None
-    max_waiters: int | None
-    fencing: bool
-    bound: bool
-    retry: wait_base | None
-    owner: str | None
-
-
 class ElectionOptions(TypedDict, total=False):
     """The options of an election (R31): those of its lock that make sense for a leader."""
 
     ttl: float
     max_hold: float | None
     hold_at_least: float | None
+    guard: float | None
     min_validity: float | None
     retry: wait_base | None
     owner: str | None
+
+
+class SlotOptions(ElectionOptions, total=False):
+    """The options of slots (R32) that threads and asyncio share: those of a lock that cannot be resumed."""
+
+    timeout: float | None
+    auto_extend: bool
+    max_waiters: int | None
+    fencing: bool
+    bound: bool
+
+
+class LockOptions(SlotOptions, total=False):
+    """The options of a lock that threads and asyncio share."""
+
+    shared: bool
+    max_readers: int
+    fair: bool
+    token: str | None
+    fence: int | None
 
 
 class MastersOptions(TypedDict, total=False):
@@ -75,7 +60,9 @@ class MastersOptions(TypedDict, total=False):
     prefix: str
     fence_ttl: float
     timeout: float
+    guard: float
     outage_timeout: float | Literal["max_ttl"] | None
+    confirm_expiry: bool
     owner: str | None
     agreement: Agreement | None
     observer: Callable[[Event], object] | None

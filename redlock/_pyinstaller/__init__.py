@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def hook_dirs() -> list[str]:
-    """Where its hooks are: a file for each module of which more is needed than its imports say."""
+    """Where its hooks are: a file for each module that needs more than its imports say."""
     return [str(Path(__file__).parent)]

@@ -1,14 +1,14 @@
-"""Celery: a beat of which one leads and the others stand by, and tasks that exclude each other by their arguments.
+"""Celery: several beats, one leads and the others stand by, and tasks that exclude each other by their arguments.
 
 Needs the extra ``celery``.
 
 The fires of an entry are moments on which all beats agree: for a number of seconds its multiples since 1970, for a
 crontab its minutes.  Each fire is a lock of its own, `hold_at_least` long (R28).  A beat that leads goes through the
-fires behind `last_run_at`, one by one.  It sends those of which it gets the lock, and no others.  So nothing has to be
+fires behind `last_run_at`, one by one.  It sends those whose lock it gets, and no others.  So nothing has to be
 written down for the next leader.  Such a lock is forgotten after a while, so a fire that is older than half of
 `max_ttl` is sent by nobody.
 
-Also considered: to hold one lock for each entry.  But who gets it does not know which fires were sent.
+Also considered: to hold one lock for each entry.  But its holder does not know which fires were sent.
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
             name,
             ttl=self._masters.max_ttl,
             hold_at_least=self._masters.max_ttl * 0.75,
+            guard=0,  # its TTL is all that masters take, and is to pass
             timeout=0,
             auto_extend=False,
-            fencing=False,
         )
         try:
             taken = fire >= now - self._oldest and lock.acquire() is not None
@@ -286,7 +286,7 @@ def exclusive(
     on_busy: Literal["skip", "retry", "wait", "raise"],
     **options: Any,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Tasks of which two with the same name never run at once: as `Masters.synchronized` (R30), below ``@app.task``.
+    """Tasks that never run at once under the same name: as `Masters.synchronized` (R30), below ``@app.task``.
 
     A task whose lock was lost fails with `LockLost` when its body has ended; nothing interrupts the body.  A worker
     that is killed (a hard time limit) keeps the name from others for one TTL at most.

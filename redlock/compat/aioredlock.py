@@ -216,7 +216,7 @@ class Aioredlock:
             raise TypeError(f"a lock or its name is needed, not {type(resource_or_lock).__name__}")
         if isinstance(resource_or_lock, Lock):
             return resource_or_lock.is_locked()
-        return _is_locked(self.masters.lock(resource_or_lock, ttl=self.masters.max_ttl))
+        return _is_locked(self.masters.lock(resource_or_lock, ttl=self.masters.max_ttl, guard=0))
 
     def get_lock(self, resource: str, lock_identifier: str) -> Coroutine[Any, Any, Lock]:
         """The lock of another process, by its name and its ``id``.  It is extended, and not renewed.

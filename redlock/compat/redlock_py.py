@@ -50,7 +50,7 @@ class CannotObtainLock(Exception):  # noqa: N818 - the names are theirs
 
 
 class MultipleRedlockException(Exception):  # noqa: N818
-    """Never raised: a majority decides, and a minority that fails is no error.  It is here for who catches it.
+    """Never raised: a majority decides, and a minority that fails is no error.  It is here for programs that catch it.
 
     Attributes:
         errors: what it was made of.
@@ -138,7 +138,7 @@ class Redlock:
         held = self._held.pop((lock.resource, lock.key), None)
         try:
             if held is None:
-                held = self.masters.lock(lock.resource, ttl=self.masters.max_ttl, token=lock.key.decode())
+                held = self.masters.lock(lock.resource, ttl=self.masters.max_ttl, guard=0, token=lock.key.decode())
             held.release()
         except (LockLost, NotHeld, ConfigurationError) as ended:  # the last: nobody has such a token
             _LOG.warning("%s", ended.message)

@@ -42,7 +42,7 @@ class OpenTransactions:
     """
 
     def __init__(self, engine: Any, then: Callable[[Event], object] | None = None) -> None:
-        from sqlalchemy import event  # noqa: PLC0415 - who has no engine does not come here
+        from sqlalchemy import event  # noqa: PLC0415 - only an engine leads here
 
         self._then = then
         self._open: dict[Any, object] = {}  # by connection: who has begun

@@ -24,6 +24,7 @@ class Dialect(NamedTuple):
         bounds: bounds the time of each statement, and of each pause between two, by ``:ms`` milliseconds.
         kept: shows what the bounds were before; None: they end with the transaction.
         unbounds: sets them back, with what ``kept`` has shown as ``:before_0``, ``:before_1``, ….
+        begins: begins a transaction, whatever the driver does by itself; None: a savepoint outside of one is an error.
     """
 
     raises: str
@@ -31,6 +32,7 @@ class Dialect(NamedTuple):
     bounds: str | None = None
     kept: str | None = None
     unbounds: str | None = None
+    begins: str | None = None
 
 
 # Of two that raise one row at once the second one waits for the transaction of the first, and compares then.  In
@@ -66,6 +68,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
         "@@SESSION.innodb_lock_wait_timeout",
         unbounds="SET SESSION max_statement_time = :before_0, SESSION idle_transaction_timeout = :before_1, "
         "SESSION innodb_lock_wait_timeout = :before_2",
+        begins="START TRANSACTION",
     ),
     # MySQL bounds queries and waits for a row.  It has nothing for a transaction in which nothing happens.
     "mysql": Dialect(
@@ -74,9 +77,10 @@ DIALECTS: Final[dict[str, Dialect]] = {
         bounds="SET SESSION max_execution_time = :ms, SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
         kept="SELECT @@SESSION.max_execution_time, @@SESSION.innodb_lock_wait_timeout",
         unbounds="SET SESSION max_execution_time = :before_0, SESSION innodb_lock_wait_timeout = :before_1",
+        begins="START TRANSACTION",
     ),
     # One writer at a time for the whole file, and no time limit; a program that waits for it has `timeout=`.
-    "sqlite": Dialect(_UPSERT),
+    "sqlite": Dialect(_UPSERT, begins="BEGIN IMMEDIATE"),
 }
 
 

@@ -42,7 +42,14 @@ class SQLAlchemyStore(Store):
             )
 
     def _begin(self) -> None:
+        """Begin.  SQLAlchemy leaves that to the driver, and with AUTOCOMMIT each statement would be committed."""
         self._target.begin()
+        if self._dialect.begins is not None:
+            try:
+                self._execute(self._dialect.begins, {})
+            except DBAPIError as error:  # a program has begun by itself, as SQLAlchemy advises for SQLite
+                if "within a transaction" not in str(error):
+                    raise
 
     def _connection(self) -> Connection:
         return self._target.connection() if isinstance(self._target, Session) else self._target

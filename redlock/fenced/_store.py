@@ -59,7 +59,7 @@ class Store(ABC):
     def begin(self, left: float) -> None:
         """Begin; a statement, and a pause between two, may take ``left`` seconds where the database can see to that.
 
-        Whoever is frozen in the middle then keeps no row from a successor for longer.
+        A process that is frozen in the middle then keeps no row from a successor for longer.
         """
         self._begin()
         dialect = self._dialect
@@ -81,7 +81,13 @@ class Store(ABC):
 
     def body_begins(self) -> None:
         """All rows are raised."""
-        self._execute(f"SAVEPOINT {_MARK}", {})
+        try:
+            self._execute(f"SAVEPOINT {_MARK}", {})
+        except Exception as error:
+            error.add_note(
+                "fenced(...) needs a session or a connection that does not commit each statement (AUTOCOMMIT)"
+            )
+            raise
 
     def body_ends(self, name: str) -> None:
         """Raise what the database says unless this is the transaction in which the rows were raised, unharmed."""

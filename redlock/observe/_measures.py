@@ -48,7 +48,7 @@ class Counter:
     """A number that only grows.
 
     Attributes:
-        unit: what is counted.
+        unit: what is counted; ``s`` for seconds.
         labels: the labels that it has besides that of the lock.
         by_lock: whether it has the label of the lock, if the user wants one.
         values: all values of its label, if it has one label and they are known.
@@ -99,6 +99,14 @@ LOSSES = Counter(
     ("reason",),
     values=("expired", "taken", "unreachable", "max_hold"),
 )
+BARE = Counter(
+    "redlock.bare_majority",
+    "s",
+    "Time for which leases were held while no more than a bare majority of masters was known to have their keys",
+)
+GUARD = Counter(
+    "redlock.guard", "s", "Time for which names stay taken after a loss, for what the holder has under way (guard=)"
+)
 VOTES = Counter(
     "redlock.votes",
     "vote",
@@ -136,7 +144,7 @@ WAITERS = Gauge("redlock.waiters", "waiter", "Acquires of this process that wait
 LEASES = Gauge("redlock.leases", "lease", "Leases that this process holds now")
 
 HISTOGRAMS = (ACQUIRE, GRANT, HOLD)
-COUNTERS = (ATTEMPTS, EXTENSIONS, LOSSES, VOTES, QUORUM_LOSSES, QUORUM_RECOVERIES, DISAGREEMENTS)
+COUNTERS = (ATTEMPTS, EXTENSIONS, LOSSES, BARE, GUARD, VOTES, QUORUM_LOSSES, QUORUM_RECOVERIES, DISAGREEMENTS)
 
 
 class Observer(ABC):
@@ -177,16 +185,18 @@ class Observer(ABC):
                     self._changed()
             case LeaseExtended():
                 self._holds(event.token, event.remaining)
-                self._count(EXTENSIONS, 1, self._lock_of(event.name))
+                lock = self._lock_of(event.name)
+                self._count(EXTENSIONS, 1, lock)
+                self._count(BARE, event.bare_majority, lock)
                 self._votes(event.votes)
-            case LockReleased():
-                self._holds_no_more(event.token)
-                self._record(HOLD, event.held, self._lock_of(event.name))
-            case LeaseLost():
+            case LockReleased() | LeaseLost():
                 self._holds_no_more(event.token)
                 lock = self._lock_of(event.name)
                 self._record(HOLD, event.held, lock)
-                self._count(LOSSES, 1, lock, event.reason)
+                self._count(BARE, event.bare_majority, lock)
+                if isinstance(event, LeaseLost):
+                    self._count(LOSSES, 1, lock, event.reason)
+                    self._count(GUARD, event.guard, lock)
             case MasterUp():
                 self._master(event.master, up=True, quarantined=event.quarantined)
             case MasterDown():
@@ -228,7 +238,7 @@ class Observer(ABC):
             self._count(VOTES, 1, (), vote.master, vote.outcome)
 
     @abstractmethod
-    def _count(self, what: Counter, amount: int, lock: tuple[str, ...], *labels: str) -> None:
+    def _count(self, what: Counter, amount: float, lock: tuple[str, ...], *labels: str) -> None:
         """Add to a counter. ``lock`` is empty or the lock's label. ``labels`` are in the order of ``what.labels``."""
 
     @abstractmethod

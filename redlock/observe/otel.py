@@ -31,14 +31,14 @@ class OpenTelemetryObserver(_measures.Observer):
     - Histograms, in seconds: ``redlock.acquire.duration`` (``redlock.outcome``), ``redlock.grant.duration`` and
       ``redlock.hold.duration``.
     - Counters: ``redlock.attempts``, ``redlock.extensions``, ``redlock.losses`` (``redlock.reason``),
-      ``redlock.votes`` (``redlock.outcome``), ``redlock.quorum.losses``, ``redlock.quorum.recoveries`` and
-      ``redlock.fleet.disagreements`` (``redlock.outcome``).
+      ``redlock.bare_majority``, ``redlock.guard``, ``redlock.votes`` (``redlock.outcome``), ``redlock.quorum.losses``,
+      ``redlock.quorum.recoveries`` and ``redlock.fleet.disagreements`` (``redlock.outcome``).
     - Gauges: ``redlock.waiters``, ``redlock.wait.oldest`` (seconds) and ``redlock.leases``, of this process (R40).
     - Gauges, 1 or 0: ``redlock.master.up`` and ``redlock.master.quarantined``. The latter is 1 if this process is
       connected to the master, but its vote does not count yet (R21).
 
     Votes and gauges also have the attributes ``server.address`` and ``server.port``. With a ``label`` function the
-    first six instruments also have the attribute ``redlock.lock``.
+    first eight instruments also have the attribute ``redlock.lock``.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class OpenTelemetryObserver(_measures.Observer):
         super().__init__(label, max_labels)
         meter = metrics.get_meter("redlock", version(), meter_provider)
         self._counters = {
-            what: meter.create_counter(what.name, f"{{{what.unit}}}", what.text) for what in _measures.COUNTERS
+            what: meter.create_counter(what.name, "s" if what.unit == "s" else f"{{{what.unit}}}", what.text)
+            for what in _measures.COUNTERS
         }
         self._histograms = {
             what: meter.create_histogram(what.name, "s", what.text, explicit_bucket_boundaries_advisory=what.bounds)
@@ -100,7 +101,7 @@ class OpenTelemetryObserver(_measures.Observer):
             "1: this process is connected to the master, whose vote does not count yet, 0: otherwise",
         )
 
-    def _count(self, what: _measures.Counter, amount: int, lock: tuple[str, ...], *labels: str) -> None:
+    def _count(self, what: _measures.Counter, amount: float, lock: tuple[str, ...], *labels: str) -> None:
         self._counters[what].add(amount, _attributes(what.labels, lock, labels))
 
     def _record(self, what: _measures.Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:

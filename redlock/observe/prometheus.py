@@ -36,6 +36,7 @@ class PrometheusObserver(_measures.Observer):
     - Histograms: ``redlock_acquire_duration_seconds{outcome}``, ``redlock_grant_duration_seconds`` and
       ``redlock_hold_duration_seconds``.
     - Counters: ``redlock_attempts_total``, ``redlock_extensions_total``, ``redlock_losses_total{reason}``,
+      ``redlock_bare_majority_seconds_total``, ``redlock_guard_seconds_total``,
       ``redlock_votes_total{master,outcome}``, ``redlock_quorum_losses_total``,
       ``redlock_quorum_recoveries_total`` and ``redlock_fleet_disagreements_total{outcome}``.
     - Gauges of this process (R40): ``redlock_waiters``, ``redlock_leases`` and
@@ -47,7 +48,7 @@ class PrometheusObserver(_measures.Observer):
       if somebody has to change something first. The masters that are quarantined now are those with
       ``redlock_master_quarantine_end_timestamp_seconds > time()``.
 
-    With a ``label`` function the first six metrics also have the label ``lock``.
+    With a ``label`` function the first eight metrics also have the label ``lock``.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class PrometheusObserver(_measures.Observer):
         gauges = [self._up, self._quarantine, self._waiters, self._held, self._oldest_began]
         _register(registry, [*self._counters.values(), *self._histograms.values(), *gauges])
 
-    def _count(self, what: _measures.Counter, amount: int, lock: tuple[str, ...], *labels: str) -> None:
+    def _count(self, what: _measures.Counter, amount: float, lock: tuple[str, ...], *labels: str) -> None:
         counter, values = self._counters[what], (*lock, *labels)
         (counter.labels(*values) if values else counter).inc(amount)
 
@@ -143,7 +144,8 @@ class PrometheusObserver(_measures.Observer):
 
 
 def _name(what: _measures.Counter | _measures.Histogram | _measures.Gauge) -> str:
-    return what.name.replace(".", "_")
+    seconds = "_seconds" * (isinstance(what, _measures.Counter) and what.unit == "s")
+    return what.name.replace(".", "_") + seconds
 
 
 def _register(registry: prometheus_client.CollectorRegistry, collectors: Sequence[Collector]) -> None:

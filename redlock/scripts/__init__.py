@@ -2,7 +2,8 @@
 
 Each file starts with its contract.  A master runs no other command while it runs a script.  So a script can look
 who holds a key, and then act on that.  The scripts about readers begin with the text of `readers.lua`.
-Those that mind records (R35) have that of `records.lua` in them, where a line names it.
+Those that mind records (R35) have that of `records.lua` in them, where a line names it, and those that mind tickets
+(R42) that of `tickets.lua`.
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ def _load_shared(name: str) -> Script:
     return Script(name, f"{contract}\n\n{_READERS}\n{body}")
 
 
-def _load_recorded(name: str) -> Script:
-    text = _text(name).replace("-- (readers.lua)\n", _READERS)
-    return Script(name, text.replace("-- (records.lua)\n", _RECORDS))
+def _load_with(name: str) -> Script:
+    """With the text of each other file that a line names, and of what that names."""
+    text = _text(name)
+    for other in ("acquire", "acquire_recorded", "turn", "readers", "records", "tickets"):
+        text = text.replace(f"-- ({other}.lua)\n", _text(other))
+    return Script(name, text)
 
 
 _READERS = _text("readers")
-_RECORDS = _text("records")
 
 
 ACQUIRE = _load("acquire")
@@ -74,17 +77,22 @@ MARK = _load_shared("mark")
 OCCUPY = _load("occupy")
 VACATE = _load("vacate")
 
-ACQUIRE_RECORDED = _load_recorded("acquire_recorded")
-SETTLE = _load_recorded("settle")
-EXTEND_RECORDED = _load_recorded("extend_recorded")
-RENEW_RECORDED = _load_recorded("renew_recorded")
-REPAIR_RECORDED = _load_recorded("repair_recorded")
-RELEASE_RECORDED = _load_recorded("release_recorded")
-OCCUPY_RECORDED = _load_recorded("occupy_recorded")
-VACATE_RECORDED = _load_recorded("vacate_recorded")
-ACQUIRE_SHARED_RECORDED = _load_recorded("acquire_shared_recorded")
-SETTLE_SHARED = _load_recorded("settle_shared")
+ACQUIRE_RECORDED = _load_with("acquire_recorded")
+SETTLE = _load_with("settle")
+EXTEND_RECORDED = _load_with("extend_recorded")
+RENEW_RECORDED = _load_with("renew_recorded")
+REPAIR_RECORDED = _load_with("repair_recorded")
+RELEASE_RECORDED = _load_with("release_recorded")
+OCCUPY_RECORDED = _load_with("occupy_recorded")
+VACATE_RECORDED = _load_with("vacate_recorded")
+ACQUIRE_SHARED_RECORDED = _load_with("acquire_shared_recorded")
+SETTLE_SHARED = _load_with("settle_shared")
 
+TICKET = _load_with("ticket")
+ACQUIRE_FAIR = _load_with("acquire_fair")
+ACQUIRE_FAIR_RECORDED = _load_with("acquire_fair_recorded")
+
+EXTEND_RESUMED = _load_with("extend_resumed")
 SCAN = _load("scan")
 LOOK = _load("look")
 
@@ -92,11 +100,11 @@ LOOK = _load("look")
 # too late, and the lease lacks its key there until it is renewed.  The others are for lists of locks.
 USUAL = (
     ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE, FLEET,
-    ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK, OCCUPY, VACATE,
+    ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK, OCCUPY, VACATE, TICKET, ACQUIRE_FAIR,
 )  # fmt: skip
 # What takes the place of some of these where an expiry is confirmed by more than one clock (R35).
 RECORDED = (
     ACQUIRE_RECORDED, SETTLE, EXTEND_RECORDED, RENEW_RECORDED, REPAIR_RECORDED, RELEASE_RECORDED, OCCUPY_RECORDED,
-    VACATE_RECORDED, ACQUIRE_SHARED_RECORDED, SETTLE_SHARED,
+    VACATE_RECORDED, ACQUIRE_SHARED_RECORDED, SETTLE_SHARED, ACQUIRE_FAIR_RECORDED,
 )  # fmt: skip
-ALL = (*USUAL, *RECORDED, SCAN, LOOK)
+ALL = (*USUAL, *RECORDED, EXTEND_RESUMED, SCAN, LOOK)

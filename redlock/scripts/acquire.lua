@@ -8,7 +8,8 @@
 --         {0, fence, holder, pttl}     somebody holds a name: its token and its remaining ms
 --                                      (-1: a key without expiry); "shared:" and until the last of its
 --                                      readers ends (R33); nothing was changed.
---                                      Of what is longer than any token of ours, the first 128 bytes
+--                                      Of what is longer than any token of ours, the first 128 bytes.
+--                                      "tickets:" if nobody does, and others may wait in order (R42): see tickets.lua
 -- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers: see readers.lua.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
 -- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
@@ -34,7 +35,7 @@ end
 
 local n, token, ttl = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 
-local fence = 0
+local fence, lined = 0, false
 for i = n + 1, #KEYS do
   local stored = redis.pcall('GET', KEYS[i])
   if stored then
@@ -48,7 +49,7 @@ for i = n + 1, #KEYS do
       end
       return redis.error_reply('BADFENCE ' .. KEYS[i] .. ' does not hold a fencing token but ' .. stored)
     end
-    fence = math.max(fence, tonumber(stored))
+    fence, lined = math.max(fence, tonumber(stored)), lined or #stored == 17
   end
 end
 
@@ -58,7 +59,7 @@ for i = 1, n do
   if type(found) == 'table' then
     local last = redis.pcall('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')
     if last.err or pttl == -1 then
-      return found
+      return last.err and last or found -- another type, or the ACL lacks what it takes to look for readers
     end
     local time = redis.call('TIME')
     pttl = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
@@ -72,6 +73,8 @@ for i = 1, n do
 end
 if holder then
   return {0, string.format('%.0f', fence), string.sub(holder, 1, 128), remaining}
+elseif lined and #ARGV[4] < 17 then
+  return {0, string.format('%.0f', fence), 'tickets:', 1000}
 end
 
 for i = 1, n do

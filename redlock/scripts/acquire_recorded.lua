@@ -30,7 +30,7 @@ end
 -- (records.lua)
 
 local n, token, ttl = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-local fence, failure = greatest(n + 1, 2 * n)
+local fence, failure, lined = greatest(n + 1, 2 * n)
 if failure then
   return failure
 end
@@ -54,6 +54,8 @@ for i = 1, n do
 end
 if other then
   return {0, shown, string.sub(other, 1, 128), remaining}
+elseif lined and #ARGV[4] < 17 then
+  return {0, shown, 'tickets:', 1000}
 end
 if #flagged > 2 then
   return flagged

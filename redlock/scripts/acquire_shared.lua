@@ -8,14 +8,15 @@
 --         {2, fence}                   taken, but the fence that is there is not smaller (R18)
 --         {0, fence, holder, pttl}     a name cannot be had: the token that has it for itself and its remaining ms
 --                                      (-1: a key without expiry); or "waiting:" and how long the mark of a writer
---                                      lasts; or "shared:full" and when the first of its readers ends.
+--                                      lasts; or "shared:full" and when the first of its readers ends; or "tickets:" if
+--                                      others may wait in order (R42): see tickets.lua.
 --                                      Nothing was changed.  Of a long token, the first 128 bytes
 -- A lock key of another type is the error WRONGTYPE.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
 
 local n, token, ttl, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
 
-local fence = 0
+local fence, lined = 0, false
 for i = n + 1, #KEYS do
   local stored = redis.pcall('GET', KEYS[i])
   if stored then
@@ -29,7 +30,7 @@ for i = n + 1, #KEYS do
       end
       return redis.error_reply('BADFENCE ' .. KEYS[i] .. ' does not hold a fencing token but ' .. stored)
     end
-    fence = math.max(fence, tonumber(stored))
+    fence, lined = math.max(fence, tonumber(stored)), lined or #stored == 17
   end
 end
 
@@ -56,6 +57,8 @@ for i = 1, n do
 end
 if holder then
   return {0, string.format('%.0f', fence), string.sub(holder, 1, 128), remaining}
+elseif lined then
+  return {0, string.format('%.0f', fence), 'tickets:', 1000}
 end
 
 for i = 1, n do

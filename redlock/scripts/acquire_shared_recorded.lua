@@ -15,7 +15,7 @@
 -- (records.lua)
 
 local n, token, ttl, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
-local fence, failure = greatest(n + 1, 2 * n)
+local fence, failure, lined = greatest(n + 1, 2 * n)
 if failure then
   return failure
 end
@@ -49,6 +49,8 @@ for i = 1, n do
 end
 if other then
   return {0, shown, string.sub(other, 1, 128), remaining}
+elseif lined then
+  return {0, shown, 'tickets:', 1000}
 elseif #flagged > 2 then
   return flagged
 end

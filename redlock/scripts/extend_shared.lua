@@ -34,8 +34,7 @@ if not ours then
 end
 for i = 1, n do
   if writer(KEYS[i]) then
-    redis.call('DEL', KEYS[i])
-    put(KEYS[i], token, '', ttl)
+    share(KEYS[i], token, ttl)
     -- pcall: as in release.lua; readers that wait for the writer may come in now
     redis.pcall('PUBLISH', KEYS[i] .. ':released', token)
   else

@@ -13,7 +13,7 @@
 
 local n, token, proposal = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
-local fence, owner = 0, true
+local fence, owner, shape = 0, true, '%.0f'
 for i = 1, n do
   local found = redis.pcall('GET', KEYS[i])
   if type(found) == 'table' then  -- a set of readers (R33), or of another type
@@ -38,6 +38,7 @@ for i = 1, n do
       return redis.error_reply('BADFENCE ' .. KEYS[n + i] .. ' does not hold a fencing token but ' .. stored)
     end
     fence = math.max(fence, tonumber(stored))
+    shape = #stored == 17 and '%017.0f' or shape  -- there may be tickets (R42)
   end
 end
 if not owner then
@@ -47,6 +48,6 @@ if proposal <= fence then
   return {0, string.format('%.0f', fence)}
 end
 for i = 1, n do
-  redis.call('SET', KEYS[n + i], ARGV[3], 'PX', ARGV[4])
+  redis.call('SET', KEYS[n + i], string.format(shape, proposal), 'PX', ARGV[4])
 end
 return {1, ARGV[3]}

@@ -2,7 +2,7 @@
 --
 -- KEYS  the hash of lists
 -- ARGV  the fingerprint of the caller's list, the caller, what it says, ms for which that counts,
---       and the names of its masters
+--       how it takes an expiry ("confirmed" or "trusted", R35), and the names of its masters
 --
 -- The name of a caller that only warns begins with ~: it works also where it has to give way.
 --
@@ -12,38 +12,46 @@
 --
 -- returns {state, list, ...}: -1 this master is full, 0 not recorded, 1 recorded, 2 recorded, as clients
 -- that are settled have this list here (1 if only the caller has, and gives way); then each list that is incompatible with the caller's, after
--- "MARK LEFT" and a line feed: it counts for so many ms yet.
+-- "MARK LEFT" and a line feed: it counts for so many ms yet.  Last, if clients that work take an expiry in the other
+-- way, "confirmed LEFT" or "trusted LEFT".
 --
 -- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
 -- several have the list.  Marks: 1 new, 2 settled; not recorded are - refused, and ~ in use.  A list
 -- counts for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
+-- The two ways of taking an expiry are fields as well: "SEEN LIFE".
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local own, who, says, life = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local ours = {}
-for i = 5, #ARGV do ours[ARGV[i]] = true end
+for i = 6, #ARGV do ours[ARGV[i]] = true end
 
 local function majority(size)
   return math.floor(size / 2) + 1
 end
 
 local function compatible(names)
-  local size, all = 0, #ARGV - 4
+  local size, all = 0, #ARGV - 5
   for name in string.gmatch(names, '[^\n]+') do
     size = size + 1
     if not ours[name] then all = all + 1 end
   end
-  return majority(#ARGV - 4) + majority(size) > all
+  return majority(#ARGV - 5) + majority(size) > all
 end
 
-local before, answer, blocked = nil, {0}, false
+local before, answer, blocked, ways = nil, {0}, false, {}
 local found = redis.call('HGETALL', KEYS[1])
 for i = 1, #found, 2 do
   local seen, lasts, client, mark, names = string.match(found[i + 1], '^(%d+) (%d+) (%S+) ([-~12])\n(.+)$')
   local left = seen and tonumber(lasts) - math.abs(now - tonumber(seen)) or -1
+  if found[i] == 'confirmed' or found[i] == 'trusted' then
+    seen, lasts = string.match(found[i + 1], '^(%d+) (%d+)$')
+    left = seen and tonumber(lasts) - math.abs(now - tonumber(seen)) or -1
+    ways[found[i]] = left
+  end
   if left < 0 then
     redis.call('HDEL', KEYS[1], found[i])
+  elseif ways[found[i]] then -- it is no list
   elseif found[i] == own then
     before = {seen = tonumber(seen), lasts = tonumber(lasts), client = client, mark = mark}
   elseif not compatible(names) then
@@ -52,9 +60,17 @@ for i = 1, #found, 2 do
   end
 end
 
+local other = ARGV[5] == 'confirmed' and 'trusted' or 'confirmed'
+if (ways[other] or -1) > 0 then
+  answer[#answer + 1] = string.format('%s %.0f', other, ways[other])
+end
+if (says == 'new' or says == 'settled') and (not blocked or string.sub(who, 1, 1) == '~') then
+  redis.pcall('HSET', KEYS[1], ARGV[5], string.format('%.0f %.0f', now, math.max(life, ways[ARGV[5]] or 0)))
+end
+
 local function write(seen, lasts, client, mark)
   local head = string.format('%.0f %.0f %s %s\n', seen, lasts, client, mark)
-  local written = redis.pcall('HSET', KEYS[1], own, head .. table.concat(ARGV, '\n', 5))
+  local written = redis.pcall('HSET', KEYS[1], own, head .. table.concat(ARGV, '\n', 6))
   if type(written) == 'table' then
     if not string.find(written.err, 'OOM', 1, true) then return written end
     answer[1] = -1

@@ -21,7 +21,7 @@ for i = 1, n do
   if type(holder) == 'table' then
     local readers = redis.pcall('ZRANGE', KEYS[i], at, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
     if readers.err or pttl == -1 then
-      answers[i] = holder
+      answers[i] = readers.err and readers or holder
     elseif #readers == 0 then
       answers[i] = {'', -2, fence, listening}
     else

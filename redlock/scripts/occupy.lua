@@ -34,7 +34,7 @@ local function look(key)
   if type(found) == 'table' then
     local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
     if last.err or left == -1 then
-      return left, found
+      return left, last.err and last or found
     end
     local time = redis.call('TIME')
     left = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)

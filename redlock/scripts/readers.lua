@@ -15,8 +15,9 @@ local function writer(key)
   if type(found) ~= 'table' then
     return found or nil
   end
-  if type(redis.pcall('ZCOUNT', key, '-inf', '+inf')) ~= 'number' or redis.call('PTTL', key) == -1 then
-    return nil, found
+  local members = redis.pcall('ZCOUNT', key, '-inf', '+inf')
+  if type(members) ~= 'number' or redis.call('PTTL', key) == -1 then
+    return nil, type(members) == 'table' and members or found
   end
   redis.call('ZREMRANGEBYSCORE', key, '-' .. at, at)
 end
@@ -30,10 +31,33 @@ local function settle(key)
   end
 end
 
+-- The script ends with the error of a command, which gets an ERR.
+local function fail(failure)
+  error((string.gsub(failure, "^ERR ", "")), 0)
+end
+
 -- Put `member` there, for so many ms; `sign`: '' a reader, '-' the mark of a writer.
+-- If the ACL lacks a right for that, a set without an expiry must not stay: nobody could ever have the name again.
 local function put(key, member, sign, ms)
-  redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)
-  settle(key)
+  local added = redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)
+  local settled, failure = pcall(settle, key)
+  if not settled then
+    if added == 1 then
+      redis.call('ZREM', key, member)
+    end
+    fail(failure)
+  end
+end
+
+-- Put `token`, which has `key` for itself, among readers.  If the ACL lacks a right for that, it keeps the key: its lease
+-- goes on as a reader's, which no writer may meet.
+local function share(key, token, ms)
+  redis.call('DEL', key)
+  local shared, failure = pcall(put, key, token, '', ms)
+  if not shared then
+    redis.call('SET', key, token, 'PX', ms)
+    fail(failure)
+  end
 end
 
 -- Whose record is at `key` (R35); nil: there is none.

@@ -26,16 +26,17 @@ local function holder(key)
   end
   local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
   if last.err or left == -1 then
-    return nil, left, found
+    return nil, left, last.err and last or found
   end
   local time = redis.call('TIME')
   left = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
   return left > 0 and 'shared:' or nil, left
 end
 
--- The greatest of the fences at these KEYS.  nil, and an error: one of them is none.
+-- The greatest of the fences at these KEYS, and whether there may be tickets for one of the names (R42).  nil, and an
+-- error: one of them is none.
 local function greatest(first, last)
-  local fence = 0
+  local fence, lined = 0, false
   for i = first, last do
     local stored = redis.pcall('GET', KEYS[i])
     if stored then
@@ -49,10 +50,10 @@ local function greatest(first, last)
         end
         return nil, redis.error_reply('BADFENCE ' .. KEYS[i] .. ' does not hold a fencing token but ' .. stored)
       end
-      fence = math.max(fence, tonumber(stored))
+      fence, lined = math.max(fence, tonumber(stored)), lined or #stored == 17
     end
   end
-  return fence
+  return fence, nil, lined
 end
 
 -- What an extension puts on record at `key`.  nil: a later one was here; or the record is that of a lease that may have

@@ -1,7 +1,8 @@
 -- Give the names back to a master that lost or never had them, after an extension was won (R14).
 -- Does nothing where somebody else holds one; the mark of a writer that waits for readers holds none (R33).  The
 -- greater of two fences stays: one that is greater than that of the lease was left by an attempt that failed, and must
--- not keep the names away.
+-- not keep the names away.  A key that is the caller's and lives longer stays as well: whom the lease was handed over to
+-- has extended it, and who had it before knows nothing of that (C11).
 --
 -- KEYS  n lock keys, then their n fence keys (none: fencing is off)
 -- ARGV  n, token, ttl in ms, fence of the lease (decimal), life of a fence key in ms
@@ -10,7 +11,7 @@
 --         {0}    nothing was changed
 -- A key of another type is an error (WRONGTYPE), and nothing is changed.  What is no fencing token stays where it is.
 
-local n, token, fence = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[4])
+local n, token, fence, longer = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[4]), {}
 
 for i = 1, n do
   local found = redis.pcall('GET', KEYS[i])
@@ -22,18 +23,22 @@ for i = 1, n do
   elseif found and found ~= token then
     return {0}
   end
+  longer[i] = found == token and redis.call('PTTL', KEYS[i]) > tonumber(ARGV[3])
 end
 local greater = {}
 for i = n + 1, #KEYS do
   local stored = redis.call('GET', KEYS[i]) or '0'
-  greater[i] = string.match(stored, '^%d+$') and fence > tonumber(stored)
+  -- the zero in front stays: others may wait in order (R42)
+  greater[i] = string.match(stored, '^%d+$') and fence > tonumber(stored) and (#stored == 17 and '%017.0f' or '%.0f')
 end
 for i = 1, n do
-  redis.call('SET', KEYS[i], token, 'PX', ARGV[3])
+  if not longer[i] then
+    redis.call('SET', KEYS[i], token, 'PX', ARGV[3])
+  end
 end
 for i = n + 1, #KEYS do
   if greater[i] then
-    redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])
+    redis.call('SET', KEYS[i], string.format(greater[i], fence), 'PX', ARGV[5])
   else
     redis.call('PEXPIRE', KEYS[i], ARGV[5])
   end

@@ -24,7 +24,8 @@ for i = 1, n do
   end
   ours[i], over[i] = found, whose and whose ~= token
   local stored = redis.call('GET', KEYS[n + i]) or '0'
-  greater[i] = string.match(stored, '^%d+$') and fence > tonumber(stored)
+  -- the zero in front stays: others may wait in order (R42)
+  greater[i] = string.match(stored, '^%d+$') and fence > tonumber(stored) and (#stored == 17 and '%017.0f' or '%.0f')
 end
 for i = 1, n do
   if not ours[i] then
@@ -34,7 +35,7 @@ for i = 1, n do
     redis.call('DEL', KEYS[2 * n + i])
   end
   if greater[i] then
-    redis.call('SET', KEYS[n + i], ARGV[4], 'PX', ARGV[5])
+    redis.call('SET', KEYS[n + i], string.format(greater[i], fence), 'PX', ARGV[5])
   else
     redis.call('PEXPIRE', KEYS[n + i], ARGV[5])
   end

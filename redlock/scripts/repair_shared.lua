@@ -1,6 +1,6 @@
 -- What repair.lua does for a writer, for a reader: put it back among the readers of a master that lost or never had it,
 -- after an extension was won (R14, R33).  Does nothing where somebody has a name for itself.  The greater of two
--- fences stays.  Nor where somebody else is on record (R35).
+-- fences stays, and so does a reader who stays longer, as in repair.lua.  Nor where somebody else is on record (R35).
 --
 -- KEYS  n lock keys, then their n fence keys (none: fencing is off); and where an expiry is confirmed by more than one
 --       clock (R35) their n grant keys
@@ -33,9 +33,11 @@ for i = n + 1, math.min(#KEYS, 2 * n) do
 end
 for i = 1, n do
   if writer(KEYS[i]) then
-    redis.call('DEL', KEYS[i])
+    share(KEYS[i], token, tonumber(ARGV[3]))
+  else
+    local stays = tonumber(redis.call('ZSCORE', KEYS[i], token) or now) - now
+    put(KEYS[i], token, '', math.max(tonumber(ARGV[3]), stays))
   end
-  put(KEYS[i], token, '', tonumber(ARGV[3]))
 end
 for i = n + 1, math.min(#KEYS, 2 * n) do
   if greater[i] then

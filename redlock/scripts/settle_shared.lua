@@ -13,7 +13,7 @@
 -- (records.lua)
 
 local n, token, proposal, ttl, value = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[6], ARGV[7]
-local fence, failure = greatest(n + 1, 2 * n)
+local fence, failure, lined = greatest(n + 1, 2 * n)
 if failure then
   return failure
 end
@@ -54,6 +54,6 @@ for i = 1, n do
     end
     redis.call('DEL', KEYS[2 * n + i])
   end
-  redis.call('SET', KEYS[n + i], shown, 'PX', ARGV[4])
+  redis.call('SET', KEYS[n + i], string.format(lined and '%017.0f' or '%.0f', tonumber(shown)), 'PX', ARGV[4])
 end
 return {1, shown}

@@ -18,7 +18,7 @@ if type(holder) == 'table' then
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   readers = redis.pcall('ZRANGE', KEYS[1], string.format('(%.0f', now), '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
   if readers.err or pttl == -1 then
-    return holder
+    return readers.err and readers or holder
   end
   holder, pttl = 'shared:', tonumber(redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]) - now
   if #readers == 0 then

@@ -69,10 +69,14 @@ class Nest:
         return self._owner == os.getpid()
 
     def spawn(
-        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], given: Path | None = None
+        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], given: Path | int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a process in the directory and the group of the nest. ``given``: a file for its standard input."""
-        with log.open("ab") as sink, (given or Path(os.devnull)).open("rb") as source:
+        """Start a process in the directory and the group of the nest.
+
+        ``given``: a file for its standard input, or a descriptor, which is the process's own from now on.
+        """
+        opened = os.fdopen(given, "rb") if isinstance(given, int) else (given or Path(os.devnull)).open("rb")
+        with opened as source, log.open("ab") as sink:
             process = subprocess.Popen(
                 command,
                 stdin=source,

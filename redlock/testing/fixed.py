@@ -221,20 +221,22 @@ class _Answers:
         if script in (scripts.STATUS, scripts.LOOK):
             seen = ["", -2, "0"] if self._outcome == "granted" else [_SOMEBODY, _LEFT, "1"]
             return seen if script is scripts.STATUS else [seen for _ in range(count // 2)]
-        if script is scripts.ACQUIRE:
+        if script in (scripts.ACQUIRE, scripts.ACQUIRE_RECORDED):
             if self._outcome == "refused":
                 return [0, "0", _SOMEBODY, _LEFT]
             return [1, args[3] if len(keys) > int(args[0]) else "0"]
         return self._to_holder(script, args)
 
     def _to_holder(self, script: scripts.Script, args: list[str]) -> Any:
-        """To who holds a lock, or thinks so."""
+        """To a client that holds a lock, or thinks so."""
         kept = self._outcome == "granted"
         if script is scripts.RENEW:
             return [1 if kept else _SOMEBODY for _ in args[1::4]]
+        if script is scripts.RENEW_RECORDED:
+            return [1 if kept else _SOMEBODY for _ in args[3::4]]
         if script is scripts.FENCE:
             return [1 if self._outcome != "refused" else -1, args[2]]
-        if script is scripts.RELEASE:
+        if script in (scripts.RELEASE, scripts.RELEASE_RECORDED):
             return [1, 0] if kept else [0, _SOMEBODY]
         return [1] if kept else [0, _SOMEBODY]
 

@@ -21,19 +21,20 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redlock import Masters
 from redlock.testing import LocalMasters
+from tests.servers import look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Self
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-PATIENCE = 90.0
 
 
 class Run(NamedTuple):
@@ -52,19 +53,19 @@ class Fleet:
         self.folder = folder
         self.beats: dict[int, subprocess.Popen[bytes]] = {}  # by their number; the last one that had it
         self.names: dict[int, str] = {}  # by their process
-        self._servers = LocalMasters(3)
+        self.servers = LocalMasters(3)
         self._broker = LocalMasters(1)
         self._environment = environment
         self._processes: list[subprocess.Popen[bytes]] = []
         self._ends = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._ends.enter_context(self._servers)
+        self._ends.enter_context(self.servers)
         self._ends.enter_context(self._broker)
-        self.masters = self._ends.enter_context(Masters(self._servers.urls, restart_guard=False))
+        self.masters = self._ends.enter_context(Masters(self.servers.urls, restart_guard=False))
         self.environment = {
             **os.environ,
-            "REDLOCK_MASTERS": ",".join(self._servers.urls),
+            "REDLOCK_MASTERS": ",".join(self.servers.urls),
             "BEATS_BROKER": self._broker.urls[0],
             "BEATS_FOLDER": str(self.folder),
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
@@ -100,21 +101,12 @@ class Fleet:
 
     def leader(self) -> int | None:
         """The number of the beat that leads."""
-        owner = self.masters.status("celery-beat").owner
-        return next((number for number, beat in self.beats.items() if owner == f"{_host()}/{beat.pid}"), None)
+        owner = self.masters.status("celery-beat").owner or ""
+        return {f"{socket.gethostname()}/{beat.pid}": number for number, beat in self.beats.items()}.get(owner)
 
     def wait_for_leader(self, *, other_than: int | None = None) -> int:
-        eventually(lambda: self.leader() not in (None, other_than))
-        leader = self.leader()
-        assert leader is not None
+        leader: int = eventually(lambda: (number := self.leader()) != other_than and number)
         return leader
-
-    def kill_master(self) -> None:
-        self._servers.kill(2)
-
-    def client(self, number: int) -> Any:
-        """A client of one of the masters."""
-        return self._servers.client(number)
 
     def runs(self) -> list[Run]:
         return [
@@ -148,15 +140,7 @@ class Fleet:
         return process
 
 
-def _host() -> str:
-    return socket.gethostname()
-
-
-def eventually(done: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)
+eventually = partial(look.eventually, seconds=90.0)
 
 
 # -- the table ---------------------------------------------------------------------------------------
@@ -227,7 +211,7 @@ def main() -> None:
             show(fleet, first, last, events)
             return
         at(3.3, "one of the three masters is killed")
-        fleet.kill_master()
+        fleet.servers.kill(2)
         killed = fleet.wait_for_leader()
         at(8.6, f"beat-{killed}, which leads, is killed (SIGKILL)")
         fleet.beats[killed].kill()

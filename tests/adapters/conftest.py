@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from tests.servers.look import eventually, lock_keys
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_left():
-    before = set(threading.enumerate())
-    yield
-    eventually(lambda: not set(threading.enumerate()) - before)
 
 
 @pytest.fixture

@@ -26,14 +26,10 @@ def main() -> None:
     database, *urls = sys.argv[1:]
     settings.configure(
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": database}},
-        INSTALLED_APPS=["django_celery_beat"],
-        USE_TZ=True,
-        TIME_ZONE="Asia/Kathmandu",
-        CELERY_BROKER_URL="memory://",
-        CELERY_TIMEZONE="Asia/Kathmandu",
-        CELERY_REDLOCK_BEAT_SCHEDULER="django",
+        INSTALLED_APPS=["django_celery_beat"], USE_TZ=True, TIME_ZONE="Asia/Kathmandu",
+        CELERY_BROKER_URL="memory://", CELERY_TIMEZONE="Asia/Kathmandu", CELERY_REDLOCK_BEAT_SCHEDULER="django",
         CELERY_RESULT_EXPIRES=None,
-    )
+    )  # fmt: skip
     django.setup()
     call_command("migrate", verbosity=0)
     from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask  # noqa: PLC0415

@@ -195,9 +195,8 @@ def test_what_is_no_scheduler_for_it(scheduler, adapter, allowed):
 
 def test_one_scheduler_is_led_once():
     scheduler = BackgroundScheduler()
-    with WhileLeading(scheduler):
-        with pytest.raises(ConfigurationError, match="led already"):
-            WhileLeading(scheduler)
+    with WhileLeading(scheduler), pytest.raises(ConfigurationError, match="led already"):
+        WhileLeading(scheduler)
     with WhileLeading(scheduler):
         pass
 

@@ -109,16 +109,6 @@ def test_the_end_does_not_wait_for_the_next_try(servers, caplog):
     played(in_time)
 
 
-def test_a_wrong_argument_is_raised_at_the_beginning(servers):
-    async def scene():
-        async with elections(servers) as (_, election):
-            with pytest.raises(ConfigurationError):
-                async with leading(election, lambda term: None):  # type: ignore[arg-type, return-value]
-                    pytest.fail("it began")
-
-    played(scene)
-
-
 def test_what_was_cancelled_inside_of_the_body_is_logged_and_it_stands_again(servers, caplog):
     async def scene():
         led = asyncio.Event()
@@ -167,7 +157,13 @@ def test_wrong_arguments_are_refused_where_they_are_given(servers):
             pytest.fail("it leads")
 
         async with elections(servers) as (_, election):
-            for arguments in ((election, None), (election, lead, 5), (election, lead, None, 5), (object(), lead)):
+            for arguments in (
+                (election, None),
+                (election, lambda term: None),
+                (election, lead, 5),
+                (election, lead, None, 5),
+                (object(), lead),
+            ):
                 with pytest.raises(ConfigurationError):
                     async with leading(*arguments):
                         pytest.fail("it began")
@@ -182,17 +178,6 @@ def test_wrong_arguments_are_refused_where_they_are_given(servers):
 UVICORN = ["-m", "uvicorn", "--port", "0", "tests.adapters.application:app"]
 
 
-@contextlib.contextmanager
-def two(servers, ttl):
-    """The leader of two applications, and the other one."""
-    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "TTL": str(ttl)}
-    with started(*UVICORN, environment=environment) as one:
-        one.says("leads")
-        with started(*UVICORN, environment=environment) as another:
-            another.says("INFO:     Uvicorn running")
-            yield one, another
-
-
 def term_of(process):
     address = re.search(r"http://\S+", process.says("INFO:     Uvicorn running"))
     assert address is not None
@@ -200,17 +185,19 @@ def term_of(process):
 
 
 def test_uvicorn_hands_over_at_once(servers):
-    with two(servers, ttl=60) as (leader, other):
+    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "TTL": "60"}
+    with started(*UVICORN, environment=environment) as leader:
         number = int(leader.says("leads").split()[2])
-        assert term_of(leader) == number
-        assert term_of(other) is None
-        leader.popen.send_signal(signal.SIGTERM)
-        assert leader.ends() in (0, -signal.SIGTERM)
-        assert leader.said("INFO:     Application shutdown complete")
-        assert int(other.says("leads").split()[2]) > number
-        assert eventually(lambda: term_of(other)) > number
-        other.popen.send_signal(signal.SIGTERM)
-        other.ends()
+        with started(*UVICORN, environment=environment) as other:
+            assert term_of(leader) == number
+            assert term_of(other) is None
+            leader.popen.send_signal(signal.SIGTERM)
+            assert leader.ends() in (0, -signal.SIGTERM)
+            assert leader.said("INFO:     Application shutdown complete")
+            assert int(other.says("leads").split()[2]) > number
+            assert eventually(lambda: term_of(other)) > number
+            other.popen.send_signal(signal.SIGTERM)
+            other.ends()
 
 
 def test_uvicorn_ends_while_a_request_waits_for_a_lock(servers):
@@ -229,12 +216,3 @@ def test_uvicorn_ends_while_a_request_waits_for_a_lock(servers):
             asked.join()
         assert masters.status("held").token == lease.token
     eventually(lambda: nothing_left(servers))
-
-
-def test_uvicorn_that_was_frozen_leads_no_more(servers):
-    with two(servers, ttl=1) as (leader, other):
-        leader.popen.send_signal(signal.SIGSTOP)
-        other.says("leads")
-        leader.popen.send_signal(signal.SIGCONT)
-        assert term_of(leader) is None
-        assert eventually(lambda: term_of(other))

@@ -19,7 +19,7 @@ def pay(invoice):
 
 
 def test_above_the_task(redlock_masters):
-    task = Celery("tests", broker="memory://").task(pay)
+    task = Celery("tests", broker="memory://").task(shared=False)(pay)
     with pytest.raises(ConfigurationError, match=r"is a task already: write exclusive\(\.\.\.\) below @app\.task"):
         exclusive(redlock_masters, "invoice:{invoice}", on_busy="retry")(task)
 
@@ -46,7 +46,7 @@ def test_an_outage_is_tried_again_by_who_retries_and_is_never_skipped(on_busy, a
     seen: list[Event] = []
     with FixedMasters("unreachable") as nobody, Masters(nobody.urls, observer=seen.append) as masters:
         paid = exclusive(masters, "invoice:{invoice}", on_busy=on_busy)(pay)
-        task = Celery("tests", broker="memory://").task(max_retries=2, default_retry_delay=0)(paid)
+        task = Celery("tests", broker="memory://").task(shared=False, max_retries=2, default_retry_delay=0)(paid)
         done = task.apply(args=[7])
     assert type(done.result) is QuorumUnreachable
     assert [event.kind for event in seen if isinstance(event, LockRefused)] == ["unreachable"] * attempts
@@ -60,7 +60,11 @@ def test_an_outage_that_the_body_meets_is_its_own_affair(redlock_masters):
         raise QuorumUnreachable("of the body")
 
     paid = exclusive(redlock_masters, "invoice:{invoice}", on_busy="retry")(body)
-    done = Celery("tests", broker="memory://").task(max_retries=2, default_retry_delay=0)(paid).apply(args=[7])
+    done = (
+        Celery("tests", broker="memory://")
+        .task(shared=False, max_retries=2, default_retry_delay=0)(paid)
+        .apply(args=[7])
+    )
     assert (str(done.result), calls) == ("of the body", [7])
 
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.servers.look import each
+from tests.servers.look import steal
 
 pytest.importorskip("celery")
 
@@ -24,8 +24,10 @@ def fleet(tmp_path):
         yield fleet
 
 
-def all_of(fleet):
+def all_of(fleet, lost=0):
+    """The fires until now, once all have run but so many: a worker may be late with one."""
     fires = [run.fire for run in fleet.runs()]
+    eventually(lambda: len(counted(fleet.runs(), min(fires), max(fires)).never) <= lost)
     return counted(fleet.runs(), min(fires), max(fires))
 
 
@@ -48,9 +50,7 @@ def test_beats_are_killed_frozen_and_stopped_and_each_fire_is_sent_once(fleet):
     assert fleet.beats[stopped].wait(30) == 0
     assert fleet.wait_for_leader() == frozen  # it has stood again
     fleet.wait_for_fires(2)
-    found = all_of(fleet)
-    assert found.twice == [], fleet.logs()
-    assert len(found.never) <= 1, fleet.logs()
+    assert all_of(fleet, lost=1).twice == [], fleet.logs()
 
 
 def test_a_beat_that_dies_after_it_has_sent_a_fire(fleet):
@@ -60,8 +60,7 @@ def test_a_beat_that_dies_after_it_has_sent_a_fire(fleet):
     fleet.start_beat(2, BEATS_DIE="after")
     eventually((fleet.folder / "died").exists)
     fleet.wait_for_fires(5)
-    found = all_of(fleet)
-    assert found.twice == found.never == [], fleet.logs()
+    assert all_of(fleet).twice == [], fleet.logs()
 
 
 def test_a_beat_that_dies_before_it_has_sent_a_fire_that_it_took(fleet):
@@ -80,7 +79,7 @@ def test_a_beat_that_dies_before_it_has_sent_a_fire_that_it_took(fleet):
     eventually((fleet.folder / "died").exists)
     fleet.start_beat(other)
     fleet.wait_for_fires(5)
-    found = all_of(fleet)
+    found = all_of(fleet, lost=1)
     assert found.twice == [], fleet.logs()
     [lost] = found.never
     assert reason(fleet, lost) == "taken by a beat that died before it was sent"
@@ -161,7 +160,7 @@ def test_wait(workers, tasks):
 def test_a_lost_lease_fails_the_task(workers, tasks):
     result = tasks("loses", 6)
     eventually(lambda: any(line.startswith("fence") for line in workers.lines("work")))
-    each(workers, "delete", "redlock:invoice:6", masters=3)
+    steal(workers.servers, "redlock:invoice:6")
     with pytest.raises(Exception, match="invoice:6") as raised:
         result.get(60)
     assert type(raised.value).__name__ == "LockLost"

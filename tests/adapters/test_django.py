@@ -54,24 +54,35 @@ def checked(settings, tmp_path, then=""):
     return done.stdout
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+WRONG_SETTINGS = [
     ("", 'settings.REDLOCK is not set: it needs "MASTERS", a list or dict of URLs, and may have "OPTIONS"'),
     ("REDLOCK=[]", "settings.REDLOCK is no dict: it needs"),
     ("REDLOCK={}", "settings.REDLOCK has nothing: it needs"),
     ("REDLOCK={'MASTERS': ['redis://a'], 'TTL': 3}", "settings.REDLOCK has MASTERS, TTL: it needs"),
-    ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': {'ttl': 3}}", "OPTIONS has ttl; allowed are agreement, connect_timeout,"),
-    ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': 3}", "OPTIONS is no dict; allowed are agreement, connect_timeout,"),
+    ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': {'ttl': 3}}", "OPTIONS has ttl; allowed are agreement, confirm_expiry, connect_timeout,"),
+    ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': 3}", "OPTIONS is no dict; allowed are agreement, confirm_expiry, connect_timeout,"),
     ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': {'node_timeout': 'x'}}", "settings.REDLOCK: node_timeout='x': allowed"),
     ("REDLOCK={'MASTERS': []}", "settings.REDLOCK: masters is empty"),
     ("REDLOCK={'MASTERS': 'redis://:secret@a'}", "settings.REDLOCK: masters is a str"),
     ("REDLOCK={'MASTERS': ['redis://:secret@a', 'redis://:secret@a']}", "are the same server, a:6379"),
     ("REDLOCK={'MASTERS': ['redis://:secret@a:b']}", "settings.REDLOCK: redis://… is no URL of a master"),
-])  # fmt: skip
-def test_wrong_settings_are_found_by_the_check(settings, said, tmp_path):
-    printed = checked(settings, tmp_path)
-    assert printed.startswith("redlock.E001 ")
-    assert said in printed
-    assert "secret" not in printed
+]  # fmt: skip
+EACH = """
+from django.test import override_settings
+for wrong in {settings}:
+    with override_settings(**wrong):
+        print(*(f"{{error.id}} {{error.msg}}" for error in checks.run_checks()))
+"""
+
+
+def test_wrong_settings_are_found_by_the_check(tmp_path):
+    each_one = ", ".join(f"dict({settings})" for settings, _ in WRONG_SETTINGS)
+    first, *printed = checked("", tmp_path, EACH.format(settings=f"[{each_one}]")).splitlines()
+    assert first == printed[0]
+    for line, (_, said) in zip(printed, WRONG_SETTINGS, strict=True):
+        assert line.startswith("redlock.E001 ")
+        assert said in line
+        assert "secret" not in line
 
 
 def test_there_is_one_object_in_a_process(tmp_path):
@@ -262,5 +273,4 @@ def test_one_worker_leads_and_another_one_when_that_ends(servers, options):
         assert second != leader
         arbiter.popen.send_signal(signal.SIGTERM)
         assert arbiter.ends() == 0
-        led = [int(line.split()[1]) for line in arbiter.said("led")]
-        assert led[:2] == [leader, second]
+        assert [int(line.split()[1]) for line in arbiter.said("led")][:2] == [leader, second]

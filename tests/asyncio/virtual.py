@@ -21,7 +21,7 @@ from redlock import AsyncMasters, _clock, scripts
 from redlock._connect import Connector
 from redlock._core import wire
 from redlock._core.effects import Send, Wait
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 from redlock._core.voters import Facts
 from tests.core.resp import encoded
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Op
     from redlock._core.outcomes import Failure
-    from redlock._io.connections_async import Connections
     from redlock._io.driver_async import Driver
     from redlock._io.stream import Stream
 
@@ -67,9 +66,17 @@ class Selector(selectors.SelectSelector):
         super().__init__()
         self.rounds = 0  # of the loop
         self._clock = clock
+        self._strike: tuple[int, Callable[[], None]] | None = None
+
+    def strike(self, after: int, what: Callable[[], None]) -> None:
+        """Do ``what`` when so many rounds of the loop are over; 0: not any more."""
+        self._strike = (self.rounds + after, what) if after else None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self.rounds += 1
+        if self._strike is not None and self._strike[0] == self.rounds:
+            self._strike[1]()
+            timeout = 0
         ready = super().select(0)
         if not ready and timeout != 0:
             if timeout is None:
@@ -267,7 +274,7 @@ class Deployment:
         options = {"agreement": "ignore", **options}
         self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT, **options)
         self.driver: Driver = self.masters._runtime.driver()
-        self.connections: Connections = self.driver._connections
+        self.host, self.connections = self.driver.host, self.driver._connections
         self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]
         background = self.driver.background
         background._start_connecting = _connect_never  # type: ignore[method-assign]
@@ -280,7 +287,7 @@ class Deployment:
     def attach(self, number: int) -> None:
         fake, connection = self.fakes[number], self.connections.all[number]
         self.loop.add_reader(fake.sock, fake.hear)
-        self.connections.keep(fake.theirs)
+        self.host.keep(fake.theirs)
         self.connections.attach(connection, fake.theirs, Facts(f"run-{number}", 10**6), self.clock.now)
 
     def hang_up(self, number: int) -> None:
@@ -314,7 +321,7 @@ class Deployment:
         return [{name: token for name, token in fake.keys.items() if token != OTHER} for fake in self.fakes]
 
     def nothing_left(self) -> None:
-        assert not self.connections.operations
+        assert not self.host.operations
         assert not self.connections.owe()
         assert not any(self.keys()), self.keys()
         assert not self.loop.pending, f"a timer is still set: {self.loop.pending}"
@@ -326,9 +333,8 @@ class Deployment:
             fake.sock.close()
 
 
-def _connect_never(stream: Stream) -> list[Any]:
+def _connect_never(stream: Stream) -> None:
     stream.connector = Connector(stream.endpoint, 0.0)
-    return []
 
 
 def stop_reading(d: Deployment, number: int) -> None:

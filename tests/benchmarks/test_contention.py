@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.scenarios.contention import Hold, contend, handovers
+from benchmarks.scenarios.contention import Hold, contend, handovers, jain
 
 A, B = (0, 0), (1, 0)
 
@@ -48,3 +48,11 @@ def test_what_several_processes_did_is_put_in_its_order():
 def test_what_began_after_the_end_is_left_out():
     holds = contended(Played((0.0, 0.5, 0), (9.9, 10.4, 0), (10.5, 11.0, 0)), Played())
     assert len(holds) == 2
+
+
+def test_jains_index():
+    """Of four contenders: all alike, and one that gets everything."""
+    alike = [Hold(0.0, 0.0, (process, number)) for process in (0, 1) for number in (0, 1)]
+    assert jain(alike * 3, 2, 2) == 1.0
+    assert jain(alike[:1] * 9, 2, 2) == 0.25
+    assert jain([], 2, 2) == 0.0

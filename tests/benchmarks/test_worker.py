@@ -35,18 +35,14 @@ def test_one_that_hangs_is_killed():
         os.kill(worker._process.pid, 0)
 
 
-def test_one_that_dies_says_why():
-    worker = opened(READY + "input(); raise SystemExit('something is missing')")
+@pytest.mark.parametrize(("ends", "says"), [
+    ("raise SystemExit('something is missing')", "it ended: something is missing"),
+    ('print(\'{"error": "not today"}\', flush=True); input()', "not today"),
+])  # fmt: skip
+def test_one_that_dies_or_cannot_says_why(ends, says):
+    worker = opened(f"{READY}input(); {ends}")
     worker.ready()
-    with pytest.raises(LeftOut, match="it ended: something is missing"):
-        worker.ask("cycles", 1)
-    worker.close()
-
-
-def test_one_that_cannot():
-    worker = opened(READY + 'input(); print(\'{"error": "not today"}\', flush=True); input()')
-    worker.ready()
-    with pytest.raises(LeftOut, match="not today"):
+    with pytest.raises(LeftOut, match=says):
         worker.ask("cycles", 1)
     worker.close()
 

@@ -20,15 +20,13 @@ from hypothesis import settings
 
 from chaos.history import MUST, History, Must, parse
 from chaos.judge import Ruling, judge
+from tests.properties import profile
 
 if TYPE_CHECKING:
     from chaos.judge import Verdict
 
 LOCK = "a"
-
-# Slow, shared machines are no reason for a property to fail.
-PROPERTY = settings(deadline=None, max_examples=300)
-
+PROPERTY = settings(profile.PROPERTY, max_examples=300)
 
 # Of `Tape.told`: which operation, and which phase of it.
 _WORDS = {
@@ -36,7 +34,7 @@ _WORDS = {
     "held": ("acquire", "ok"), "extended": ("extend", "ok"), "extends": ("extend", "invoke"),
     "fails-to-extend": ("extend", "fail"), "may-have-extended": ("extend", "info"), "resumed": ("resume", "ok"),
     "releases": ("release", "invoke"), "released": ("release", "ok"), "loses": ("lost", "info"),
-    "downgrades": ("downgrade", "invoke"), "uses": ("use", "invoke"),
+    "downgrades": ("downgrade", "invoke"), "uses": ("use", "invoke"), "takes": ("resume", "invoke"), "ends": ("resume", "fail"),
 }  # fmt: skip
 
 

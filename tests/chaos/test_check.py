@@ -38,8 +38,7 @@ def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     def check_(tape: Tape | bytes, *options: str) -> tuple[int, str, str]:
         path = tmp_path / "history.jsonl"
         path.write_bytes(tape if isinstance(tape, bytes) else tape.bytes())
-        code = main(["check", str(path), *options])
-        return code, *capsys.readouterr()
+        return main(["check", str(path), *options]), *capsys.readouterr()
 
     return check_
 
@@ -326,12 +325,9 @@ def test_who_reads_has_gone(tmp_path: Path, unbuffered: str) -> None:
     try:
         done = subprocess.run(
             [sys.executable, "-m", "chaos", "check", saved(overlapping(), tmp_path)],
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            check=False,
-            timeout=60,
+            stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
+        )  # fmt: skip
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.tape import Tape
+from tests.chaos.tape import Tape, told
 
 
 def acquired(*, released: float | None = 12) -> Tape:
@@ -131,9 +131,7 @@ def test_what_was_invoked_is_not_what_was_seen() -> None:
 
 def test_of_very_many_keys_each_violation_shows_its_own() -> None:
     """Or a hundred violations would have all the keys of their master in them, a hundred times."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=2)
-    tape.release(1.5, "client-1", "A")
+    tape = told("1 A held until 2, 1.5 A releases")
     tape.inspect(15, *((f"T{number}", -1) for number in range(5000)))
     ruling = tape.ruling("clean")
     assert ruling.count == 5000

@@ -92,10 +92,7 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     ),
     "that-was-never-released-but-ran-out": ("9 A held until 19, 30 C held until 35, 40 A held until 50", []),
     "one-client-can-violate-it-alone": ("1 A held until 11, 2 B/1 held until 12", [(1, 2)]),
-    "a-lease-that-was-over-when-it-was-returned-is-no-hold": (
-        "1 A held until 11, 5 B held until 5, 6 C held until 4",
-        [],
-    ),
+    "over-when-it-was-returned-is-no-hold": ("1 A held until 11, 5 B held until 5, 6 C held until 4", []),
     # C32: a hand-over is one hold.
     "a-hand-over": ("1 A held until 11, 5 A/2 resumed until 15", []),
     "the-new-holder-has-it": ("1 A held until 11, 5 A/2 resumed until 15, 12 B/1 held until 22", [(2, 3)]),
@@ -106,6 +103,8 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     "the-new-holder-ends-it": ("1 A held until 11, 5 A/2 resumed until 15, 7 A/2 releases, 8 C held until 18", []),
     # The token was valid until 11, was resumed at 13, and another one had the lock in between.
     "what-lies-between-is-part-of-it": ("1 A held until 11, 11.5 C held until 12, 13 A/2 resumed until 23", [(1, 2)]),
+    "nobody-goes-on-with-it": ("1 A held until 11, 5 A/2 takes, 6 C held until 7, 8 A/2 ends", []),
+    "perhaps-nobody-does": ("1 A held until 11, 5 A/2 takes, 6 C held until 7", [(1, 3)]),
     "resumed-from-somebody-unknown": ("5 A/2 resumed until 15, 6 C held until 16", [(1, 2)]),
     # C31: the order of the lines does not matter, only that of the times does.
     "any-order-of-lines": ("6 B held until 16, 5 A releases, 1 A held until 11", []),
@@ -157,8 +156,7 @@ def test_a_long_hold_below_many_short_ones() -> None:
 
 def test_it_keeps_its_fence() -> None:
     """R19.  Also where the new process does not say it."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11, fence=7)
+    tape = told("1 A held until 11 fence 7")
     tape.resumed(5, "client-2", "A", until=15)
     assert [one.fence for one in holds(tape.history())] == [7, 7]
 

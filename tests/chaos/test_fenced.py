@@ -71,10 +71,7 @@ def test_without_fences_nothing_can_be_said(second: int | None) -> None:
 
 
 def test_but_what_is_wrong_among_the_others_is_wrong() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=2, fence=8)
-    tape.held(3, "client-1", "B", until=4)
-    tape.held(5, "client-1", "C", until=6, fence=7)
+    tape = told("1 A held until 2 fence 8, 3 B/1 held until 4, 5 C/1 held until 6 fence 7")
     assert tape.ruling("fenced").outcome == "violated"
 
 
@@ -82,9 +79,7 @@ def test_but_what_is_wrong_among_the_others_is_wrong() -> None:
 
 
 def test_the_fenced_store_lets_a_former_holder_in() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=2, fence=7)
-    tape.held(3, "client-2", "B", until=13, fence=8)
+    tape = told("1 A held until 2 fence 7, 3 B held until 13 fence 8")
     new = tape.used(4, "client-2", "B", fence=8, store="fenced")
     old = tape.used(5, "client-1", "A", fence=7, store="fenced", invoked=1.5)
     assert tape.judge("fenced") == [[new, old]]
@@ -92,24 +87,21 @@ def test_the_fenced_store_lets_a_former_holder_in() -> None:
 
 @pytest.mark.parametrize("change", [{"accepted": False}, {"store": "plain"}, {"fence": 8}, {"fence": 9}])
 def test_what_it_refuses_and_what_the_plain_one_does_is_no_violation(change: dict[str, object]) -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=20, fence=8)
+    tape = told("1 A held until 20 fence 8")
     tape.used(4, "client-2", "B", fence=8, store="fenced")
     tape.used(5, "client-1", "A", **{"fence": 7, "store": "fenced", **change})  # type: ignore[arg-type]
     assert tape.judge("fenced") == []
 
 
 def test_each_lock_has_a_store_of_its_own() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=20, fence=8)
+    tape = told("1 A held until 20 fence 8")
     tape.event(2, "client-1", "use", "ok", lock="a", token="A", fence=8, store="fenced", accepted=True)
     tape.event(3, "client-1", "use", "ok", lock="b", token="B", fence=7, store="fenced", accepted=True)
     assert tape.judge("fenced") == []
 
 
 def test_a_smaller_one_is_compared_with_all_before() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=20, fence=8)
+    tape = told("1 A held until 20 fence 8")
     uses = [
         tape.used(number, "client-1", "A", fence=fence, store="fenced")
         for number, fence in enumerate([5, 9, 6, 7, 9], 2)
@@ -119,9 +111,7 @@ def test_a_smaller_one_is_compared_with_all_before() -> None:
 
 def test_the_order_is_that_of_the_store_where_it_is_known() -> None:
     """client-1 was accepted first, and stopped before it could record that."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=3, fence=7)
-    tape.held(4, "client-2", "B", until=14, fence=8)
+    tape = told("1 A held until 3 fence 7, 4 B held until 14 fence 8")
     tape.used(5, "client-2", "B", fence=8, store="fenced", read=1)
     tape.used(6, "client-1", "A", fence=7, store="fenced", read=0, invoked=2)
     assert tape.judge("fenced") == []
@@ -130,8 +120,7 @@ def test_the_order_is_that_of_the_store_where_it_is_known() -> None:
 
 
 def test_an_update_lost_in_the_fenced_store() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=20, fence=7)
+    tape = told("1 A held until 20 fence 7")
     one = tape.used(2, "client-1", "A", fence=7, store="fenced", read=3)
     two = tape.used(3, "client-1", "A", fence=7, store="fenced", read=3)
     assert tape.judge("fenced") == [[one, two]]
@@ -139,8 +128,7 @@ def test_an_update_lost_in_the_fenced_store() -> None:
 
 
 def test_one_lost_in_the_plain_store_is_only_counted() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=20, fence=7)
+    tape = told("1 A held until 20 fence 7")
     tape.used(2, "client-1", "A", read=3)
     tape.used(3, "client-1", "A", read=3)
     assert tape.judge("fenced") == []
@@ -177,8 +165,7 @@ def test_the_quick_judge_says_what_a_slow_one_says(found: list[tuple[int, int, i
 @PROPERTY
 @given(st.lists(st.integers(1, 5), max_size=8))
 def test_the_store(fences: list[int]) -> None:
-    tape = Tape()
-    tape.held(0, "client-1", "A", until=99, fence=1)
+    tape = told("0 A held until 99 fence 1")
     lines = [tape.used(1 + at, "client-1", "A", fence=fence, store="fenced") for at, fence in enumerate(fences)]
     wrong = [line for at, line in enumerate(lines) if any(fence > fences[at] for fence in fences[:at])]
     assert [found[-1] for found in tape.judge("fenced")] == wrong

@@ -7,65 +7,49 @@ import pytest
 from chaos.history import MUST
 from tests.chaos.tape import Tape
 
-EVERYTHING = (*MUST, "handover")
 
-
-def led(*, until: float = 11) -> Tape:
+def led(story: str = "", *faults: tuple[str, str, float]) -> Tape:
     """One leads from 1 on, and others stand until 60."""
-    tape = Tape(must=EVERYTHING, ttl=10)
-    tape.held(1, "client-1", "A", until=until, fence=1)
-    tape.event(60, "client-2", "acquire", "invoke", lock="a")
+    tape = Tape(must=(*MUST, "handover"), ttl=10).told(", ".join(filter(None, ("1 A held until 11, 60 B asks", story))))
+    for fault in faults:
+        tape.fault(*fault)
+    tape.until(100)
     return tape
 
 
 @pytest.mark.parametrize(("t", "well"), [(5.5, True), (6, True), (6.000001, False), (20, False), (None, False)])
 def test_within_a_second_after_a_release(t: float | None, well: bool) -> None:
-    tape = led()
-    tape.release(5, "client-1", "A")
-    if t is not None:
-        tape.held(t, "client-2", "B", until=t + 1, fence=2)
+    tape = led("5 A releases" + (f", {t} B held until {t + 1}" if t else ""))
     assert bool(tape.judge("handover")) != well
     assert not tape.ruling("handover").vacuous
 
 
 @pytest.mark.parametrize(("t", "well"), [(16, True), (16.000001, False)])
 def test_within_a_ttl_and_a_second_after_a_kill(t: float, well: bool) -> None:
-    tape = led()
-    tape.fault("kill", "client-1", 5)
-    tape.held(t, "client-2", "B", until=t + 1, fence=2)
-    assert bool(tape.judge("handover")) != well
+    assert bool(led(f"{t} B held until 17", ("kill", "client-1", 5)).judge("handover")) != well
 
 
 def test_who_is_struck_may_have_had_it() -> None:
-    tape = led()
-    tape.release(5, "client-1", "A")
-    tape.fault("stop", "client-2", 5.5, 8)
-    assert tape.judge("handover") == []
-    again = led()
-    again.fault("kill", "client-1", 5)
-    again.fault("kill", "client-2", 10)
-    again.held(20.9, "client-3", "B", until=30, fence=2)
-    assert again.judge("handover") == []
+    assert led("5 A releases", ("stop", "client-2", 5.5)).judge("handover") == []
+    killed = ("kill", "client-1", 5), ("kill", "client-2", 10)
+    assert led("20.9 C held until 30", *killed).judge("handover") == []
 
 
 def test_a_lease_that_was_over_hands_nothing_over() -> None:
-    tape = led()
-    tape.release(12, "client-1", "A")
+    tape = led("12 A releases")
     assert tape.judge("handover") == []
     assert tape.ruling("handover").vacuous
 
 
 def test_when_nobody_stands_any_more() -> None:
-    tape = led()
-    tape.release(59.5, "client-1", "A")
+    assert led("59.5 B held until 99, 59.6 B releases", ("kill", "client-1", 2)).judge("handover") != []
+    tape = Tape(must=(*MUST, "handover")).told("1 A held until 70, 60 B asks, 59.5 A releases")
     tape.until(100)
     assert tape.judge("handover") == []
 
 
 def test_the_sentence() -> None:
-    tape = led()
-    tape.release(5, "client-1", "A")
-    [violation] = tape.ruling("handover").violations
+    [violation] = led("5 A releases").ruling("handover").violations
     assert violation.sentence == (
         "client-1 led with 'a' (A) and released it at t=5.000000, and nobody followed until t=6.000000"
     )

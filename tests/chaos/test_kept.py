@@ -101,7 +101,7 @@ def test_it_is_judged_only_where_it_is_demanded() -> None:
 
 
 def test_what_can_be_demanded() -> None:
-    assert (*EVERYTHING, "handover", "slots") == DEMANDABLE
+    assert (*EVERYTHING, "handover", "slots", "order") == DEMANDABLE
     assert demanded(["kept", "live", "kept"]) == ("kept", "live")
     with pytest.raises(Unreadable, match="only exclusive, fenced, prompt, live, clean, kept, handover"):
         demanded(["held"])

@@ -101,58 +101,39 @@ def test_the_sentence_of_one_that_was_never_told() -> None:
     assert "never told" in expired().ruling("prompt").violations[0].sentence
 
 
-@pytest.mark.parametrize("op", ["stop", "kill"])
-@pytest.mark.parametrize(("begin", "end", "exempt"), [
-    pytest.param(5, 20, True, id="around"),
-    pytest.param(5, 11, True, id="until-the-end"),
-    pytest.param(5, 10.999999, False, id="over-before"),
-    pytest.param(11.02, 11.03, True, id="within"),
-    pytest.param(11.05, 20, True, id="from-the-last-moment-on"),
-    pytest.param(11.050001, 20, False, id="too-late"),
-    pytest.param(5, None, True, id="for-ever"),
-    pytest.param(12, None, False, id="for-ever-but-later"),
-])  # fmt: skip
-def test_stopped_or_killed_then(op: str, begin: float, end: float | None, exempt: bool) -> None:
-    """C27: the interval touches [valid_until, valid_until + 50 ms]."""
+STRIKES: dict[str, tuple[list[tuple[float, str, str, object]], bool]] = {
+    # C27: the interval touches [valid_until, valid_until + 50 ms].
+    "around": ([(5, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], True),
+    "until-the-end": ([(5, "stop", "invoke", "client-1"), (11, "stop", "ok", "client-1")], True),
+    "over-before": ([(5, "stop", "invoke", "client-1"), (10.999999, "stop", "ok", "client-1")], False),
+    "within": ([(11.02, "stop", "invoke", "client-1"), (11.03, "stop", "ok", "client-1")], True),
+    "from-the-last-moment-on": ([(11.05, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], True),
+    "too-late": ([(11.050001, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], False),
+    "for-ever": ([(5, "stop", "invoke", "client-1")], True),
+    "for-ever-but-later": ([(12, "stop", "invoke", "client-1")], False),
+    "killed": ([(5, "kill", "invoke", "client-1"), (11, "kill", "ok", "client-1")], True),
+    "killed-too-late": ([(11.050001, "kill", "invoke", "client-1")], False),
+    "one-of-several": ([(5, "stop", "invoke", ["client-2", "client-1"])], True),
+    "another-one": ([(5, "stop", "invoke", "client-2")], False),
+    "others-with-such-names": ([(5, "stop", "invoke", ["client-2", "client-11"])], False),
+    "another-fault": ([(5, "pause", "invoke", "client-1")], False),
+    "cut-off": ([(5, "halves", "invoke", ["client-1"])], False),
+    "one-of-several-is-healed-before": ([(5, "stop", "invoke", ["client-1", "client-2"]), (9, "stop", "ok", "client-1"),
+        (20, "stop", "ok", "client-2")], False),
+    # Another one of its kind is another one.
+    "healed-and-struck-again": ([(5, "stop", "invoke", "client-1"), (9, "stop", "ok", "client-1"),
+        (15, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], False),
+    "it-could-not-be-made": ([(5, "stop", "invoke", "client-1"), (6, "stop", "fail", "client-1")], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRIKES)
+def test_who_was_stopped_or_killed_then_is_excused(name: str) -> None:
+    events, exempt = STRIKES[name]
     tape = expired()
-    tape.fault(op, "client-1", begin, end)
+    for t, op, phase, target in events:
+        tape.event(t, "nemesis", op, phase, target=target)
     assert bool(tape.judge("prompt")) != exempt
-
-
-@pytest.mark.parametrize(("op", "target", "exempt"), [
-    ("stop", ["client-2", "client-1"], True),
-    ("stop", "client-2", False),
-    ("stop", ["client-2", "client-11"], False),
-    ("pause", "client-1", False),
-    ("halves", ["client-1"], False),
-])  # fmt: skip
-def test_that_process_and_those_faults(op: str, target: object, exempt: bool) -> None:
-    tape = expired()
-    tape.fault(op, target, 5, 20)
-    assert bool(tape.judge("prompt")) != exempt
-
-
-def test_one_of_several_is_healed_before() -> None:
-    tape = expired()
-    tape.event(5, "nemesis", "stop", "invoke", target=["client-1", "client-2"])
-    tape.event(9, "nemesis", "stop", "ok", target="client-1")
-    tape.event(20, "nemesis", "stop", "ok", target="client-2")
-    assert len(tape.judge("prompt")) == 1
-
-
-def test_a_fault_is_over_once_it_is_healed() -> None:
-    """Another one of its kind is another one."""
-    tape = expired()
-    tape.fault("stop", "client-1", 5, 9)
-    tape.fault("stop", "client-1", 15, 20)
-    assert len(tape.judge("prompt")) == 1
-
-
-def test_a_stop_that_could_not_be_made_excuses_nothing_afterwards() -> None:
-    tape = expired()
-    tape.event(5, "nemesis", "stop", "invoke", target="client-1")
-    tape.event(6, "nemesis", "stop", "fail", target="client-1")
-    assert len(tape.judge("prompt")) == 1
 
 
 def test_a_client_that_says_stop_is_no_nemesis() -> None:
@@ -176,30 +157,23 @@ def test_the_lines_of_a_use_are_both_named() -> None:
     assert tape.judge("prompt") == [[2, used - 1, used]]
 
 
-@pytest.mark.parametrize(("store", "accepted"), [("fenced", False), ("fenced", True), ("plain", True)])
-def test_in_whatever_store_and_whatever_came_of_it(store: str, accepted: bool) -> None:
+USE: dict[str, object] = {"lock": "a", "token": "A", "store": "plain", "accepted": True, "fence": 1}
+
+
+@pytest.mark.parametrize(("phase", "fields"), [
+    # In whatever store, and whatever came of it.
+    ("ok", {"store": "fenced", "accepted": False}), ("ok", {"store": "fenced"}), ("ok", {}),
+    # Also one that never ended or was never begun.
+    ("invoke", {}), ("fail", {}), ("info", {}),
+    ("invoke", {"lock": None}),  # it is found by its token
+    ("invoke", {"token": None}),  # which may be told at the end only
+])  # fmt: skip
+def test_every_use_counts(phase: str, fields: dict[str, object]) -> None:
     tape = lost()
-    tape.used(13, "client-1", "A", invoked=12, store=store, accepted=accepted)
-    assert len(tape.judge("prompt")) == 1
-
-
-@pytest.mark.parametrize("phase", ["invoke", "fail", "info", "ok"])
-def test_also_one_that_never_ended_or_was_never_begun(phase: str) -> None:
-    tape = lost()
-    tape.event(12, "client-1", "use", phase, lock="a", token="A", store="plain", accepted=True, fence=1)
-    assert len(tape.judge("prompt")) == 1
-
-
-def test_the_token_may_be_told_at_the_end_only() -> None:
-    tape = lost()
-    tape.event(12, "client-1", "use", "invoke", lock="a")
-    tape.used(13, "client-1", "A")
-    assert len(tape.judge("prompt")) == 1
-
-
-def test_without_a_lock_it_is_found_by_its_token() -> None:
-    tape = lost()
-    tape.event(12, "client-1", "use", "invoke", token="A", store="plain")
+    known = {name: value for name, value in (USE | fields).items() if value is not None}
+    tape.event(12, "client-1", "use", phase, **known)
+    if "token" not in known:
+        tape.used(13, "client-1", "A")
     assert len(tape.judge("prompt")) == 1
 
 

@@ -17,55 +17,28 @@ def group(limit: int = 2) -> Tape:
     return tape
 
 
-def test_as_many_as_there_are() -> None:
-    tape = group()
-    tape.held(1, "client-1", "A", until=11, fence=1, lock="a#0")
-    tape.held(2, "client-2", "B", until=12, fence=1, lock="a#1")
-    tape.event(5, "client-1", "release", "invoke", lock="a#0", token="A")
-    tape.held(5, "client-2", "C", until=15, fence=2, lock="a#0")
-    assert tape.judge("slots") == tape.judge("exclusive") == []
+# How many slots there are, what happens, the events of each violation of `slots`, and how many there are of `exclusive`.
+STORIES: dict[str, tuple[int, str, list[list[int]], int]] = {
+    "as-many-as-there-are":
+        (2, "1 A held until 11 of a#0, 2 B held until 12 of a#1, 5 A releases of a#0, 5 C held until 15 of a#0", [], 0),
+    # As with a counter for each master: each believes in a slot, and two in the same one.
+    "one-more": (2, "1 A held until 11 of a#0, 2 B held until 12 of a#1, 10.9 C held until 15 of a#0", [[2, 3, 4]], 1),
+    "one-slot-twice-is-no-one-more": (2, "1 A held until 11 of a#0, 2 B held until 12 of a#0", [], 1),
+    "touching-is-not-together": (1, "1 A held until 5 of a#0, 5 B held until 12 of a#0", [], 0),
+    "a-little-is": (1, "1 A held until 5.000001 of a#0, 5 B held until 12 of a#0", [[2, 3]], 1),
+    "handed-over-it-is-one": (1, "1 A held until 11 of a#0, 3 A/2 resumed until 13 of a#0", [], 0),
+    "a-number-that-is-too-great": (2, "1 A held until 11 of a#2", [[2]], 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_who_holds_together(name: str) -> None:
+    limit, story, expected, twice = STORIES[name]
+    tape = group(limit).told(story)
+    assert tape.judge("slots") == expected
+    assert len(tape.judge("exclusive")) == twice
     assert not tape.ruling("slots").vacuous
-    assert tape.verdict().outcome == "passed"
-
-
-def test_one_more() -> None:
-    """As with a counter for each master: each believes in a slot, and two in the same one."""
-    tape = group()
-    first = tape.held(1, "client-1", "A", until=11, fence=1, lock="a#0")
-    second = tape.held(2, "client-2", "B", until=12, fence=1, lock="a#1")
-    third = tape.held(10.9, "client-3", "C", until=15, fence=2, lock="a#0")
-    assert tape.judge("slots") == [[first, second, third]]
-    assert len(tape.judge("exclusive")) == 1
-    assert tape.verdict().outcome == "violated"
-
-
-def test_one_slot_twice_is_no_one_more() -> None:
-    tape = group()
-    tape.held(1, "client-1", "A", until=11, fence=1, lock="a#0")
-    tape.held(2, "client-2", "B", until=12, fence=2, lock="a#0")
-    assert tape.judge("slots") == []
-    assert len(tape.judge("exclusive")) == 1
-
-
-@pytest.mark.parametrize("end", [5, 5.000001])
-def test_touching_is_not_together(end: float) -> None:
-    tape = group(1)
-    tape.held(1, "client-1", "A", until=end, fence=1, lock="a#0")
-    tape.held(5, "client-2", "B", until=12, fence=2, lock="a#0")
-    assert bool(tape.judge("slots")) == (end > 5)
-
-
-def test_a_lease_that_is_handed_over_is_one() -> None:
-    tape = group(1)
-    tape.held(1, "client-1", "A", until=11, fence=1, lock="a#0")
-    tape.event(3, "client-2", "resume", "ok", lock="a#0", token="A", valid_until=13)
-    assert tape.judge("slots") == []
-
-
-def test_a_number_that_is_too_great() -> None:
-    tape = group()
-    line = tape.held(1, "client-1", "A", until=11, fence=1, lock="a#2")
-    assert tape.judge("slots") == [[line]]
+    assert tape.verdict("slots").outcome == ("violated" if expected else "passed")
 
 
 def test_what_is_no_slot_of_the_header_counts_for_nothing() -> None:

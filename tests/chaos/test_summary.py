@@ -6,7 +6,7 @@ import pytest
 
 from chaos.report import text
 from chaos.summary import OfLock, OfStore, Summary, summarize
-from tests.chaos.tape import Tape
+from tests.chaos.tape import Tape, told
 
 
 def summary(tape: Tape) -> Summary:
@@ -97,8 +97,7 @@ def test_the_gaps_at_both_ends_count_while_somebody_tries(tail: float, gap: floa
 
 
 def test_both_stores() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=20, fence=5)
+    tape = told("1 A held until 20 fence 5")
     tape.used(2, "client-1", "A", fence=5, read=0)
     tape.used(3, "client-2", "B", fence=6, read=0)  # has not seen the one before
     tape.used(4, "client-1", "A", fence=5, read=1)
@@ -112,8 +111,7 @@ def test_both_stores() -> None:
 
 
 def test_versions_that_were_not_recorded() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=20, fence=5)
+    tape = told("1 A held until 20 fence 5")
     tape.used(2, "client-1", "A", fence=5, read=0)
     tape.used(3, "client-2", "B", fence=4)
     [found] = summary(tape).stores

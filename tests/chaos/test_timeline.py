@@ -91,18 +91,9 @@ def test_a_lane_for_each_client_and_each_master() -> None:
     tape.fault("kill", "master-3", 3, 4)
     tape.fault("cut", ["client-2", "master-1", "somewhere"], 3, 4)
     assert [name for name, _ in data(tape)["lanes"]] == [
-        "client-1",
-        "client-2",
-        "client-10",
-        "master-1",
-        "master-2",
-        "master-3",
-        "master-4",
-        "master-5",
-        "somewhere",
-        "nemesis",
-        "observer",
-    ]
+        "client-1", "client-2", "client-10", "master-1", "master-2", "master-3", "master-4", "master-5", "somewhere",
+        "nemesis", "observer",
+    ]  # fmt: skip
 
 
 def test_from_when_a_hold_is_shared() -> None:
@@ -145,12 +136,9 @@ def test_what_is_drawn() -> None:
         ["master-1", 6, None, "kill"],
     ]
     assert [[lanes[mark[0]], *mark[1:3]] for mark in found["marks"]] == [
-        ["client-1", 7, "use"],
-        ["client-2", 8, "rejected"],
-        ["client-2", 11, "refused"],
-        ["client-1", 12, "lost"],
+        ["client-1", 7, "use"], ["client-2", 8, "rejected"], ["client-2", 11, "refused"], ["client-1", 12, "lost"],
         ["master-1", 13, "inspect"],
-    ]
+    ]  # fmt: skip
     [exclusive] = [ruling for ruling in found["rulings"] if ruling["name"] == "exclusive"]
     [violation] = exclusive["violations"]
     assert violation["at"] == 3

@@ -7,14 +7,11 @@ import pytest
 import chaos.judge.verdict as verdict_
 from chaos.history import MUST, Must
 from chaos.judge import judge
-from tests.chaos.tape import Tape
+from tests.chaos.tape import Tape, told
 
 
 def good() -> Tape:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11, fence=1)
-    tape.release(2, "client-1", "A")
-    return tape
+    return told("1 A held until 11 fence 1, 2 A releases")
 
 
 def overlapping() -> Tape:
@@ -24,31 +21,44 @@ def overlapping() -> Tape:
     return tape
 
 
-def test_all_that_must_hold_holds() -> None:
-    verdict = good().verdict()
-    assert verdict.must == MUST
-    assert (verdict.outcome, verdict.exit_code) == ("passed", 0)
+def broken_on_purpose(tape: Tape, *breaks: str) -> Tape:
+    tape.header |= {"variant": "minority", "breaks": list(breaks)}
+    return tape
 
 
-def test_one_that_must_hold_does_not() -> None:
-    verdict = overlapping().verdict()
-    assert (verdict.outcome, verdict.exit_code) == ("violated", 1)
-    assert [ruling.name for ruling in verdict.rulings if ruling.outcome == "violated"] == ["exclusive"]
+def demands(tape: Tape, *must: str) -> Tape:
+    tape.header["must"] = list(must)
+    return tape
 
 
-def test_what_need_not_hold_is_judged_all_the_same() -> None:
-    """A scenario outside the model has to show that it breaks something."""
-    verdict = overlapping().verdict("fenced", "prompt")
-    assert verdict.outcome == "passed"
-    assert verdict["exclusive"].outcome == "violated"
-    assert verdict["fenced"].outcome == "passed"
+def handed_over() -> Tape:
+    tape = Tape()
+    tape.resumed(1, "client-1", "A", until=5)
+    return tape
 
 
-def test_the_header_says_what_must_hold() -> None:
-    tape = overlapping()
-    tape.header["must"] = ["fenced"]
-    assert judge(tape.history()).outcome == "passed"
-    assert judge(tape.history(), ["exclusive"]).outcome == "violated"
+@pytest.mark.parametrize(("tape", "must", "outcome", "code", "violated"), [
+    pytest.param(good(), (), "passed", 0, [], id="all-that-must-hold-holds"),
+    pytest.param(overlapping(), (), "violated", 1, ["exclusive"], id="one-that-must-hold-does-not"),
+    # A scenario outside the model has to show that it breaks something.
+    pytest.param(overlapping(), ("fenced", "prompt"), "passed", 0, ["exclusive"], id="what-need-not-hold-is-judged-as-well"),
+    pytest.param(demands(overlapping(), "fenced"), (), "passed", 0, ["exclusive"], id="the-header-says-what-must-hold"),
+    pytest.param(demands(overlapping(), "fenced"), ("exclusive",), "violated", 1, ["exclusive"], id="or-the-caller"),
+    pytest.param(demands(overlapping()), (), "passed", 0, ["exclusive"], id="nothing-has-to-hold"),
+    pytest.param(Tape(), (), "unknown", 2, [], id="no-event-at-all"),
+    pytest.param(handed_over(), ("exclusive",), "passed", 0, [], id="a-hand-over-alone-is-a-hold"),
+    pytest.param(broken_on_purpose(good(), "exclusive"), (), "unknown", 2, [], id="broken-on-purpose-and-breaks-nothing"),
+    pytest.param(broken_on_purpose(overlapping(), "exclusive"), (), "violated", 1, ["exclusive"], id="broken-on-purpose"),
+])  # fmt: skip
+def test_what_follows_from_the_rulings(
+    tape: Tape, must: tuple[Must, ...], outcome: str, code: int, violated: list[str]
+) -> None:
+    verdict = tape.verdict(*must)
+    assert verdict.must == (must or tuple(tape.header["must"]))
+    assert (verdict.outcome, verdict.exit_code) == (outcome, code)
+    assert [ruling.name for ruling in verdict.rulings if ruling.outcome == "violated"] == violated
+    unbroken = "exclusive had to be violated, as the lock is broken on purpose, and was not"
+    assert (verdict.why == unbroken) == (outcome == "unknown" and bool(tape.header.get("breaks")))
 
 
 @pytest.mark.parametrize("must", [(), ("exclusive",), MUST])
@@ -63,22 +73,6 @@ def test_without_a_hold_nothing_is_proven(must: tuple[Must, ...]) -> None:
     assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)
     assert verdict["clean"].outcome == "violated"
     assert "proves nothing" in verdict.note
-
-
-def test_no_event_at_all() -> None:
-    assert Tape().verdict().exit_code == 2
-
-
-def test_a_hand_over_alone_is_a_hold() -> None:
-    tape = Tape()
-    tape.resumed(1, "client-1", "A", until=5)
-    assert tape.verdict("exclusive").exit_code == 0
-
-
-def test_nothing_has_to_hold() -> None:
-    tape = overlapping()
-    tape.header["must"] = []
-    assert tape.verdict().exit_code == 0
 
 
 @pytest.mark.parametrize("name", MUST)
@@ -148,20 +142,8 @@ def test_what_was_not_the_fault_that_was_asked_for(op: str, phase: str, fault: s
     assert tape.verdict().never_struck == (op,)
 
 
-def test_a_lock_that_is_broken_on_purpose_and_breaks_nothing_proves_nothing() -> None:
-    tape = good()
-    tape.header |= {"variant": "minority", "breaks": ["exclusive"]}
-    verdict = tape.verdict()
-    assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)
-    assert verdict.why == "exclusive had to be violated, as the lock is broken on purpose, and was not"
-
-
-def test_a_lock_that_is_broken_on_purpose_is_red() -> None:
-    tape = overlapping()
-    tape.header |= {"variant": "minority", "breaks": ["exclusive"]}
-    assert (tape.verdict().outcome, tape.verdict().why) == ("violated", "")
-    tape.header["breaks"] = ["kept"]  # judged, though nobody has demanded it
-    assert tape.verdict("fenced")["kept"].outcome == "passed"
+def test_what_is_to_be_broken_is_judged_though_nobody_has_demanded_it() -> None:
+    assert broken_on_purpose(overlapping(), "kept").verdict("fenced")["kept"].outcome == "passed"
 
 
 def test_violations_are_in_the_order_in_which_they_could_be_seen() -> None:

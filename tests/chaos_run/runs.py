@@ -85,7 +85,8 @@ class Run:
             time.sleep(0.05)
 
     def clients(self):
-        return [pid for pid, words in self.alive().items() if "chaos.clients" in words]
+        found = sorted(pid for pid, words in self.alive().items() if "chaos.clients" in words)
+        return found[1:]  # the first one is their parent
 
     def kill(self, word):
         """The first process of those with this word in their command."""

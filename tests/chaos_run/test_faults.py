@@ -6,6 +6,7 @@ import pytest
 
 from chaos.backends import BACKENDS
 from chaos.faults import FAULTS
+from chaos.run import lacks
 from redlock.testing import clock_available
 from tests.chaos_run.runs import OF_PROCESSES, struck
 from tests.servers.needs import missing
@@ -31,3 +32,9 @@ def told(tmp_path_factory):
 @pytest.mark.parametrize(("backend", "fault"), CASES)
 def test_it_strikes_and_heals(backend, fault, told):
     assert told(backend)[fault] == "fine", told(backend)[fault]
+
+
+def test_without_libfaketime_no_clock_is_set(monkeypatch):
+    """So a suite leaves out what sets one, and says so."""
+    monkeypatch.setattr("chaos.run.clock_available", lambda _: False)
+    assert set(lacks(BACKENDS["namespace"])) >= {"strobe", "clock", "liar", "swing", "kleppmann"}

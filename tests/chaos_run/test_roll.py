@@ -8,9 +8,13 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from chaos import growth
 from chaos.history import NEMESIS, Writer
 from chaos.nemesis import Nemesis
 from chaos.plan import Strike
+from redlock.testing import LocalMasters
 
 BACK_AFTER = 0.15
 
@@ -99,3 +103,32 @@ def test_what_kills_a_client_is_told_by_the_name_of_the_fault(tmp_path):
     told = [json.loads(line) for line in (tmp_path / "nemesis").read_text().splitlines()]
     struck = [(one["op"], one["fault"], one["target"]) for one in told if one["phase"] == "invoke"]
     assert struck == [("kill", "crash", ["client-1"]), ("kill", "move", ["client-2"])]
+
+
+def test_one_more_comes_when_it_may_and_not_before(monkeypatch, tmp_path):
+    """Asked once for each list: the second half of the clients gets the same one."""
+    asked: list[Any] = []
+
+    def may_begin(_urls, used, uses, _max_ttl):
+        asked.append((used, uses))
+        return len(asked) > 1
+
+    monkeypatch.setattr(growth, "may_begin", may_begin)
+    rig: Any = SimpleNamespace(urls=lambda _: [], settings=SimpleNamespace(first_list=(1,), longest_ttl=1.0))
+    cast: Any = Seats()
+    strikes = [
+        Strike(fault="grow", at=at, until=at, settled=at, clients=(seat,), uses=(1, 2))
+        for seat, at in ((1, 0), (2, 0.1))
+    ]
+    with Writer(tmp_path / "nemesis", NEMESIS) as record:
+        Nemesis(rig, cast, record, lambda line: None).carry_out(strikes)
+    assert asked == [((1,), (1, 2))] * 2, "nobody overtakes who waits"
+    told = [json.loads(line) for line in (tmp_path / "nemesis").read_text().splitlines()]
+    assert [one["target"] for one in told if one["phase"] == "invoke"] == [["client-1"], ["client-2"]]
+
+
+def test_a_step_that_redlock_check_does_not_name_is_refused():
+    with LocalMasters(3, persistence="always") as servers:
+        assert growth.may_begin(servers.urls, (1,), (1, 2), 1.2)
+        with pytest.raises(growth.StepRefused, match="Step 1 of 2: add master-2"):
+            growth.may_begin(servers.urls, (1,), (1, 2, 3), 1.2)

@@ -43,13 +43,19 @@ def test_interrupted(run, number):
     run.nothing_is_left()
 
 
-def test_its_session_is_killed(run):
-    """The harness itself crashes: an unknown outcome, and nothing is left."""
+@pytest.mark.parametrize(
+    ("killed", "said"),
+    [("session", "the session ended with status"), ("clients", "no client can begin or end any more")],
+)
+def test_the_harness_crashes(run, killed, said):
+    """An unknown outcome, and nothing is left.  Of the clients the first is their parent."""
     run.wait_until(run.clients)
-    sessions = [pid for pid, words in run.alive().items() if "-m chaos.session" in words and "unshare" not in words]
-    os.kill(min(sessions), signal.SIGKILL)
+    os.kill(
+        min(pid for pid, words in run.alive().items() if f"-m chaos.{killed}" in words and "unshare" not in words),
+        signal.SIGKILL,
+    )
     assert run.process.wait(30) == 2
-    assert "the session ended with status" in run.said()
+    assert said in run.said()
     run.nothing_is_left()
 
 

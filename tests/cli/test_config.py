@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from urllib.parse import urlsplit
 
 import pytest
 
 from redlock import ConfigurationError, Masters
+from redlock._cli import config, run
 from redlock._cli.config import deployment, split
 from redlock._health import naming
 
@@ -21,7 +23,8 @@ def _clean(monkeypatch):
 
 
 def given(**options):
-    nothing = {"config": None, "prefix": None, "max_ttl": None, "node_timeout": None, "no_restart_guard": False}
+    nothing = {"config": None, "prefix": None, "max_ttl": None, "node_timeout": None, "no_restart_guard": False,
+               "confirm_expiry": False}  # fmt: skip
     return argparse.Namespace(**(nothing | options))
 
 
@@ -33,11 +36,6 @@ def file(tmp_path):
         return given(config=str(path))
 
     return write
-
-
-def names_a_database(url):
-    """Then `redlock-check --acl` grants SELECT."""
-    return deployment([url], given()).databases
 
 
 ENV = {"REDLOCK_MASTERS": "redis://env1, redis://env2 ,"}
@@ -110,6 +108,11 @@ def test_a_whole_file(file, tmp_path, monkeypatch):
         restart_guard = false
         node_timeout = 0.1
         outage_timeout = inf
+        guard = 0
+        connect_timeout = 1
+        drift_factor = 0.02
+        fence_ttl = 100
+        confirm_expiry = true
         masters = [
             "rediss://10.0.0.1:6380/2?ssl_cert_reqs=required",
             {{ url = "redis://10.0.0.2", username = "other" }},
@@ -128,6 +131,7 @@ def test_a_whole_file(file, tmp_path, monkeypatch):
     assert fourth == "redis://own:mine@10.0.0.4"
     assert wanted.options == {
         "max_ttl": 30, "prefix": "p:", "restart_guard": False, "node_timeout": 0.1, "outage_timeout": None,
+        "confirm_expiry": True, "guard": 0, "connect_timeout": 1, "drift_factor": 0.02, "fence_ttl": 100,
     }  # fmt: skip
     assert wanted.databases
     assert SECRET not in repr(wanted)
@@ -161,22 +165,18 @@ def test_a_masters_own_password_wins_over_that_of_all_whatever_their_kinds(file,
 
 
 @pytest.mark.parametrize(("url", "named"), [
-    ("redis://h", False),
-    ("redis://h/0", False),
-    ("redis://h?db=0", False),
-    ("redis://h/2", True),
-    ("redis://h?db=2", True),
-    ("redis://h/2?db=0", False),
-    ("unix:///run/redis.sock", False),
-    ("unix:///run/redis.sock?db=2", True),
+    ("redis://h", False), ("redis://h/0", False), ("redis://h?db=0", False), ("redis://h/2?db=0", False),
+    ("redis://h/2", True), ("redis://h?db=2", True),
+    ("unix:///run/redis.sock", False), ("unix:///run/redis.sock?db=2", True),
 ])  # fmt: skip
 def test_a_database_is_named_in_the_path_or_in_the_query(url, named):
-    assert names_a_database(url) is named
+    """Then `redlock-check --acl` grants SELECT."""
+    assert deployment([url], given()).databases is named
 
 
 def test_an_address_that_cannot_be_read_is_said_so_where_only_its_database_matters():
     with pytest.raises(ConfigurationError, match="is no URL of a master") as caught:
-        names_a_database("redis://:geheim@[::1:6379")
+        assert deployment(["redis://:geheim@[::1:6379"], given()).databases
     assert "geheim" not in str(caught.value)
 
 
@@ -213,8 +213,10 @@ def test_masters_that_were_given_and_are_empty_are_not_those_of_the_environment(
      r"toml: max_ttl = -3: allowed is a number of seconds, more than 0 and at most 1e\+09$"),
     ('masters = ["redis://a"]\nmax_ttl = nan', "toml: max_ttl = nan: allowed is"),
     ('masters = ["redis://a"]\nmax_ttl = inf', "toml: max_ttl = inf: allowed is"),
-    ('masters = ["redis://a"]\nnode_timeout = 0', "toml: node_timeout = 0: allowed is"),
+    *[(f'masters = ["redis://a"]\n{key} = 0', f"toml: {key} = 0: allowed is")
+      for key in ("node_timeout", "connect_timeout", "fence_ttl")],
     ('masters = ["redis://a"]\noutage_timeout = "never"', "outage_timeout has to be a number, not 'never'$"),
+    ('masters = ["redis://a"]\nguard = -1', r"toml: guard = -1: allowed is .*at most 1e\+09, or 0$"),
     ('masters = ["redis://a"]\noutage_timeout = -1', "toml: outage_timeout = -1: allowed is"),
     ('masters = ["redis://a"]\nmax_ttl = true', "max_ttl has to be a number, not True$"),
     ('masters = ["redis://a"]\nrestart_guard = 1', "restart_guard has to be true or false, not 1$"),
@@ -230,6 +232,7 @@ def test_masters_that_were_given_and_are_empty_are_not_those_of_the_environment(
      "master 2: password_file: No such file"),
     ('masters = ["redis://a"]\npassword_file = "/dev/null/geheim"', "master 1: password_file: Not a directory"),
     ('masters = ["redis://a"]\npassword_file = "geheim\\u0000"', "master 1: password_file: not the name of a file"),
+    ('masters = [{ name = "lock-1", url = "redis://a" }, "redis://b"]', "a name of its own, or none of them"),
     ("max_ttl = " + "9" * 5000, "is not TOML that can be read: a number in it is too long"),
     ("x = " + "[" * 2000 + "]" * 2000, "is not TOML that can be read: it is nested too deeply"),
     ("x = " + "{a=" * 2000 + "1" + "}" * 2000, "is not TOML that can be read: it is nested too deeply"),
@@ -239,6 +242,18 @@ def test_what_is_wrong_with_a_file_is_said_with_the_place_and_without_the_passwo
         deployment([], file(text))
     assert "geheim" not in str(caught.value)
     assert "12345" not in str(caught.value)
+
+
+def test_what_belongs_to_one_command_is_no_part_of_the_file_that_all_share(file):
+    """In a file, ``fair`` would be for jobs with ``--slots`` as well, which refuse it."""
+    assert {*config._OPTIONS} == {*(Masters.__init__.__kwdefaults__ or ())} - {"timeout", "owner", "observer"}
+    no_keys = {"help", "name", "config", "no_wait", "no_restart_guard"}
+    options = {action.dest for action in run.parser()._actions} - no_keys - config.KEYS.keys()
+    assert {"fair", "shared", "ttl", "wait"} < options
+    for key in options:
+        says = f"toml: '{key}' belongs to one command, and the file to all: use redlock-run --{key.replace('_', '-')}$"
+        with pytest.raises(ConfigurationError, match=says):
+            deployment([], file(f'masters = ["redis://a"]\n{key} = true'))
 
 
 def test_a_password_file_that_is_not_utf_8(file, tmp_path):
@@ -253,16 +268,11 @@ def test_a_password_file_that_is_not_utf_8(file, tmp_path):
     ("redis://h?password=geheim", "redis://h?password=***: No such file"),
     ("u:gehe@im@h", "***@h: No such file"),
     ("/does/not/exist@h.toml", "/does/not/exist@h.toml: No such file"),  # no address at all
+    ("/does/not/exist", "/does/not/exist: No such file"),
 ])  # fmt: skip
 def test_an_address_in_the_place_of_the_file_shows_no_password(config, says):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
         deployment([], given(config=config))
-    assert says in str(caught.value)
-
-
-def test_no_such_file():
-    with pytest.raises(ConfigurationError, match="/does/not/exist: No such file"):
-        deployment([], given(config="/does/not/exist"))
 
 
 # -- named masters (R34) ---------------------------------------------------------------------------------
@@ -304,9 +314,3 @@ def test_names_that_cannot_be_right_are_refused_without_the_password(addresses):
     with pytest.raises(ConfigurationError) as refused:
         Masters(deployment(addresses, given()).masters)
     assert "geheim" not in str(refused.value)
-
-
-def test_a_file_that_names_some_of_its_masters(file):
-    text = '[[masters]]\nname = "lock-1"\nurl = "redis://a"\n[[masters]]\nurl = "redis://b"\n'
-    with pytest.raises(ConfigurationError, match="a name of its own, or none of them"):
-        deployment([], file(text))

@@ -13,7 +13,7 @@ from redlock import Health, MastersList, Probe
 from redlock._cli import table
 from redlock._cli.prometheus import exposition
 from redlock._cli.watch import changes, cut, restarts
-from redlock._health.facts import Clock, RefusedCommand
+from redlock._health.facts import ClockOffset, RefusedCommand
 from redlock._health.verdict import judge
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
 
@@ -35,7 +35,7 @@ def _plain(monkeypatch):
 def mixed() -> Health:
     facts = [
         healthy(0, latency=0.0000312),
-        healthy(11, clock=Clock(90.0, 0.001)),
+        healthy(11, clock=ClockOffset(90.0, 0.001)),
         healthy(2, info={"uptime_in_seconds": "2"}),
     ]
     return judge([*facts, dead(3), dead(4)], CLIENT_OPTIONS, TOOK)
@@ -78,11 +78,9 @@ def figures_of(health):
 
 def test_monitoring_draws_the_figures_behind_the_bar():
     assert figures_of(mixed()) == {
-        "voting": ("2", "", "5:", "3:", "0", "5"),
-        "can_lose": ("0", "", "1:", "", "0", "2"),
-        "round_trip": ("0.001", "s", "", "", "0", ""),
-        "probe": ("0.0123", "s", "", "", "0", ""),
-    }
+        "voting": ("2", "", "5:", "3:", "0", "5"), "can_lose": ("0", "", "1:", "", "0", "2"),
+        "round_trip": ("0.001", "s", "", "", "0", ""), "probe": ("0.0123", "s", "", "", "0", ""),
+    }  # fmt: skip
     quick = judge([healthy(i, latency=0.00000012) for i in range(4)], CLIENT_OPTIONS, Probe(ok=True, seconds=1e-7))
     found = figures_of(quick)
     assert found["voting"] == ("4", "", "4:", "3:", "0", "4")
@@ -203,12 +201,8 @@ def test_the_figures_are_those_of_the_check():
     found = families(mixed())
     votes = {sample.labels["master"]: sample.value for sample in found["redlock_master_votes"].samples}
     assert votes == {
-        "10.0.0.0:6379": 1,
-        "10.0.0.11:6379": 1,
-        "10.0.0.2:6379": 0,
-        "10.0.0.3:6379": 0,
-        "10.0.0.4:6379": 0,
-    }
+        "10.0.0.0:6379": 1, "10.0.0.11:6379": 1, "10.0.0.2:6379": 0, "10.0.0.3:6379": 0, "10.0.0.4:6379": 0,
+    }  # fmt: skip
     latency = {sample.labels["master"]: sample.value for sample in found["redlock_master_latency_seconds"].samples}
     assert set(latency) == {"10.0.0.0:6379", "10.0.0.11:6379", "10.0.0.2:6379"}  # the others are not known
     assert latency["10.0.0.11:6379"] == pytest.approx(0.001)
@@ -273,8 +267,8 @@ def test_a_finding_that_becomes_another_is_a_change(before, after, says):
     ({"info": {"uptime_in_seconds": "2"}}, {"info": {"uptime_in_seconds": "3"}}),
     ({"info": MEMORY}, {"info": MEMORY | {"used_memory": "980"}}),
     ({"latency": 0.2}, {"latency": 0.21}),
-    ({"clock": Clock(1.0, 0.001)}, {"clock": Clock(1.234, 0.001)}),
-    ({"clock": Clock(119.0, 0.001)}, {"clock": Clock(121.0, 0.001)}),  # s, then min
+    ({"clock": ClockOffset(1.0, 0.001)}, {"clock": ClockOffset(1.234, 0.001)}),
+    ({"clock": ClockOffset(119.0, 0.001)}, {"clock": ClockOffset(121.0, 0.001)}),  # s, then min
 ])  # fmt: skip
 def test_other_figures_are_no_change(before, after):
     """They differ at every look."""

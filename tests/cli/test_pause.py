@@ -13,8 +13,8 @@ def strike():  # a thread that strikes itself interrupts no other thread
     time.sleep(0.2)
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
-threading.Thread(target=strike, daemon=True).start()
 try:
+    threading.Thread(target=strike, daemon=True).start()
     pause(100)
 except KeyboardInterrupt:
     print("ended")

@@ -37,21 +37,14 @@ def test_pauses_grow_to_half_a_minute_and_are_random():
         assert len({*pauses}) > 10
 
 
-def test_after_a_command_that_ran_for_long_they_begin_anew():
-    restarts = Restarts("always")
-    for _ in range(10):
-        paused(restarts, ending())
-    assert paused(restarts, ending(seconds=29)) >= 15
-    assert paused(restarts, ending(seconds=31)) <= 0.5
-    assert paused(restarts, ending()) > 0.4
-
-
-def test_a_term_that_was_lost_is_no_reason_to_forget_pauses():
+def test_after_a_command_that_ran_for_long_they_begin_anew_and_not_after_a_lost_term():
     restarts = Restarts("always")
     for _ in range(10):
         paused(restarts, ending())
     paused(restarts, ending(70, over=True))
-    assert paused(restarts, ending()) >= 15
+    assert paused(restarts, ending(seconds=29)) >= 15
+    assert paused(restarts, ending(seconds=31)) <= 0.5
+    assert paused(restarts, ending()) > 0.4
 
 
 @pytest.fixture

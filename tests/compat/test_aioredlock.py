@@ -183,13 +183,10 @@ def test_every_way_to_name_a_master():
         ("a", 1),
         ["b", 2],
         {"host": "c", "port": 3, "db": 1, "password": "p", "minsize": 1, "maxsize": 9, "encoding": "utf-8"},
-        "redis://:p@d:4/2?encoding=utf-8",
-        "/run/redis.sock",
-        {"host": "e", "ssl": True},
+        "redis://:p@d:4/2?encoding=utf-8", "/run/redis.sock", {"host": "e", "ssl": True},
         redis.asyncio.Redis(host="f"),
-    ]
-    shown = repr(Aioredlock(given).masters)
-    assert shown == "<AsyncMasters a:1, b:2, c:3, d:4, /run/redis.sock, e:6379, f:6379>"
+    ]  # fmt: skip
+    assert repr(Aioredlock(given).masters) == "<AsyncMasters a:1, b:2, c:3, d:4, /run/redis.sock, e:6379, f:6379>"
     assert repr(Aioredlock().masters) == "<AsyncMasters localhost:6379>"
     assert issubclass(ConfigurationError, ValueError)
 

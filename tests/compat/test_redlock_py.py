@@ -14,6 +14,7 @@ import redis
 from redlock import ConfigurationError, Masters
 from redlock.compat.redlock_py import CannotObtainLock, Lock, MultipleRedlockException, Redlock
 from tests.servers.look import all_up, eventually
+from tests.servers.process import run
 
 OLD = "ignore:.*there for the way over:DeprecationWarning"
 pytestmark = pytest.mark.filterwarnings(OLD)
@@ -64,8 +65,7 @@ def test_the_old_library_and_this_one_exclude_each_other(dlm, redlock_servers):
     for i in range(5):
         redlock_servers.client(i).delete("pants")
     assert dlm.lock("pants", 1000)
-    taken = [redlock_servers.client(i).set("pants", "theirs", nx=True, px=10_000) for i in range(5)]
-    assert taken.count(None) >= 3
+    assert [redlock_servers.client(i).set("pants", "theirs", nx=True, px=10_000) for i in range(5)].count(None) >= 3
 
 
 def test_another_process_may_unlock_it(dlm, other, redlock_servers):
@@ -97,6 +97,12 @@ def test_a_lock_that_is_dropped_lasts_for_its_ttl(redlock_servers, dropped):
         time.sleep(0.02)
 
 
+def test_a_lock_that_is_dropped_at_the_exit_lasts_as_well(redlock_servers):
+    taken = f"Redlock({redlock_servers.urls}, restart_guard=False).lock('once', 20_000)"
+    run("-c", f"from redlock.compat.redlock_py import Redlock\n(lambda: {taken})()")
+    assert all(redlock_servers.keys("once"))
+
+
 def test_locks_that_ended_are_forgotten(dlm):
     for i in range(5):
         assert dlm.lock(f"short:{i}", 750)
@@ -119,14 +125,6 @@ def test_an_outage_is_false_and_is_logged(dlm, redlock_servers, caplog):
     dlm.unlock(lock)  # owed to the three
 
 
-def test_a_dead_minority_is_no_error(dlm, redlock_servers):
-    redlock_servers.kill(0)
-    redlock_servers.kill(1)
-    lock = dlm.lock("pants", 5000)
-    assert lock
-    dlm.unlock(lock)
-
-
 @pytest.mark.parametrize("ttl", [1000.0, "1000", 10, 61_000])
 def test_a_wrong_ttl_is_a_value_error(dlm, ttl):
     """A TTL may be shorter than 750 ms only with a shorter ``node_timeout``, and longer than a minute with ``max_ttl``."""
@@ -136,7 +134,7 @@ def test_a_wrong_ttl_is_a_value_error(dlm, ttl):
 
 def test_the_options_of_masters_are_taken(redlock_servers):
     dlm = Redlock(redlock_servers.urls, restart_guard=False, max_ttl=600, node_timeout=0.03, prefix="p:")
-    assert dlm.lock("pants", 600_000)
+    eventually(lambda: dlm.lock("pants", 600_000))  # 30 ms are little for a busy machine
     dlm.lock("shorts", 100)
     assert [redlock_servers.client(i).exists("p:pants") for i in range(5)].count(1) >= 3
     dlm.masters.close()

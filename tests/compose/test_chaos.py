@@ -22,6 +22,7 @@ def told(docker, tmp_path_factory):
     return struck("compose", tmp_path_factory.mktemp("strikes") / "told")
 
 
+@pytest.mark.xdist_group("told")  # by one process, which asks once
 @pytest.mark.parametrize("fault", CAN)
 def test_it_strikes_and_heals(fault, told):
     assert told[fault] == "fine", told[fault]

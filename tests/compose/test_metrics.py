@@ -38,7 +38,8 @@ def test_the_configuration(promtool):
 
 def test_the_queries_of_the_dashboard(promtool, tmp_path):
     """Each as a rule, for of those it says whether they can be read."""
-    dashboard = json.loads((COMPOSE / "metrics" / "dashboard.json").read_text())
+    dashboard = json.loads(text := (COMPOSE / "metrics" / "dashboard.json").read_text())
+    assert not re.search(r"\brate\([^[]+\[\d", text), "a fixed range is empty where scrapes are further apart"
     queries = [
         target["expr"].replace("$__rate_interval", "1m") for panel in dashboard["panels"] for target in panel["targets"]
     ]
@@ -58,6 +59,8 @@ FIRES = {
     "LeasesLost": [('redlock_losses_total{reason="expired"}', "0x110 1x10", "1x120")],
     "LockWaits": [("redlock_oldest_wait_start_timestamp_seconds", "7000x120", "7190x120")],  # it is 7200 then
     "LockMastersSlow": [('redlock_acquire_duration_seconds_count{outcome="slow"}', "0x110 1x10", "1x120")],
+    "LockFleetDisagrees": [('redlock_fleet_disagreements_total{outcome="refused"}', "0x110 1x10", "1x120")],
+    "LockMasterDown": [('redlock_master_votes{master="m"}', "0x120", "1x120")],
     "LockQuorumNoMargin": [("redlock_can_lose", "0x120", "1x120")],
     "LockMasterClock": [('redlock_master_clock_offset_seconds{master="m"}', "-1.5x120", "-0.5x120")],
 }

@@ -7,6 +7,7 @@ import pytest
 from tests.compose.programs import COMPOSE, RUNNING, run
 
 
+@pytest.mark.longest
 @pytest.mark.timeout(600)
 def test_a_daemon_that_runs_is_used_and_has_nothing_left(temporary):
     """As on a machine with Docker: try.sh and the harness in turn, to the end, killed, interrupted."""

@@ -9,6 +9,7 @@ import pytest
 from tests.compose.programs import COMPOSE, ENVIRONMENT, run
 
 
+@pytest.mark.longest
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "overlays",

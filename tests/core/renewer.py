@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.lease import LeaseState
-    from redlock._core.observing import Observing
+    from redlock._core.protocols import Observing
     from redlock._core.renewals import Presence, Task
     from redlock._core.settings import LockSpec
 
@@ -43,12 +43,12 @@ class Told:
         self.released_at: list[float] = []
         self._world = world
 
-    def tell_lost(self, on_lost: object) -> None:
+    def notify_lost(self, on_lost: object) -> None:
         assert on_lost is None
         self.lost_at.append(self._world.now)
 
     def lost(self, lease: LeaseState) -> None:
-        """The observer is told with the holder, see `tell_lost`."""
+        """The observer is told with the holder, see `notify_lost`."""
 
     def extended(self, lease: LeaseState, *, renewed: bool) -> None:
         assert renewed, "it was no holder who extended it"
@@ -68,10 +68,11 @@ def renewal_of(
     max_hold: float | None = None,
     presence: Callable[[], Presence] = lambda: "here",
     spread: float = 0.5,
+    make: Callable[..., Renewal] = Renewal,
 ) -> tuple[Renewal, Told]:
     told = Told(world, presence)
     settings = world.settings._replace(random=lambda: spread, observer=cast("Observing", told))
-    return Renewal(settings, spec._replace(auto_extend=renew, max_hold=max_hold), lease, told, world.now), told
+    return make(settings, spec._replace(auto_extend=renew, max_hold=max_hold), lease, told, world.now), told
 
 
 @dataclass(eq=False)
@@ -84,13 +85,13 @@ class Held:
 
 
 class Scene(Renewer):
-    """A client that holds ``leases`` leases, granted at one moment.  It is its own `Port`."""
+    """A client that holds ``leases`` leases, granted at one moment.  It is its own `Port`, and its connections."""
 
     here, closed, stopped = True, False, ()
 
     def __init__(self, *masters: Master, leases: int = 0, names: int = 1, **options: Any) -> None:
         port: Any = self
-        super().__init__(port)
+        super().__init__(port, port)
         self.world = World(*(masters or [Master()] * 3))
         self.started: list[tuple[Task, list[Renewal]]] = []
         self.held = [self.hold(number, names, **options) for number in range(leases)]
@@ -99,8 +100,7 @@ class Scene(Renewer):
         world = self.world
         spec = world.spec(*(f"{number}-{name}" for name in range(names)), ttl=ttl)
         state = world.lease(spec, token=f"token-{number}", **(lease or {}))
-        renewal, told = renewal_of(world, spec, state, **options)
-        self.add(renewal)
+        renewal, told = renewal_of(world, spec, state, make=self.add, **options)
         return Held(spec, state, renewal, told.lost_at, told.kept_at)
 
     @property
@@ -144,7 +144,7 @@ class Scene(Renewer):
     def now(self) -> float:
         return self.world.now
 
-    def call_at(self, at: float) -> None:
+    def tick_at(self, at: float) -> None:
         """Nobody is asleep."""
 
     def call_soon(self, call: Callable[[], object]) -> None:
@@ -153,5 +153,5 @@ class Scene(Renewer):
     def start(self, task: Task, renewals: list[Renewal]) -> None:
         self.started.append((task, renewals))
 
-    def pass_by(self, place: Any) -> None:
+    def leave(self, place: Any) -> None:
         """Nobody is in line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 
 
 def encoded(value: Any) -> bytes:

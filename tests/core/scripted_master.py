@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lupa import lua51
 
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 
 if TYPE_CHECKING:
     from redlock._core.wire import Call

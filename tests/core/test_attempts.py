@@ -136,7 +136,7 @@ def test_a_majority_that_grants_after_the_deadline_has_granted() -> None:
 def test_the_grant_is_handed_over_the_moment_there_is_one(won: list[Grant] | None) -> None:
     """R11: an interruption on the way back to the caller must not make it forget what it has to release."""
     world = World(*[frees_itself(1) for _ in range(3)])
-    grant = world.run(world.acquire(world.spec(), deadline=START + 1.0, won=won))
+    grant = world.run(world.acquire(world.spec(), deadline=START + 1.0, granted=None if won is None else won.append))
     assert isinstance(grant, Grant)
     assert won in (None, [grant])
 

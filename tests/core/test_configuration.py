@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
+import re
 import ssl
 from typing import Any
 
@@ -23,27 +24,21 @@ SECRET = "s3cr3t-word"  # noqa: S105
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"node_timeout": 0}, "node_timeout=0: allowed is more than 0"),
-    ({"node_timeout": -1}, "node_timeout=-1"),
-    ({"node_timeout": math.nan}, "node_timeout=nan"),
-    ({"node_timeout": math.inf}, "node_timeout=inf"),
+    *[({"node_timeout": wrong}, f"node_timeout={wrong}: allowed is more than 0") for wrong in (0, -1, math.nan, math.inf)],
     ({"node_timeout": "1"}, "node_timeout='1': allowed is a number of seconds, not str"),
     ({"node_timeout": True}, "not bool"),
     ({"node_timeout": 21.0}, "at most 20"),  # a third of max_ttl
-    ({"connect_timeout": 0}, "connect_timeout=0"),
-    ({"drift_factor": -0.1}, "drift_factor=-0.1"),
+    *[({option: wrong}, f"{option}={wrong}") for option, wrong in (("connect_timeout", 0), ("drift_factor", -0.1), ("fence_ttl", -1))],
     ({"drift_factor": None}, "drift_factor=None: allowed is a number, not NoneType"),
     ({"drift_factor": 0.5}, "not including, 0.5"),
-    ({"max_ttl": 0}, "max_ttl=0"),
-    ({"max_ttl": math.nan}, "max_ttl=nan"),
+    *[({"max_ttl": wrong}, f"max_ttl={wrong}") for wrong in (0, math.nan)],
     ({"fence_ttl": 10.0}, "at least max_ttl"),
-    ({"fence_ttl": -1}, "fence_ttl=-1"),
     ({"timeout": math.nan}, "timeout=nan"),
     ({"outage_timeout": 0}, "outage_timeout=0: allowed is more than 0"),
     ({"outage_timeout": "never"}, "outage_timeout='never': allowed are a number of seconds, \"max_ttl\", and None"),
     ({"prefix": "a\0b"}, "without NUL"),
     ({"prefix": None}, "prefix=None"),
-    ({"restart_guard": "no"}, "restart_guard='no': allowed are True and False"),
+    *[({option: "no"}, f"{option}='no': allowed are True and False") for option in ("restart_guard", "confirm_expiry")],
 ])  # fmt: skip
 def test_masters(options, said):
     with pytest.raises(ConfigurationError) as caught:
@@ -53,9 +48,7 @@ def test_masters(options, said):
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"ttl": 0}, "ttl=0"),
-    ({"ttl": -3}, "ttl=-3"),
-    ({"ttl": math.nan}, "ttl=nan"),
+    *[({"ttl": wrong}, f"ttl={wrong}") for wrong in (0, -3, math.nan)],
     ({"ttl": 61}, "ttl=61: allowed is more than 0 and at most 60 s"),
     ({"ttl": 0.5}, "at least 0.75 s, three times node_timeout"),  # R7
     ({"ttl": "30"}, "not str"),
@@ -63,25 +56,28 @@ def test_masters(options, said):
     ({"min_validity": 0}, "min_validity=0"),
     ({"min_validity": 30}, "min_validity=30: allowed is more than 0 and less than 29.698 s"),
     ({"min_validity": 29.698}, "less than 29.698 s"),  # all of it would have to be left
-    ({"hold_at_least": 31}, "hold_at_least=31: allowed is more than 0 and at most 30 s: the ttl of the lock (R28)"),
+    ({"hold_at_least": 31}, "hold_at_least=31: allowed is 0 or more and at most 30 s: the ttl of the lock (R28)"),
     ({"hold_at_least": -1}, "hold_at_least=-1"),
-    ({"hold_at_least": math.nan}, "hold_at_least=nan"),
     ({"hold_at_least": "5"}, "hold_at_least='5': allowed is a number of seconds, not str"),
     ({"hold_at_least": False}, "not bool"),
     ({"hold_at_least": []}, "hold_at_least=[]"),
     ({"retry": 3}, "tenacity"),
-    ({"bound": "x"}, "bound='x': allowed are True and False"),
-    ({"bound": None}, "bound=None: allowed are True and False"),
-    ({"auto_extend": "no"}, "auto_extend='no': allowed are True and False"),
-    ({"fencing": 0}, "fencing=0: allowed are True and False"),
-    ({"shared": "no"}, "shared='no': allowed are True and False"),
+    *[
+        ({option: wrong}, f"{option}={wrong!r}: allowed are True and False")
+        for option, wrong in (("bound", None), ("auto_extend", "no"), ("fencing", 0), ("shared", 1))
+    ],
+    ({"shared": True, "max_readers": 0}, "max_readers=0: allowed is a whole number above 0"),
+    ({"max_readers": 5}, "shared=False: max_readers without it is of no use"),
+    ({"shared": True, "hold_at_least": 1.0}, "shared=True with hold_at_least=1"),
+    *[({"max_waiters": wrong}, "max_waiters=") for wrong in (0, -1, True, 1.5, "many")],
+    ({"owner": "two\nlines"}, "owner="),
+    ({"on_lost": 5}, "on_lost"),
     ({"name": ""}, "0 bytes"),
     ({"name": "x" * 513}, "513 bytes"),
     ({"name": "ü" * 257}, "514 bytes"),
     ({"name": "a\0b"}, "NUL"),
     ({"name": "\ud800"}, "UTF-8"),
-    ({"name": 7}, "name=7"),
-    ({"name": b"bytes"}, "name=b'bytes'"),
+    *[({"name": wrong}, f"name={wrong!r}") for wrong in (7, b"bytes")],
     ({"name": []}, "at least one"),
     ({"name": ["a", 1]}, "name=1"),
     ({"name": ["a", "b", "a"]}, "'a' is there twice"),
@@ -93,14 +89,18 @@ def test_masters(options, said):
     ({"name": ["u", "{u}:fence"], "of": {"prefix": ""}}, "'{u}:fence' is where the fencing token of 'u' is kept"),
     # R21: it holds a number without an expiry, and every client would wait for that for ever.
     ({"name": "redlock-max-ttl:", "of": {"prefix": ""}}, "at 'redlock-max-ttl:' the masters keep what clients announce"),
+    # R35: a lease is on record with its fence, and at a key of its own.
+    ({"fencing": False, "of": {"confirm_expiry": True}}, "fencing=False with confirm_expiry=True"),
+    ({"name": ["{u}", "{u}:grant"], "of": {"confirm_expiry": True}}, "'{u}:grant' is where it is on record who has '{u}'"),
+    # R42: in line for the one, a client would find the lock of the other there.
+    ({"name": ["{u}", "{u}:tickets"], "fair": True}, "'{u}:tickets' is where those stand who wait in order for '{u}'"),
     # R6, R7: less than half of the TTL is left, so no acquire could ever succeed.
     ({"ttl": 1, "of": {"drift_factor": 0.499}}, "ttl=1 with drift_factor=0.499: 0.499 s are left"),
     ({"ttl": 1, "of": {"drift_factor": 0.499}}, "a smaller drift_factor"),
 ])  # fmt: skip
 def test_locks(options, said):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
         lock(**options)
-    assert said in str(caught.value)
 
 
 def lock(*, name: Any = "job", of: Any = None, **options: Any) -> MultiLock:
@@ -108,10 +108,11 @@ def lock(*, name: Any = "job", of: Any = None, **options: Any) -> MultiLock:
 
 
 @pytest.mark.parametrize("options", [
-    {"min_validity": 29.697},  # nearly all that there is
+    {"min_validity": 29.697, "hold_at_least": 0, "guard": 0.0},  # nearly all that there is
     {"name": ["{u}", "{u}:fence"], "fencing": False},  # without fencing there is no fence key
     {"name": "{u}:fence"},  # in two locks they only refuse each other
     {"name": ["u", "u:fence"]},
+    {"name": ["{u}", "{u}:grant", "{u}:tickets"]},  # nothing is on record (R35), and nobody waits in order (R42)
     {"name": "redlock-max-ttl:"},
     {"name": [f"{i}" for i in range(1000)]},
     {"ttl": 1, "min_validity": 0.4, "of": {"drift_factor": 0.499}},
@@ -164,14 +165,13 @@ def test_a_third_of_the_ttl_is_allowed(ttl, node_timeout):
 def test_an_acquire_leaves_enough_for_what_it_is_to_hold_at_least(options, least):
     """R28: its holder may die right after it."""
     given = {"hold_at_least": None, "min_validity": None, **options}
-    times = checked(Limits(60.0, 0.25, 0.01, math.inf), 10, -1, None, given["hold_at_least"], given["min_validity"])
+    times = checked(
+        Limits(60.0, 0.25, 0.01, math.inf, 0.0), 10, -1, None, given["hold_at_least"], given["min_validity"]
+    )
     assert times.min_validity == pytest.approx(least)
 
 
-WORLDS = [
-    pytest.param(Masters, MultiLock, id="threads"),
-    pytest.param(AsyncMasters, AsyncMultiLock, id="asyncio"),
-]
+WORLDS = [pytest.param(Masters, MultiLock, id="threads"), pytest.param(AsyncMasters, AsyncMultiLock, id="asyncio")]
 TIMES = "timeout= is for how many seconds to wait for the lock, and ttl="
 
 
@@ -194,9 +194,8 @@ def test_a_keyword_of_another_library_is_told_what_it_is_called_here(kind, lock,
         lambda: masters.slots("job", limit=2, **{word: 5}),
     )
     for call in calls:
-        with pytest.raises(TypeError) as caught:
+        with pytest.raises(TypeError, match=re.escape(f"got an unexpected keyword argument {word!r}: {hint}")):
             call()
-        assert f"got an unexpected keyword argument {word!r}: {hint}" in str(caught.value)
 
 
 @pytest.mark.parametrize(("kind", "lock"), WORLDS)
@@ -214,8 +213,37 @@ def test_so_is_one_of_acquire(kind, lock, word, hint):
     assert str(caught.value).startswith(f"acquire() got an unexpected keyword argument {word!r}{hint}")
 
 
+@pytest.mark.parametrize(("options", "said"), [
+    ({"limit": 0}, "limit=0: allowed is a whole number from 1 to 100"),
+    ({"limit": 101}, "limit=101"),
+    ({"limit": True}, "limit=True"),
+    ({"limit": 2.0}, "limit=2.0"),
+    ({"limit": 2, "token": "x"}, "token: slots are not resumed"),
+    ({"limit": 2, "name": ["a", "b"]}, "allowed is one name"),
+    ({"limit": 2, "name": "n" * 511}, "name="),
+    ({"limit": 2, "ttl": -1}, "ttl=-1"),
+    ({"limit": 2, "shared": True}, "shared=True"),
+])  # fmt: skip
+def test_slots(options, said):
+    """R32."""
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        Masters(URLS).slots(**{"name": "import", **options})
+
+
+@pytest.mark.parametrize("wrong", ["", 7, None, b"*", "\ud800", "a\0"])
+def test_patterns(wrong):
+    """R29."""
+    with pytest.raises(ConfigurationError, match="match="):
+        Masters(URLS).held(wrong)
+
+
 def test_calls():
     lock = Masters(URLS).lock("job")
+    for name, options in (("", {}), ([], {}), ("a", {"timeout": "soon"}), ("a", {"timeout": None})):
+        with pytest.raises(ConfigurationError):
+            Masters(URLS).wait_until_free(name, **options)
+    with pytest.raises(ConfigurationError, match="name=''"):
+        Masters(URLS).watch("")
     with pytest.raises(ConfigurationError, match=r"blocking=False with timeout=1"):
         lock.acquire(blocking=False, timeout=1)
     with pytest.raises(ConfigurationError, match="timeout=nan"):
@@ -252,9 +280,8 @@ def test_calls():
     (["unix:///tmp/a", "unix:///tmp/a?db=1"], "same server"),
 ])  # fmt: skip
 def test_who_the_masters_are(masters, said):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
         Masters(masters)
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("url", [
@@ -340,9 +367,8 @@ def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
 ])  # fmt: skip
 def test_what_a_url_says_and_nobody_would_do_is_refused(url, said):
     """Ignored, it would be another database, another timeout or no TLS, in silence."""
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
         Masters([url])
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey"])
@@ -478,9 +504,8 @@ def test_tls_files_that_can_be_read_are_taken(certificate):
     [("ssl_certfile={}", "ssl_certfile={}: no private key"), ("ssl_keyfile={}", "without ssl_certfile")],
 )
 def test_a_certificate_and_its_key_belong_together(query, said, certificate):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=re.escape(said.format(certificate))):
         Masters([f"rediss://10.0.0.1?{query.format(certificate)}"])
-    assert said.format(certificate) in str(caught.value)
 
 
 def test_settings_of_a_client_count_its_patience_does_not():

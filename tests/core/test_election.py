@@ -25,102 +25,86 @@ TERM = Term()
 
 
 class Played:
-    """``answers``: what each kind of step is resumed with."""
+    """``answers``: what each kind of step is resumed with; one that can be called is, with the `Stop`."""
 
-    def __init__(self, stop: Stop, pauses: Any = None, **answers: Any) -> None:
+    def __init__(self, pauses: Any = None, *, steps: int = 50, stopped: bool = False, **answers: Any) -> None:
         self.steps: list[str] = []
         self.pauses: list[float] = []
         self.error: Any = None
-        given = {"Campaign": TERM} | answers
+        stop, given = Stop(), {"Campaign": TERM} | answers
+        if stopped:
+            stop.request()
         generator = election(stop, pauses)
         result: Any = None
         try:
-            for _ in range(given.pop("steps", 50)):
+            for _ in range(steps):
                 step = generator.send(result)
                 name = type(step).__name__
                 self.steps.append(name)
                 if isinstance(step, Pause):
                     self.pauses.append(step.seconds)
                 result = given.get(name)
-                result = result() if callable(result) else result
+                result = result(stop) if callable(result) else result
         except StopIteration as end:
             self.error = end.value
 
 
-def test_one_term_after_the_other():
-    stop = Stop()
-    played = Played(stop, steps=8)
-    assert played.steps == ["Campaign", "Lead", "SayStopped", "Resign"] * 2
+def stopping(result: Any) -> Any:
+    """Somebody stops the election just before."""
+    return lambda stop: (stop.request(), result)[1]
 
 
-def test_a_stop_in_a_campaign_ends_it():
-    played = Played(Stop(), Campaign=UNTIL_STOPPED)
-    assert played.steps == ["Campaign"]
-    assert played.error is None
+def in_turn(*results: Any) -> Any:
+    left = [*results]
+    return lambda _: left.pop(0)
 
 
-def test_a_stop_in_the_moment_of_the_grant_begins_no_body():
-    stop = Stop()
-
-    def elected():
-        stop.request()
-        return TERM
-
-    assert Played(stop, Campaign=elected).steps == ["Campaign", "Resign"]
+ONE = "Campaign Lead SayStopped Resign "
+RETRIES = {"pauses": wait_fixed(3.0)}
 
 
-def test_who_was_frozen_until_its_term_was_over_begins_no_body():
-    """It stands again."""
-    terms = [Term(valid=False), TERM]
-    played = Played(Stop(), steps=6, Campaign=lambda: terms.pop(0))
-    assert played.steps == ["Campaign", "Resign", "Campaign", "Lead", "SayStopped", "Resign"]
-
-
-def test_a_stop_before_the_beginning():
-    stop = Stop()
-    stop.request()
-    assert Played(stop).steps == []
+@pytest.mark.parametrize(("given", "steps", "pauses"), [
+    pytest.param({"steps": 8}, ONE + ONE, [], id="one-term-after-the-other"),
+    pytest.param({"Campaign": UNTIL_STOPPED}, "Campaign", [], id="a-stop-in-a-campaign-ends-it"),
+    pytest.param({"Campaign": stopping(TERM)}, "Campaign Resign", [], id="one-in-the-moment-of-the-grant-begins-no-body"),
+    pytest.param({"stopped": True}, "", [], id="a-stop-before-the-beginning"),
+    # It stands again.
+    pytest.param({"Campaign": in_turn(Term(valid=False), TERM), "steps": 6}, f"Campaign Resign {ONE}", [],
+        id="who-was-frozen-until-its-term-was-over-begins-no-body"),
+    pytest.param({**RETRIES, "Lead": ValueError("x"), "steps": 6}, f"{ONE}Pause Campaign", [3.0],
+        id="an-error-is-retried-after-a-pause"),
+    pytest.param({**RETRIES, "Lead": stopping(ValueError("x"))}, f"{ONE}Pause", [0.0],
+        id="a-stopped-election-does-not-pause"),
+])  # fmt: skip
+def test_the_steps(given: dict[str, Any], steps: str, pauses: list[float]) -> None:
+    played = Played(**given)
+    assert played.steps == steps.split()
+    assert played.pauses == pauses
+    assert played.error is None or pauses == [0.0]
 
 
 @pytest.mark.parametrize("where", ["Lead", "SayStopped", "Resign"])
 def test_an_error_ends_the_election_after_all_was_given_back(where):
     error = ValueError("x")
-    played = Played(Stop(), **{where: error})
+    answers: dict[str, Any] = {where: error}
+    played = Played(**answers)
     assert played.steps == ["Campaign", "Lead", "SayStopped", "Resign"]
     assert played.error is error
 
 
-def test_an_error_is_retried_after_a_pause():
-    played = Played(Stop(), wait_fixed(3.0), steps=6, Lead=ValueError("x"))
-    assert played.steps == ["Campaign", "Lead", "SayStopped", "Resign", "Pause", "Campaign"]
-    assert played.pauses == [3.0]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
 def test_what_is_no_exception_is_not_retried(error):
-    assert Played(Stop(), wait_fixed(3.0), Lead=error).error is error
-
-
-def test_a_stopped_election_does_not_pause():
-    stop = Stop()
-
-    def failing():
-        stop.request()
-        return ValueError("x")
-
-    played = Played(stop, wait_fixed(3.0), Lead=failing)
-    assert played.steps == ["Campaign", "Lead", "SayStopped", "Resign", "Pause"]
-    assert played.pauses == [0.0]
+    assert Played(wait_fixed(3.0), Lead=error).error is error
 
 
 def test_several_errors_are_one_with_notes():
-    played = Played(Stop(), Lead=ValueError("the body"), SayStopped=KeyError("on_stopped"), Resign=OSError("release"))
+    played = Played(Lead=ValueError("the body"), SayStopped=KeyError("on_stopped"), Resign=OSError("release"))
     assert repr(played.error) == "ValueError('the body')"
     assert played.error.__notes__ == ["besides, KeyError: 'on_stopped'", "besides, OSError: release"]
 
 
 def test_a_ctrl_c_goes_before_an_error():
-    played = Played(Stop(), wait_fixed(3.0), Lead=ValueError("the body"), SayStopped=KeyboardInterrupt())
+    played = Played(wait_fixed(3.0), Lead=ValueError("the body"), SayStopped=KeyboardInterrupt())
     assert isinstance(played.error, KeyboardInterrupt)
 
 
@@ -132,14 +116,11 @@ def test_an_error_that_passes_is_said_by_the_world():
     assert [steps.send(result) for result in results][-1] == Pause(3.0, error)
 
 
-@pytest.mark.parametrize(
-    ("begun", "stands", "left"),
-    [
-        (None, None, []),
-        (None, "a candidate", ["Resign"]),
-        (TERM, "a candidate", ["SayStopped", "Resign"]),
-    ],
-)
+@pytest.mark.parametrize(("begun", "stands", "left"), [
+    (None, None, []),
+    (None, "a candidate", ["Resign"]),
+    (TERM, "a candidate", ["SayStopped", "Resign"]),
+])  # fmt: skip
 def test_after_an_interruption_all_that_was_begun_is_ended(begun, stands, left):
     progress = Progress()
     progress.begun, progress.stands = begun, stands

@@ -123,20 +123,16 @@ def test_a_reason_cannot_forge_a_line(text: str) -> None:
     assert str(Vote("redis-a:6379", "held", None, text)) in shown
 
 
-@pytest.mark.parametrize(
-    ("reason", "shown"),
-    [
-        ("by Zoë, 鍵", "by Zoë, 鍵"),
-        ("a\tb", "a\\tb"),
-        ("\x1b[31m", "\\x1b[31m"),
-        ("\u2028", "\\u2028"),
-        ("\u202e", "\\u202e"),
-        ("\ud800", "\\ud800"),
-        ("\0", "\\x00"),
-        ("C:\\x", "C:\\x"),
-    ],
-    ids=ascii,
-)
+@pytest.mark.parametrize(("reason", "shown"), [
+    ("by Zoë, 鍵", "by Zoë, 鍵"),
+    ("a\tb", "a\\tb"),
+    ("\x1b[31m", "\\x1b[31m"),
+    ("\u2028", "\\u2028"),
+    ("\u202e", "\\u202e"),
+    ("\ud800", "\\ud800"),
+    ("\0", "\\x00"),
+    ("C:\\x", "C:\\x"),
+], ids=ascii)  # fmt: skip
 def test_what_cannot_be_printed_is_escaped(reason: str, shown: str) -> None:
     vote = Vote("a:1", "error", None, reason)
     assert str(vote) == f"a:1  error: {shown}"

@@ -47,6 +47,16 @@ def test_holder(masters: list[Master], token: str | None, remaining: float) -> N
     assert (status.name, status.token, status.remaining) == ("a", token, remaining)
 
 
+def test_what_is_left_to_nobody_is_in_doubt() -> None:
+    """R35: a majority has to have it."""
+    for masters, doubt in (
+        ([sees("expired:ann", 1000)] * 3, True),
+        ([sees("expired:ann", 1000), sees(), sees()], False),
+    ):
+        status, _ = look(*masters)
+        assert (status.in_doubt, status.released, status.owner) == (doubt, False, "")
+
+
 def test_it_waits_for_everybody_but_not_for_ever() -> None:
     status, world = look(sees(after=0.01), sees(after=0.2), sees(after=0.02))
     assert world.after_start() == pytest.approx(0.2)

@@ -11,7 +11,7 @@ from redlock._core.acquire import acquire
 from redlock._core.ballots import Grant, Refusal
 from redlock._core.extend import extend
 from redlock._core.fleet import Fleet
-from redlock._core.slots import Board, SlotTarget, group_of, slot_name
+from redlock._core.slots import KnownSlots, SlotTarget, group_of, slot_name
 from redlock._lock.refused import unreachable
 from tests.core.renewer import Scene
 from tests.core.world import START, Master, World
@@ -54,7 +54,7 @@ def test_who_gives_way_ends_its_leases_and_gives_them_back(options: dict[str, An
     voters = scene.world.settings.voters
     voters.fleet = Fleet(scene.world.settings.masters, 60.0, 0.01, 0.25, refuses=True)
     other = wire.OtherList("2", 120.0, frozenset({"other", scene.world.settings.masters[0]}))
-    voters.told(0, wire.Lists(0, (other,)), START, START)
+    voters.lists_answered(0, wire.Lists(0, (other,)), START, START)
     scene.give_way(START)
     scene.wake()
     assert [lease.loss().reason for lease in scene.leases] == ["unreachable"] * 3
@@ -77,8 +77,7 @@ def test_nothing_is_extended_for_longer(known: float) -> None:
     lease = here.lease(spec)
     here.now += 5.0
     here.settings.voters.known_until = UNTIL + 5.0 + known
-    extension = here.run(extend(here.settings, spec, lease, TTL, here.now))
-    assert extension.kind == "kept"
+    assert here.run(extend(here.settings, spec, lease, TTL, here.now)).kind == "kept"
     assert lease.valid_until == pytest.approx(UNTIL + 5.0 + min(known, 0.0))
 
 
@@ -106,7 +105,7 @@ def test_nor_is_one_of_several_slots_granted_for_longer(known: float, granted: b
     spec = here.spec("import", ttl=TTL)
     keys = [wire.keys_for("redlock:", [slot_name("import", slot)]) for slot in range(3)]
     won: list[Grant] = []
-    target = SlotTarget(group_of(spec, keys, "redlock:", Board()), 3, lambda: 0.0)
-    outcome = here.run(acquire(here.settings, target, here.now, here.now, won))
+    target = SlotTarget(here.settings, group_of(spec, keys, "redlock:", KnownSlots()))
+    outcome = here.run(acquire(target, here.now, here.now, won.append))
     assert isinstance(outcome, Grant if granted else Refusal)
     assert bool(won) is granted

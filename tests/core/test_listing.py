@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,11 +11,12 @@ from hypothesis import given, strategies as st
 from redlock import QuorumUnreachable
 from redlock._core import wire
 from redlock._core.listing import Listing
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 from redlock._core.voters import Facts
 from redlock._core.wire import Seen
 from tests.core.scripted_master import ScriptedMaster
-from tests.core.world import PROPERTY, START, Master, World
+from tests.core.world import START, Master, World
+from tests.properties.profile import PROPERTY
 
 prefixes = st.sampled_from(["redlock:", "", "{x}:", "p*", "redlock-max"])
 
@@ -37,7 +39,9 @@ def test_what_is_no_name(key):
     assert wire.name_of("redlock:", key) is None
 
 
-@pytest.mark.parametrize("key", ["redlock:a:fence", "redlock:fence", "redlock::fence", "redlock:{a:fence"])
+@pytest.mark.parametrize(
+    "key", ["redlock:a:fence", "redlock:fence", "redlock::fence", "redlock:{a:fence", "redlock:{a}b:tickets"]
+)
 def test_a_name_may_end_like_a_fence(key):
     assert wire.name_of("redlock:", key.encode()) == key.removeprefix("redlock:")
 
@@ -56,18 +60,15 @@ def test_a_look_is_the_status_of_each():
     assert answer[3] == Seen("", 0.0, 0, (), 0)
 
 
-@pytest.mark.parametrize(
-    "value", [None, [], [1], [b"0", b"a"], [b"x", []], [b"0", [1]], [b"0", [b"a"], 1], [b"-1", []]]
-)
-def test_what_is_no_answer_of_scan(value):
+@pytest.mark.parametrize(("read", "value"), [
+    *((wire.read_scan, value) for value in
+      (None, [], [1], [b"0", b"a"], [b"x", []], [b"0", [1]], [b"0", [b"a"], 1], [b"-1", []])),
+    *((partial(wire.read_look, names=2), value) for value in
+      (None, [], [1, 2], [[b"a", 1, b"1"]], [[b"a", 1, b"1"], [b"a", b"1", 1]])),
+])  # fmt: skip
+def test_what_is_no_answer(read, value):
     with pytest.raises(wire.BadReply):
-        wire.read_scan(value)
-
-
-@pytest.mark.parametrize("value", [None, [], [1, 2], [[b"a", 1, b"1"]], [[b"a", 1, b"1"], [b"a", b"1", 1]]])
-def test_what_is_no_answer_of_look(value):
-    with pytest.raises(wire.BadReply):
-        wire.read_look(value, 2)
+        read(value)
 
 
 def listed(world):

@@ -13,7 +13,8 @@ from redlock._core.effects import Effect, Leave, Op, Send, Turn, Wait
 from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.quorum import Tally
 from redlock._core.release import release
-from tests.core.world import NEVER, PROPERTY, START, WALL, Interrupt, Master, World, breaks, down, held, refuses
+from tests.core.world import NEVER, START, WALL, Interrupt, Master, World, breaks, down, held, refuses
+from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
@@ -25,7 +26,7 @@ def line(*names: str) -> tuple[LocalQueue, list[Place]]:
     local_queue = LocalQueue()
     places = [Place(tuple(keys)) for keys in names]
     for place in places:
-        local_queue.enter(place)
+        local_queue.enter(place, None, START)
     return local_queue, places
 
 
@@ -55,12 +56,12 @@ def test_who_comes_when_enough_wait_is_not_to_wait() -> None:
     crowds = []
     for keys, most in (("a", 3), ("a", 3), ("b", 1), ("ba", 4), ("c", 1)):
         place = Place(tuple(keys), most=most)
-        local_queue.enter(place)
+        local_queue.enter(place, None, START)
         crowds.append(place.crowd)
         local_queue.leave(place)
     assert crowds == [0, 0, 1, 0, 0], "so many wait for a, for b one, for c nobody"
     place = Place(("a",), most=2)
-    local_queue.enter(place)
+    local_queue.enter(place, None, START)
     assert place.crowd == 2
 
 
@@ -80,7 +81,7 @@ def test_nobody_is_forgotten_and_nobody_overtakes(steps: list[list[str] | int]) 
     for step in steps:
         if isinstance(step, list):
             place = Place(tuple(step))
-            local_queue.enter(place)
+            local_queue.enter(place, None, START)
             there.append(place)
             told += [place] if place.turn else []
         elif there or gone:
@@ -162,7 +163,7 @@ def acquiring(masters: list[Master]) -> tuple[World, Op[Grant | Refusal]]:
 def waiting_behind(world: World) -> Place:
     """One more, for the same names and others."""
     place = Place(world.spec("b", "a", "z").keys.locks)
-    world.local_queue.enter(place)
+    world.local_queue.enter(place, None, START)
     return place
 
 

@@ -12,7 +12,7 @@ from redlock._core.ballots import Grant, Refusal
 from redlock._core.outages import EVERY, Outages
 from redlock._core.outcomes import Failure
 from redlock._core.quorum import Tally
-from redlock._core.wait_until_free import wait_until_free
+from redlock._core.watch import wait_until_free
 from redlock._lock.refused import unreachable
 from tests.core.test_attempts import HELD, frees_itself
 from tests.core.test_local_queue import waiting_behind
@@ -63,8 +63,7 @@ def test_an_outage_ends_a_wait_that_has_no_other_end(masters: list[Master]) -> N
 def test_masters_that_answer_too_late_are_none() -> None:
     """R7: a majority grants it, and what is left of the lease is of no use, time and again."""
     world = world_of(*[Master(0.2)] * 3)
-    refusal = ended(world, for_ever(world, min_validity=9.8))
-    assert refusal.kind == "slow"
+    assert ended(world, for_ever(world, min_validity=9.8)).kind == "slow"
     assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
 
 
@@ -72,8 +71,7 @@ def test_masters_that_answer_too_late_are_none() -> None:
 def test_a_timeout_is_not_cut_short(timeout: float) -> None:
     """C1: it keeps trying until its timeout.  What it is told is what the last attempt met."""
     world = world_of(*[down()] * 3)
-    refusal = ended(world, world.acquire(world.spec(), deadline=START + timeout))
-    assert refusal.kind == "unreachable"
+    assert ended(world, world.acquire(world.spec(), deadline=START + timeout)).kind == "unreachable"
     assert world.after_start() == pytest.approx(timeout)
 
 

@@ -39,7 +39,7 @@ def test_every_outcome_is_known_wherever_somebody_reads_of_them(outcome: str) ->
 
 
 def test_a_new_one_is_missed_everywhere() -> None:
-    assert len(untold("loading")) == 5
+    assert len(untold("asleep")) == 5
 
 
 def test_what_is_unheard_is_so_in_the_table() -> None:
@@ -47,7 +47,7 @@ def test_what_is_unheard_is_so_in_the_table() -> None:
     assert {outcome for outcome in OUTCOMES if OUTCOMES[outcome] == ("absent", False)} == set(get_args(Unheard))
 
 
-@pytest.fixture(params=["loading", "timeout"])
+@pytest.fixture(params=["asleep", "timeout"])
 def absent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """One that is added, and one that is there: what counts must treat them alike."""
     monkeypatch.setitem(OUTCOMES, request.param, Part("absent", heard=False))

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from redlock._core.quorum import Tally, drift, majority, valid_until
 from redlock.errors import OUTCOMES, Outcome
-from tests.core.world import PROPERTY
+from tests.properties.profile import PROPERTY
 
 VOTES: tuple[Outcome, ...] = tuple(outcome for outcome in OUTCOMES if outcome not in ("free", "pending"))
 ABSENT: tuple[Outcome, ...] = tuple(outcome for outcome in OUTCOMES if OUTCOMES[outcome].took == "absent")
@@ -95,13 +95,6 @@ def test_a_master_votes_once(case: tuple[list[Outcome], list[int]], again: Outco
         tally.count(master, again, 0.5, "again", configuration=True)
     assert (tally.votes(), tally.yes, tally.won, tally.denied, tally.unreachable) == before
     assert not tally.misconfigured
-
-
-def test_a_tie_ends_at_once() -> None:
-    assert tally_of(["held"], 2).lost
-    assert tally_of(["granted"], 2).decided is False
-    assert tally_of(["held", "granted", "error"], 4).lost
-    assert tally_of(["granted", "granted", "held"], 4).decided is False
 
 
 @pytest.mark.parametrize(("absent", "size", "unreachable"), [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 
 
 @pytest.mark.parametrize(("text", "passing", "configuration"), [

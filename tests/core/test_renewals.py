@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,8 @@ from redlock._core.quorum import drift
 from redlock._core.release import release
 from redlock._core.renewals import _STEP, OVER, RENEWALS, tasks
 from tests.core.renewer import renewal_of
-from tests.core.world import NEVER, PROPERTY, START, Master, World, down
+from tests.core.world import NEVER, START, Master, World, down
+from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,8 +71,7 @@ class Scene:
         task = self.task()
         if task is None:
             return None
-        outcome = self.world.run(task)
-        return outcome.get(self.renewal)
+        return self.world.run(task).get(self.renewal)
 
     def task(self) -> Task | None:
         """What there is to do now."""
@@ -99,21 +98,18 @@ def in_step(due: float, ttl: float = TTL) -> Any:
 # -- due ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "due"),
-    [
-        # A third of the TTL, or of what the drift leaves of it: counted back from the end.
-        pytest.param({}, VALIDITY - TTL * 2 / 3, id="a-third"),
-        pytest.param({"spread": 1.0}, TTL / 3 * 0.8, id="the-earliest"),
-        pytest.param({"spread": 0.5}, TTL / 3 * 0.9, id="between"),
-        pytest.param({"renew": False}, VALIDITY, id="not-renewed"),
-        pytest.param({"max_hold": 1.0}, 1.0, id="max-hold-first"),
-        pytest.param({"max_hold": 1.0, "renew": False}, 1.0, id="max-hold-not-renewed"),
-        pytest.param({"max_hold": 100.0, "renew": False}, VALIDITY, id="end-before-max-hold"),
-        # An acquire that took long: there is less left than a TTL.
-        pytest.param({"valid_until": START + 7.0, "spread": 1.0}, -1.0, id="slow-acquire"),
-    ],
-)
+@pytest.mark.parametrize(("options", "due"), [
+    # A third of the TTL, or of what the drift leaves of it: counted back from the end.
+    pytest.param({}, VALIDITY - TTL * 2 / 3, id="a-third"),
+    pytest.param({"spread": 1.0}, TTL / 3 * 0.8, id="the-earliest"),
+    pytest.param({"spread": 0.5}, TTL / 3 * 0.9, id="between"),
+    pytest.param({"renew": False}, VALIDITY, id="not-renewed"),
+    pytest.param({"max_hold": 1.0}, 1.0, id="max-hold-first"),
+    pytest.param({"max_hold": 1.0, "renew": False}, 1.0, id="max-hold-not-renewed"),
+    pytest.param({"max_hold": 100.0, "renew": False}, VALIDITY, id="end-before-max-hold"),
+    # An acquire that took long: there is less left than a TTL.
+    pytest.param({"valid_until": START + 7.0, "spread": 1.0}, -1.0, id="slow-acquire"),
+])  # fmt: skip
 def test_when_it_is_due(options: dict[str, Any], due: float) -> None:
     exact = "max_hold" in options or "renew" in options
     assert Scene(**options).due == (pytest.approx(due) if exact else in_step(due))
@@ -135,8 +131,7 @@ def test_two_renewals_may_be_missed(spread: float, ttl: float) -> None:
     """R15: whatever the spread, and whichever TTL the holder has made of it."""
     scene = Scene(spread=spread)
     assert scene.extend(ttl) == "kept"
-    left = scene.lease.valid_until - scene.renewal.due
-    assert left >= scene.lease.ttl * (RENEWALS - 1) / RENEWALS - 1e-6
+    assert scene.lease.valid_until - scene.renewal.due >= scene.lease.ttl * (RENEWALS - 1) / RENEWALS - 1e-6
 
 
 @pytest.mark.parametrize("factor", [0.01, 0.3, 0.34, 0.49])
@@ -159,19 +154,7 @@ def test_a_renewal_under_way_does_not_hide_the_end() -> None:
     assert task is not None
     task.send(None)
     assert scene.due == pytest.approx(VALIDITY)
-    assert scene.renewal.look(scene.world.now + 1.0) == "nothing"  # and there is one at a time
-
-
-def test_renewed_again_and_again() -> None:
-    scene = Scene(ours(0.1))
-    at = []
-    for _ in range(50):
-        assert scene.look().kind == "kept"
-        at.append(scene.world.now)
-    assert scene.kept == at
-    assert all(later - earlier == pytest.approx(TTL / 3, abs=TTL * _STEP + 0.1) for earlier, later in pairwise(at))
-    assert scene.lease.remaining() > TTL * 0.9
-    assert not scene.told
+    assert scene.renewal.next_action(scene.world.now + 1.0) == "nothing"  # and there is one at a time
 
 
 @pytest.mark.parametrize("masters", [[Master(NEVER)] * 3, [down()] * 3, [ours(), down(), down()]])
@@ -190,32 +173,8 @@ def test_a_renewal_that_nobody_answers_is_tried_again_and_again(masters: list[Ma
     assert all(pause == pytest.approx(TTL / 20, abs=TTL * _STEP) for pause in pauses)
     assert scene.world.now == pytest.approx(START + VALIDITY)  # P6
     assert scene.lease.loss().reason == "unreachable"
-    scene.renewal.tell()
+    scene.renewal.report_loss()
     assert scene.told == [scene.world.now]
-
-
-def test_one_that_is_answered_after_all() -> None:
-    scene = Scene(*[down()] * 3)
-    for _ in range(3):
-        assert scene.look().kind == "unanswered"
-    scene.world.masters = (ours(),) * 3
-    assert scene.look().kind == "kept"
-    assert scene.due - (scene.world.now - START) == in_step(TTL / 3)
-    scene.world.masters = (down(),) * 3
-    while not scene.renewal.over:
-        scene.look()
-    assert scene.lease.loss().reason == "unreachable"
-
-
-def test_interrupted_it_is_tried_again() -> None:
-    """Whatever ends an operation: the next one begins."""
-    scene = Scene(*[Master(NEVER)] * 3)
-    scene.world.now = scene.renewal.due
-    task = scene.task()
-    assert task is not None
-    task.send(None)
-    task.close()
-    assert scene.renewal.due - scene.world.now == in_step(TTL / 20)
 
 
 # -- what the holder does besides ----------------------------------------------------------------------
@@ -270,36 +229,18 @@ def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
     scene = Scene()
     scene.world.now = START + scene.due
     end = scene.lease.valid_until
-    scene.renewal.renewed(Extension("kept", scene.world.now), 0.0)
+    scene.renewal.conclude(Extension("kept", scene.world.now), 0.0)
     assert scene.lease.valid_until == end
     assert scene.due == in_step(VALIDITY - TTL * 2 / 3)
     scene.lease.valid_until = end + 100.0
-    scene.renewal.renewed(Extension("kept", scene.world.now), 0.0)
+    scene.renewal.conclude(Extension("kept", scene.world.now), 0.0)
     at = scene.due
-    scene.renewal.renewed(Extension("kept", scene.world.now + 1.0), 0.0)
+    scene.renewal.conclude(Extension("kept", scene.world.now + 1.0), 0.0)
     assert scene.due == pytest.approx(at + 1.0, abs=TTL * _STEP)
     assert scene.due > at
 
 
 # -- the ends ----------------------------------------------------------------------------------------
-
-
-def test_it_runs_out() -> None:
-    scene = Scene(renew=False)
-    assert scene.look() is None
-    assert scene.renewal.over
-    assert scene.lease.loss().reason == "expired"
-    assert scene.world.sent == []
-    assert scene.renewal.due == -math.inf  # there is something to do at once: to tell
-
-
-@pytest.mark.parametrize(("answer", "reason"), [(GONE, "expired"), (TAKEN, "taken")])
-def test_a_majority_denies_it(answer: list[Any], reason: str) -> None:
-    scene = Scene(denies(answer), denies(answer), ours(1.0))
-    assert scene.look().kind == "lost"
-    assert scene.renewal.over
-    assert scene.lease.loss().reason == reason
-    assert not scene.kept
 
 
 @pytest.mark.parametrize(("renew", "max_hold"), [(False, 1.0), (True, 1.0), (True, 4.0)])
@@ -319,7 +260,7 @@ def test_held_for_as_long_as_it_may_be(renew: bool, max_hold: float) -> None:
     assert sent.to == {0, 1, 2}
     assert sent.request.owed_until == scene.lease.keys_until  # R10
     assert scene.release() is False
-    scene.renewal.tell()
+    scene.renewal.report_loss()
     assert len(scene.told) == 1
 
 
@@ -329,20 +270,10 @@ def test_released_it_is_over(max_hold: float | None) -> None:
     scene = Scene(max_hold=max_hold)
     assert scene.release()
     assert scene.renewal.over
-    assert scene.renewal.look(START + 100.0) == "nothing"
+    assert scene.renewal.next_action(START + 100.0) == "nothing"
     assert tasks([scene.renewal], START + 1.0) == []
     assert (scene.lease.lost, scene.told) == (False, [])
     assert scene.world.verbs() == ["release"]
-
-
-def test_max_hold_counts_from_the_beginning() -> None:
-    scene = Scene(max_hold=30.0)
-    renewals = 0
-    while not scene.renewal.over:
-        renewals += scene.look() is not None
-    assert scene.world.now == pytest.approx(START + 30.0)
-    assert renewals in (7, 8)
-    assert scene.lease.loss().reason == "max_hold"
 
 
 def test_the_owner_has_gone() -> None:
@@ -384,17 +315,8 @@ def test_told_once(how: str) -> None:
         assert scene.lease.lost
     assert scene.renewal.over
     for _ in range(3):
-        scene.renewal.tell()
+        scene.renewal.report_loss()
     assert len(scene.told) == 1
-
-
-def test_a_process_that_stood_still() -> None:
-    """P6: the first look says so, whichever was due first; nothing is sent for it."""
-    scene = Scene()
-    scene.world.now = START + 1000.0
-    assert scene.renewal.look(scene.world.now) == "nothing"
-    assert scene.renewal.over
-    assert scene.world.sent == []
 
 
 def test_resumed() -> None:

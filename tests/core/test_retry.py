@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import tenacity
 from tenacity.wait import wait_base
 
+from redlock import Masters, QuorumUnreachable
 from redlock._core.retry import BETWEEN_ATTEMPTS, BETWEEN_CONNECTIONS, delay
 
 
@@ -52,3 +54,11 @@ def test_ours_are_random_up_to_a_limit(strategy: wait_base, highest: list[float]
 def test_after_very_many_attempts_it_is_still_a_delay(failed: int) -> None:
     assert 0 <= delay(BETWEEN_ATTEMPTS, failed) <= 0.5
     assert not math.isnan(delay(BETWEEN_CONNECTIONS, failed))
+
+
+def test_the_application_s_own_random_numbers_are_not_drawn_from() -> None:
+    """Processes with one seed would wait alike and collide again; and a seeded experiment has to stay the same."""
+    before = random.getstate()
+    with Masters(f"redis://127.0.0.1:{port}" for port in (1, 2, 3)) as masters, pytest.raises(QuorumUnreachable):
+        masters.lock("job").acquire(timeout=0.2)
+    assert random.getstate() == before

@@ -12,9 +12,10 @@ from redlock._core import outcomes, wire
 from redlock._core.acquire import Target, attempt, despite_interrupts
 from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Send, Wait
-from redlock._core.outcomes import Failure
-from redlock._core.refusals import ErrorReply
-from tests.core.world import NEVER, PROPERTY, START, WALL, Interrupt, Master, Sent, World, breaks, down, held, refuses
+from redlock._core.outcomes import ErrorReply, Failure
+from tests.core.world import NEVER, START, WALL, Interrupt, Master, Sent, World, breaks, down, held, refuses
+from tests.properties.profile import PROPERTY
+from tests.servers.interrupt import InTheCleanup, at_every_line
 
 
 class Cancelled(BaseException):
@@ -32,12 +33,13 @@ class Cancelled(BaseException):
 def test_a_failed_attempt_is_released_where_it_may_have_arrived(masters: list[Master], to: set[int]) -> None:
     world = World(*masters)
     spec = world.spec()
-    assert isinstance(world.run(attempt(world.settings, Target(spec))), Refusal)
+    assert isinstance(world.run(attempt(Target(world.settings, spec))), Refusal)
     taken, released = world.sent
     assert released.verb == "release"
     assert released.to == to
     assert released.token == taken.token
     assert released.request.call.keys == spec.keys.locks
+    assert released.request.call.args == (taken.token,), "and nothing is kept from others (R28)"
 
 
 def test_the_rollback_comes_before_the_next_attempt_and_waits_for_nobody() -> None:
@@ -50,17 +52,11 @@ def test_the_rollback_comes_before_the_next_attempt_and_waits_for_nobody() -> No
 def test_the_rollback_is_owed_for_as_long_as_the_key_can_live() -> None:
     """R10: a key that landed late lives for a TTL from then."""
     world = World(*[Master(NEVER)] * 3)
-    world.run(attempt(world.settings, world.target(ttl=10.0)))
+    world.run(attempt(world.target(ttl=10.0)))
     [released] = world.all("release")
     assert released.request.owed_until is not None
     assert released.request.owed_until >= START + 10.0 + world.settings.node_timeout
     assert not released.request.open  # nobody counts the answers
-
-
-def test_a_grant_is_not_rolled_back() -> None:
-    world = World(*[Master()] * 5)
-    assert isinstance(world.run(attempt(world.settings, world.target())), Grant)
-    assert world.verbs() == ["acquire"]
 
 
 # -- interruptions (R11) -----------------------------------------------------------------------------
@@ -78,7 +74,7 @@ WAYS = {
 
 def undisturbed(masters: list[Master]) -> World:
     world = World(*masters)
-    world.run(attempt(world.settings, world.target()))
+    world.run(attempt(world.target()))
     return world
 
 
@@ -125,9 +121,23 @@ def test_interrupted_at_any_event(
     world = World(*masters)
     strikes = frozenset([number, number + 1] if again else [number])
     with pytest.raises(type(error)) as caught:
-        world.run(attempt(world.settings, world.target()), Interrupt(strikes, error, written))
+        world.run(attempt(world.target()), Interrupt(strikes, error, written))
     assert caught.value is error
     assert_rolled_back(world)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("way", WAYS)
+def test_interrupted_again_at_any_line_of_what_follows(way: str, number: int) -> None:
+    """Before the rollback was sent, for one: what was taken stayed for its TTL, and who stood behind in line waited."""
+    for interrupt in at_every_line(5, InTheCleanup):
+        world = World(*WAYS[way])
+        op = world.acquire(world.spec(), deadline=START)
+        with interrupt.strikes():
+            world.run(interrupt.of(op), Interrupt(frozenset([number]), interrupt.error(), 2))
+        assert interrupt.struck
+        assert_rolled_back(world)
+        assert "Leave" in dict(world.effects)
 
 
 @pytest.mark.parametrize("way", ["held", "timed-out"])
@@ -177,7 +187,7 @@ def test_a_release_that_is_dropped_is_not_insisted_on() -> None:
 def test_one_that_is_dropped_says_nothing(number: int) -> None:
     """GeneratorExit: nobody drives us any more, so nobody would carry out what we yield."""
     world = World(*WAYS["granted"])
-    operation = attempt(world.settings, world.target())
+    operation = attempt(world.target())
     effect = operation.send(None)
     for _ in range(number):
         if isinstance(effect, Send):
@@ -200,7 +210,7 @@ def test_a_clock_may_start_at_0(now: float) -> None:
     assert releasing().sent_at == outcomes.NEVER
     world = World(held(0.0), held(0.0), Master(0.01))
     world.now = now
-    world.run(attempt(world.settings, world.target()))
+    world.run(attempt(world.target()))
     assert world.sent[0].at == world.sent[0].request.sent_at == now
     assert world.verbs() == ["acquire", "release"]
     assert_rolled_back(world)
@@ -210,7 +220,7 @@ def test_interrupted_before_anything_was_written() -> None:
     """`Send.sent_at` is set before the first byte: without it there is nothing to take back."""
     world = World(*WAYS["granted"])
     with pytest.raises(KeyboardInterrupt):
-        world.run(attempt(world.settings, world.target()), Interrupt(frozenset([0]), KeyboardInterrupt()))
+        world.run(attempt(world.target()), Interrupt(frozenset([0]), KeyboardInterrupt()))
     assert world.verbs() == []
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings, strategies as st
 
 from redlock._core.extend import extend
 from redlock._core.release import release
-from redlock._core.renewals import _STEP
 from redlock._core.schedule import MANY, Schedule
-from tests.core.renewer import TTL, VALIDITY, Held, Scene
-from tests.core.world import PROPERTY, START, Master
+from tests.core.renewer import VALIDITY, Held, Scene
+from tests.core.world import START, Master
+from tests.properties.profile import PROPERTY
 
 
 def size(schedule: Schedule) -> int:
@@ -124,22 +124,3 @@ def test_whatever_happens_everybody_is_looked_at_in_time(steps: list[tuple[str, 
             else:
                 assert scene.wakes_at <= held.renewal.due + 1e-9
         assert not any(held.told for held in released)
-
-
-def test_it_does_not_wake_in_vain_all_the_time() -> None:
-    """Most leases are released before: for a newcomer it wakes shortly before the earliest time at which one is due."""
-    scene = Scene()
-    renewal = scene.hold().renewal
-    assert renewal._pause is None  # nobody has asked when it is due
-    assert scene.wakes_at - START == pytest.approx(TTL / 3 * 0.8 - TTL * _STEP, abs=0.2)
-
-
-def test_one_that_was_looked_at_in_vain_is_due_as_before() -> None:
-    """Nothing has moved, and it is put back all the same."""
-    scene = Scene()
-    held = scene.hold()
-    scene.put_back(*scene._schedule.newcomers())
-    due = held.renewal.due
-    assert scene._schedule.take(due) == [held.renewal]
-    scene.put_back(held.renewal)
-    assert scene._schedule.next() == due

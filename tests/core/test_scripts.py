@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from redlock import scripts
-from redlock._core import wire
-from redlock._core.acquire import Target, attempt
-from redlock._core.ballots import Ballot, Grant
-from redlock._core.refusals import ErrorReply
+from redlock._core import pipeline, wire
+from redlock._core.outcomes import ErrorReply
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
-from tests.core.world import START, WALL, Master, World
+from tests.core.world import WALL
 
 ONE = wire.keys_for("redlock:", ["a"])
 TWO = wire.keys_for("redlock:", ["a", "b"])
@@ -39,17 +37,30 @@ def test_every_file_is_loaded_and_named_as_a_master_names_it() -> None:
     assert {script.name for script in scripts.ALL} == {file.stem for file in folder.glob("*.lua")} - {
         "readers",
         "records",
+        "tickets",
+        "turn",
     }
-    readers, records = ((folder / f"{name}.lua").read_text() for name in ("readers", "records"))
+    readers = (folder / "readers.lua").read_text()
     for script in scripts.ALL:
         text = (folder / f"{script.name}.lua").read_text()
-        if "-- (readers.lua)\n" in text:
-            text = text.replace("-- (readers.lua)\n", readers)
-        elif "R33" in text and script.name.endswith(("_shared", "mark")):
+        if "-- (readers.lua)\n" not in text and "R33" in text and script.name.endswith(("_shared", "mark")):
             contract, body = text.split("\n\n", 1)
             text = f"{contract}\n\n{readers}\n{body}"
-        text = text.replace("-- (records.lua)\n", records)
+        for name in ("acquire", "acquire_recorded", "turn", "readers", "records", "tickets"):
+            text = text.replace(f"-- ({name}.lua)\n", (folder / f"{name}.lua").read_text())
         assert script.sha == hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+# Records (R35) have changed none of them.  Who changes one on purpose changes it here.
+WITHOUT_RECORDS = {
+    "acquire": "022318e11624", "fence": "e90cb5f79e82", "extend": "af0ecb8ded08", "renew": "78f4ca91dfbf",
+    "repair": "4e2ab00ff25d", "release": "3be0d9279436", "occupy": "a24fe9e434c8", "vacate": "eb8c41f83f69",
+}  # fmt: skip
+
+
+def test_who_keeps_no_records_pays_nothing_for_them() -> None:
+    """What takes, keeps and gives back a lock or a slot are the same bytes."""
+    assert {one.name: one.sha[:12] for one in scripts.USUAL if one.name in WITHOUT_RECORDS} == WITHOUT_RECORDS
 
 
 @pytest.mark.parametrize("script", scripts.ALL, ids=lambda script: script.name)
@@ -59,6 +70,14 @@ def test_every_script_starts_with_its_contract(script: scripts.Script) -> None:
         assert part in contract
     # whoever reads it from the hash slot of one key must find every key among KEYS (no key is made up)
     assert not re.search(r"redis\.call\('\w+', '", script.text)
+
+
+@pytest.mark.parametrize("name", sorted(pipeline.IN_ORDER))
+def test_a_call_for_no_names_changes_nothing(name: str) -> None:
+    [script] = [one for one in scripts.ALL if one.name == name]
+    master = ScriptedMaster()
+    assert not isinstance(master.run(wire.nothing(script)), ErrorReply)
+    assert not master.values
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["modern", "old"])
@@ -72,61 +91,165 @@ def master(_modern: None) -> ScriptedMaster:
     return ScriptedMaster()
 
 
-def held_by(master: ScriptedMaster, a: str | None, b: str | None) -> None:
-    for lock, token in ((A, a), (B, b)):
-        if token is not None:
-            master.set(lock, token, 1000)
+# -- one call ----------------------------------------------------------------------------------------
+
+# The keys, as the states below call them.
+OTHERS, THIRD = wire.keys_for("redlock:", ["c"]), wire.keys_for("redlock:", ["d"])
+TO = {
+    "A": A, "B": B, "C": OTHERS.locks[0], "D": THIRD.locks[0], "FA": FA, "FB": FB, "FC": OTHERS.fences[0],
+    "FD": THIRD.fences[0], "M": wire.announcement_key("redlock:"),
+}  # fmt: skip
+LEASES = "C=tic/9 FC=500/9 D=tac/9 FD=500/9"  # of others in the same round
+LONGER = "C=tic/3000 FC=500/60000 D=tac/4000 FD=500/60000"
+BOTH, KEPT = "A=tok/10000 B=tok/10000", "A=released:tok/4000 B=released:tok/4000"
+MOST = 2**53 - 1
 
 
-def everything(master: ScriptedMaster) -> tuple[dict[bytes, Any], dict[bytes, int]]:
-    return dict(master.values), dict(master.expiries)
+def acquire(keys: wire.Keys = TWO, proposal: int = 500, who: str = "tok") -> wire.Call:
+    return wire.acquire(keys, who, 10.0, proposal, 60.0)
 
 
-# -- acquire -----------------------------------------------------------------------------------------
+def held_by(a: str | None, b: str | None, *more: str) -> str:
+    return " ".join([*(f"{key}={who}/1000" for key, who in (("A", a), ("B", b)) if who is not None), *more])
 
 
-@pytest.mark.parametrize("before", [None, "499"])
-def test_acquire_takes_all_names_and_stores_the_proposal(master: ScriptedMaster, before: str | None) -> None:
-    """In place of a fence that is smaller, too."""
-    if before is not None:
-        master.set(FB, before, 5)
-    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [1, b"500"]
-    assert (master.get(A), master.get(B)) == ("tok", "tok")
-    assert (master.pttl(A), master.pttl(B)) == (10_000, 10_000)
-    assert (master.get(FA), master.get(FB)) == ("500", "500")
-    assert (master.pttl(FA), master.pttl(FB)) == (60_000, 60_000)
+def renewed(index: int) -> wire.Call:
+    leases = [(OTHERS, "tic", 3.0), (THIRD, "tac", 4.0)]
+    return wire.renew([*leases[:index], (TWO, "tok", 5.0), *leases[index:]], 60.0)
 
 
-@pytest.mark.parametrize("fence", [500, 501, 900, 2**53 - 2])
-def test_acquire_keeps_a_fence_that_is_not_smaller_and_answers_with_it(master: ScriptedMaster, fence: int) -> None:
-    """R18: {2, fence}, for equal is not greater; but the names are taken."""
-    master.set(FB, str(fence), 5)
-    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [2, str(fence).encode()]
-    assert (master.get(A), master.get(B)) == ("tok", "tok")
-    assert (master.get(FA), master.get(FB)) == (None, str(fence))
-    assert master.pttl(FB) == 60_000  # R20: the life of the fence counts from the last grant
+# What is not all ours, and whose it is then.
+NOT_OURS = [
+    (a, b, next((who.encode() for who in (a, b) if who not in (None, "tok")), b""))
+    for a in ("tok", "ann", None) for b in ("tok", "ann", None) if (a, b) != ("tok", "tok")
+]  # fmt: skip
+SAME = None
+TABLE: list[tuple[str, str, wire.Call, list[Any], str | None]] = [
+    ("a free name is taken, and the proposal stored", "", acquire(), [1, b"500"], f"{BOTH} FA=500/60000 FB=500/60000"),
+    ("in place of a fence that is smaller", "FB=499/5", acquire(), [1, b"500"], f"{BOTH} FA=500/60000 FB=500/60000"),
+    # R18: equal is not greater; but the names are taken.  R20: the life of the fence counts from the last grant.
+    *(("a fence that is not smaller stays", f"FB={fence}/5", acquire(), [2, b"%d" % fence], f"{BOTH} FB={fence}/60000")
+      for fence in (500, 501, 900, MOST - 1)),
+    *(("somebody holds one: none is taken", "B=ann/3000", acquire(keys), [0, b"0", b"ann", 3000], SAME)
+      for keys in (TWO, BARE)),
+    # R10: its answer was lost.  Whether the fence that is there is its own nobody can tell, so it is not (R18).
+    ("its own token", "A=tok/3000 FA=500/9", acquire(ONE), [2, b"500"], "A=tok/10000 FA=500/60000"),
+    ("its own token, twice", "A=tok/3 B=tok/3 FA=500/9 FB=500/9", acquire(), [2, b"500"],
+     f"{BOTH} FA=500/60000 FB=500/60000"),
+    ("its own token beside another", "A=tok/3 B=ann/3000 FA=500/9", acquire(), [0, b"500", b"ann", 3000], SAME),
+    *(("the holder that lasts longest is told", f"A=ann/{a} B=bob/{b} FA=7", acquire(), [0, b"7", who, ms], SAME)
+      for a, b, who, ms in ((3000, 4000, b"bob", 4000), (4000, 3000, b"ann", 4000), (-1, 3000, b"ann", -1),
+                            (3000, -1, b"bob", -1))),
+    ("no fence is touched without fencing", "", acquire(BARE, 0), [1, b"0"], BOTH),
+    # Whichever way a server takes.
+    *(("one name", f"FA={stored}/5", acquire(ONE, WALL), [verdict, b"%d" % left], f"A=tok/10000 FA={left}/60000")
+      for stored, verdict, left in ((WALL - 1, 1, WALL), (WALL, 2, WALL), (WALL + 1, 2, WALL + 1), (7, 1, WALL),
+                                    ("0000000000000007", 1, WALL))),
+    ("large fences stay exact", "", acquire(ONE, MOST), [1, b"%d" % MOST], f"A=tok/10000 FA={MOST}/60000"),
+    # fence
+    ("a fence that is greater", f"{BOTH} FA=500/7", wire.fence(TWO, "tok", 501, 60.0), [1, b"501"],
+     f"{BOTH} FA=501/60000 FB=501/60000"),
+    *(("a fence that is not greater (R18)", f"{BOTH} FA=500/7", wire.fence(TWO, "tok", fence, 60.0), [0, b"500"], SAME)
+      for fence in (500, 499)),
+    *(("a fence of who is not the owner of each name", held_by(a, b, "FB=500/7"), wire.fence(TWO, "tok", 600, 60.0),
+       [-1, b"500"], SAME) for a, b, _ in NOT_OURS),
+    # extend: the TTL is set, not added (R12); the fence stays (R19), and lives on (R20)
+    ("extended", "A=tok/9 B=tok/9 FA=500/7 FB=500/7", wire.extend(TWO, "tok", 3.0, 90.0), [1],
+     "A=tok/3000 B=tok/3000 FA=500/90000 FB=500/90000"),
+    *(("extended where not all is ours (R12, P8)", held_by(a, b, "FA=500/7"), wire.extend(keys, "tok", 10.0, 60.0),
+       [0, who], SAME) for a, b, who in NOT_OURS for keys in (TWO, BARE)),
+    # renew
+    ("renewed, with and without fences", f"A=tok/9 B=tok/9 FA=500/7 FB=500/7 {LEASES}",
+     wire.renew([(TWO, "tok", 3.0), (wire.keys_for("redlock:", ["d"], fencing=False), "tac", 5.0), (OTHERS, "tic", 4.0)],
+                90.0), [1, 1, 1],
+     "A=tok/3000 B=tok/3000 FA=500/90000 FB=500/90000 C=tic/4000 FC=500/90000 D=tac/5000 FD=500/9"),
+    # ... and to the others of the round that is nothing
+    *(("renewed where not all is ours (R12, P8)", held_by(a, b, "FA=500/7", LEASES), renewed(index),
+       [*[1] * index, who, *[1] * (2 - index)], held_by(a, b, "FA=500/7", LONGER))
+      for a, b, who in [*NOT_OURS, ("tic", "tic", b"tic")] for index in range(3)),
+    # repair (R14): whatever fence is there, the name is given back, and the greater of the two stays
+    *((f"repaired: {why}", f"{lock} FA={fence}/7" if fence else lock, wire.repair(ONE, "tok", 8.0, 500, 60.0), [1],
+       f"A=tok/8000 FA={left}/60000")
+      for why, lock, fence, left in (
+          ("it forgot everything", "", "", "500"), ("it missed the acquire", "", "400", "500"),
+          ("it lost the key only", "", "500", "500"), ("it has it", "A=tok/9", "500", "500"),
+          ("it has it and a greater fence", "A=tok/9", "501", "501"),
+          # of somebody who waits: the attempt was taken back, and its fence stays
+          ("it forgot and somebody tried", "", "501", "501"), ("a fence beyond all", "", f"{2**53}", f"{2**53}"),
+          ("a fence that is none", "", "abc", "abc"), ("what only Lua calls a number", "", "1e2", "1e2"))),
+    *(("somebody holds it (P8)", f"A=ann/1000{fence}", wire.repair(ONE, "tok", 8.0, 500, 60.0), [0], SAME)
+      for fence in ("", " FA=400/7", " FA=501/7")),
+    # It was handed over and extended there: who had it before knows of no extension (C11, R37).
+    ("repaired where it lives longer", "A=tok/9000 FA=500/7", wire.repair(ONE, "tok", 8.0, 500, 60.0), [1],
+     "A=tok/9000 FA=500/60000"),
+    # It was handed over by its token alone (C11).
+    ("repaired: nobody knows its fence", "", wire.repair(ONE, "tok", 8.0, None, 60.0), [1], "A=tok/8000"),
+    ("repaired: each name keeps its greater fence", "FA=900/7", wire.repair(TWO, "tok", 8.0, 500, 60.0), [1],
+     "A=tok/8000 B=tok/8000 FA=900/60000 FB=500/60000"),
+    *(("all names or none", "B=ann/1000", wire.repair(keys, "tok", 8.0, fence, 60.0), [0], SAME)
+      for keys, fence in ((TWO, 500), (BARE, None))),
+    ("repaired without fencing", "", wire.repair(BARE, "tok", 8.0, None, 60.0), [1], "A=tok/8000 B=tok/8000"),
+    # release: what is ours goes, also where not all is (P7), and nothing else does (P8); the fence outlives the lock
+    ("released", f"{BOTH} FA=500/9", wire.release(TWO, "tok"), [1, 6], "FA=500/9"),
+    *(("released where not all is ours", held_by(a, b), wire.release(TWO, "tok"), [0, who],
+       held_by(a if a != "tok" else None, b if b != "tok" else None)) for a, b, who in [*NOT_OURS, ("ann", "bob", b"bob")]),
+    # R28: nobody is told, for there is nothing to take yet; never longer than the key would have lived, or for ever
+    *(("released, and kept from everybody", f"A=tok/{left} B=tok/10000", wire.release(TWO, "tok", 4.0), [1, 0],
+       f"A=released:tok/{ms} B=released:tok/4000") for left, ms in ((10_000, 4000), (3000, 3000), (-1, 4000))),
+    *(("what is kept is nobody's", KEPT, call, answer, SAME) for call, answer in (
+        (wire.release(TWO, "tok", 4.0), [0, b"released:tok"]), (wire.extend(TWO, "tok", 10.0, 60.0), [0, b"released:tok"]),
+        (wire.repair(TWO, "tok", 10.0, 5, 60.0), [0]),
+        (acquire(who="other"), [0, b"0", b"released:tok", 4000]))),
+    # Not for a millisecond longer.  Redis has a key yet whose time is 0.
+    ("a key that is at its end is not kept", "A=tok/0", wire.release(ONE, "tok", 4.0), [1, 0], SAME),
+    ("kept is only what the caller has (P8)", "A=ann/3000 B=tok/10000", wire.release(TWO, "tok", 4.0), [0, b"ann"],
+     "A=ann/3000 B=released:tok/4000"),
+    ("kept is nothing of others", "A=ann/3000", wire.release(ONE, "gone", 4.0), [0, b"ann"], SAME),
+    ("kept is nothing where nothing is", "", wire.release(ONE, "tok", 4.0), [0, b""], SAME),
+    # status
+    ("free", "", wire.status(A), [b"", -2, b"0"], SAME),
+    ("held", "A=ann/2500 FA=77/5", wire.status(A), [b"ann", 2500, b"77"], SAME),
+    # announce (R21): it lives for twice itself after the last client with it has announced it
+    *((f"announced: {why}", f"M={stored}" if stored else "", wire.announce("redlock:", max_ttl), [largest, then],
+       f"M={largest}/{then}")
+      for why, stored, max_ttl, largest, then in (
+          ("the first one", "", 60.0, 60_000, 120_000), ("the same again", "60000/70000", 60.0, 60_000, 120_000),
+          ("raised at once", "60000/70000", 300.0, 300_000, 600_000),
+          ("a smaller one takes and gives it no time", "60000/70000", 10.0, 60_000, 70_000),
+          ("what is none is mended", "soon", 60.0, 60_000, 120_000),
+          # A client of 0.1 says it once, and for good.
+          ("for good", "60000", 60.0, 60_000, -1), ("for good and larger", "60000", 10.0, 60_000, -1),
+          ("for good and smaller", "60000", 300.0, 300_000, -1))),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("keys", [TWO, BARE], ids=["fenced", "bare"])
-def test_acquire_takes_none_if_somebody_holds_one(master: ScriptedMaster, keys: wire.Keys) -> None:
-    master.set(B, "ann", 3000)
-    before = everything(master)
-    assert master.run(wire.acquire(keys, "tok", 10.0, 500, 60.0)) == [0, b"0", b"ann", 3000]
-    assert everything(master) == before
+def put(master: ScriptedMaster, state: str) -> None:
+    """``A=tok/3000``: at the first lock key stands "tok", for so many ms; without a time for ever."""
+    for word in state.split():
+        key, _, rest = word.partition("=")
+        value, _, ms = rest.partition("/")
+        master.set(TO[key], value, int(ms) if ms else -1)
 
 
-@pytest.mark.parametrize("keys", [ONE, TWO], ids=["one name", "two names"])
-def test_acquire_is_granted_once_more_to_its_own_token(master: ScriptedMaster, keys: wire.Keys) -> None:
-    """R10: its answer was lost.  Whether the fence that is there is its own nobody can tell, so it is not (R18)."""
-    call = wire.acquire(keys, "tok", 10.0, 500, 60.0)
-    assert master.run(call) == [1, b"500"]
-    master.expiries[A.encode()] = 3000
-    assert master.run(call) == [2, b"500"]
-    assert (master.get(A), master.pttl(A)) == ("tok", 10_000)
-    assert master.get(FA) == "500"
-    # And not where somebody else has one of them.
-    master.set(keys.locks[-1], "ann", 3000)
-    assert master.run(call) == [0, b"500", b"ann", 3000]
+@pytest.mark.parametrize(("why", "before", "call", "answer", "after"), [
+    pytest.param(*row, id=f"{row[0]}-{number}") for number, row in enumerate(TABLE)
+])  # fmt: skip
+def test_what_a_call_does(
+    master: ScriptedMaster, why: str, before: str, call: wire.Call, answer: list[Any], after: str | None
+) -> None:
+    """Its answer, every key, how long each lives, and whom it tells."""
+    master.listeners = 3
+    put(master, before)
+    lost = dict(master.values)
+    assert master.run(call) == answer, why
+    expected = ScriptedMaster()
+    put(expected, before if after is None else after)
+    assert (master.values, master.expiries) == (expected.values, expected.expiries)
+    gone = [(f"{key.decode()}:released".encode(), value) for key, value in lost.items() if key not in master.values]
+    assert master.published == gone
+
+
+# -- what does not fit into a row --------------------------------------------------------------------
 
 
 def test_occupy_gives_its_own_token_the_slot_that_it_has(master: ScriptedMaster) -> None:
@@ -134,33 +257,13 @@ def test_occupy_gives_its_own_token_the_slot_that_it_has(master: ScriptedMaster)
     keys = [wire.keys_for("redlock:", [f"job#{slot}"]) for slot in range(3)]
     group = tuple(one.locks[0] for one in keys)
     fences = wire.Keys((), tuple(one.fences[0] for one in keys))
-    call = wire.occupy(group, (0, 1, 2), fences, "tok", 10.0, 500, 60.0)
+    call = wire.occupy(wire.Keys(group, ()), (0, 1, 2), fences, "tok", 10.0, 500, 60.0)
     master.set(group[0], "ann", 3000)
     assert master.run(call) == [1, b"500", 1]
     master.expiries[group[1].encode()] = 3000
     assert master.run(call) == [2, b"500", 1]
     assert [master.get(key) for key in group] == ["ann", "tok", None]
     assert master.pttl(group[1]) == 10_000
-
-
-@pytest.mark.parametrize(("a", "b", "answer"), [
-    ((b"ann", 3000), (b"bob", 4000), [b"bob", 4000]),
-    ((b"ann", 4000), (b"bob", 3000), [b"ann", 4000]),
-    ((b"ann", -1), (b"bob", 3000), [b"ann", -1]),
-    ((b"ann", 3000), (b"bob", -1), [b"bob", -1]),
-])  # fmt: skip
-def test_acquire_tells_the_holder_that_lasts_longest(
-    master: ScriptedMaster, a: tuple[bytes, int], b: tuple[bytes, int], answer: list[object]
-) -> None:
-    master.set(A, a[0].decode(), a[1])
-    master.set(B, b[0].decode(), b[1])
-    master.set(FA, "7")
-    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [0, b"7", *answer]
-
-
-def test_acquire_without_fencing_touches_no_fence(master: ScriptedMaster) -> None:
-    assert master.run(wire.acquire(BARE, "tok", 10.0, 0, 60.0)) == [1, b"0"]
-    assert set(master.values) == {A.encode(), B.encode()}
 
 
 @pytest.mark.parametrize("fence", [
@@ -176,7 +279,8 @@ def test_a_fence_that_is_not_one_is_an_error(
     A free name stays free, and what somebody wrote there stays.
     """
     master.set(FA, fence)
-    held_by(master, holder, None)
+    if holder is not None:
+        master.set(A, holder, 1000)
     before = dict(master.values)
     for proposal in (5, WALL):
         call = wire.acquire(ONE, "tok", 10.0, proposal, 60.0)
@@ -185,38 +289,13 @@ def test_a_fence_that_is_not_one_is_an_error(
     assert master.values == before
 
 
-@pytest.mark.parametrize(("stored", "answer"), [
-    (str(WALL - 1), [1, str(WALL).encode()]),
-    (str(WALL), [2, str(WALL).encode()]),
-    (str(WALL + 1), [2, str(WALL + 1).encode()]),
-    ("7", [1, str(WALL).encode()]),
-    ("0000000000000007", [1, str(WALL).encode()]),
-])  # fmt: skip
-def test_acquire_of_one_name(master: ScriptedMaster, stored: str, answer: list[Any]) -> None:
-    """R16, R18; whichever way a server takes."""
-    master.set(FA, stored, 5)
-    assert master.run(wire.acquire(ONE, "tok", 10.0, WALL, 60.0)) == answer
-    assert (master.get(A), master.pttl(A)) == ("tok", 10_000)
-    assert master.get(FA) == answer[1].decode()
-    assert master.pttl(FA) == 60_000
-
-
-def test_large_fences_stay_exact(master: ScriptedMaster) -> None:
-    assert master.run(wire.acquire(ONE, "tok", 10.0, 2**53 - 1, 60.0)) == [1, b"9007199254740991"]
-    assert master.get(ONE.fences[0]) == "9007199254740991"
-
-
-@pytest.mark.parametrize(
-    ("stored", "said"),
-    [
-        ("9007199254740991", "9007199254740991"),  # nothing greater is exact
-        ("abc", "abc"),
-        ("x" * 1_000_000, "x" * 20),
-        ("a\r\n\x1b[31m\xff", "a???[31m??"),  # of UTF-8; an error is one line
-        ([b"a list"], "a value of another type"),
-    ],
-    ids=["the-greatest", "text", "huge", "binary", "another-type"],
-)
+@pytest.mark.parametrize(("stored", "said"), [
+    ("9007199254740991", "9007199254740991"),  # nothing greater is exact
+    ("abc", "abc"),
+    ("x" * 1_000_000, "x" * 20),
+    ("a\r\n\x1b[31m\xff", "a???[31m??"),  # of UTF-8; an error is one line
+    ([b"a list"], "a value of another type"),
+], ids=["the-greatest", "text", "huge", "binary", "another-type"])  # fmt: skip
 @pytest.mark.parametrize("script", ["acquire", "fence", "status"])
 def test_somebody_wrote_at_the_fence_key_and_is_told_apart_from_the_lock_key(
     master: ScriptedMaster, script: str, stored: Any, said: str
@@ -270,139 +349,6 @@ def test_a_key_of_another_type_is_an_error(master: ScriptedMaster, script: str) 
         master.run(CALLS[script])
 
 
-@pytest.mark.parametrize("keys", [ONE, TWO], ids=["one", "several"])
-def test_an_equal_proposal_is_not_taken_for_a_stored_one(master: ScriptedMaster, keys: wire.Keys) -> None:
-    """R18.  Two clients may propose the same: the same microsecond, or both saw the same highest fence.
-
-    The first had the lock and gave it back; the acquire of the second was on its way all the time.  The
-    master does not accept its proposal, and has to say so.
-    """
-    world = World(Master())
-    master.run(wire.acquire(keys, "first", 10.0, 500, 60.0))
-    master.run(wire.release(keys, "first"))
-    second = wire.acquire(keys, "second", 10.0, 500, 60.0)
-    ballot = Ballot(world.settings, second, 500)
-    assert ballot.answered(0, master.run(second), START)
-    assert ballot.tally.won
-    assert not ballot.stored
-
-
-def test_two_grants_never_have_the_same_fence() -> None:
-    """P2, with the proposals of two clients whose wall clocks show the same microsecond."""
-    servers = [ScriptedMaster() for _ in range(3)]
-    fences = []
-    for _ in range(2):
-        world = World(*[Master(0.01, dict.fromkeys(("acquire", "fence", "release"), server.run)) for server in servers])
-        spec = world.spec("a")
-        grant = world.run(attempt(world.settings, Target(spec)))
-        assert isinstance(grant, Grant)
-        fences.append(grant.fence)
-        for server in servers:
-            server.run(wire.release(spec.keys, grant.token))
-    assert fences[0] == WALL
-    assert fences[1] is not None
-    assert fences[1] > WALL
-
-
-# -- fence -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("proposal", "answer", "stored"), [(501, [1, b"501"], "501"), (500, [0, b"500"], "500"), (499, [0, b"500"], "500")]
-)
-def test_fence_accepts_only_what_is_greater(
-    master: ScriptedMaster, proposal: int, answer: list[object], stored: str
-) -> None:
-    """R18: equal is not greater."""
-    for lock in TWO.locks:
-        master.set(lock, "tok", 10_000)
-    master.set(FA, "500", 7)
-    assert master.run(wire.fence(TWO, "tok", proposal, 60.0)) == answer
-    assert master.get(FA) == stored
-    assert master.get(FB) == (stored if answer[0] == 1 else None)
-    assert master.pttl(FA) == (60_000 if answer[0] == 1 else 7)
-
-
-@pytest.mark.parametrize("a", ["tok", "ann", None])
-@pytest.mark.parametrize("b", ["tok", "ann", None])
-def test_fence_only_for_the_owner_of_every_name(master: ScriptedMaster, a: str | None, b: str | None) -> None:
-    held_by(master, a, b)
-    master.set(FB, "500", 7)
-    owner = (a, b) == ("tok", "tok")
-    assert master.run(wire.fence(TWO, "tok", 600, 60.0)) == ([1, b"600"] if owner else [-1, b"500"])
-    assert master.get(FB) == ("600" if owner else "500")
-
-
-# -- extend ------------------------------------------------------------------------------------------
-
-
-def test_extend_sets_the_ttl_and_keeps_the_fences_alive(master: ScriptedMaster) -> None:
-    master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
-    assert master.run(wire.extend(TWO, "tok", 3.0, 90.0)) == [1]
-    assert [master.pttl(lock) for lock in TWO.locks] == [3000, 3000]  # set, not added
-    assert [master.pttl(fence) for fence in TWO.fences] == [90_000, 90_000]
-    assert [master.get(fence) for fence in TWO.fences] == ["500", "500"]  # R19
-
-
-@pytest.mark.parametrize(("a", "b", "other"), [
-    ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
-    ("ann", None, b"ann"), (None, "ann", b"ann"),
-])  # fmt: skip
-@pytest.mark.parametrize("fences", [True, False])
-def test_extend_changes_nothing_that_is_not_all_ours(
-    master: ScriptedMaster, a: str | None, b: str | None, other: bytes, fences: bool
-) -> None:
-    """R12, P8: no key is made, none of somebody else's gets longer."""
-    keys = TWO if fences else BARE
-    held_by(master, a, b)
-    master.set(FA, "500", 7)
-    before = everything(master)
-    assert master.run(wire.extend(keys, "tok", 10.0, 60.0)) == [0, other]
-    assert everything(master) == before
-
-
-# -- renew -------------------------------------------------------------------------------------------
-
-OTHERS = wire.keys_for("redlock:", ["c"])
-THIRD = wire.keys_for("redlock:", ["d"])
-
-
-def test_renew_does_for_each_what_extend_does_for_one(master: ScriptedMaster) -> None:
-    for keys, token in ((TWO, "tok"), (OTHERS, "tic")):
-        master.run(wire.acquire(keys, token, 10.0, 500, 60.0))
-    master.set(THIRD.locks[0], "tac", 10_000)
-    bare = wire.keys_for("redlock:", ["d"], fencing=False)
-    call = wire.renew([(TWO, "tok", 3.0), (bare, "tac", 5.0), (OTHERS, "tic", 4.0)], 90.0)
-    assert master.run(call) == [1, 1, 1]
-    assert [master.pttl(lock) for lock in (*TWO.locks, *bare.locks, *OTHERS.locks)] == [3000, 3000, 5000, 4000]
-    assert [master.pttl(fence) for fence in (*TWO.fences, *OTHERS.fences)] == [90_000] * 3  # R20
-    assert [master.get(fence) for fence in (*TWO.fences, *OTHERS.fences)] == ["500"] * 3  # R19
-    assert master.get(THIRD.fences[0]) is None
-
-
-@pytest.mark.parametrize(("a", "b", "answer"), [
-    ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
-    ("ann", None, b"ann"), (None, "ann", b"ann"), ("tic", "tic", b"tic"),
-])  # fmt: skip
-@pytest.mark.parametrize("index", [0, 1, 2])
-def test_renew_changes_nothing_that_is_not_all_ours(
-    master: ScriptedMaster, a: str | None, b: str | None, answer: bytes, index: int
-) -> None:
-    """R12, P8: no key is made, none of somebody else's gets longer; and to the others of the round that is nothing."""
-    for keys, owner in ((OTHERS, "tic"), (THIRD, "tac")):
-        master.run(wire.acquire(keys, owner, 10.0, 500, 60.0))
-    held_by(master, a, b)
-    master.set(FA, "500", 7)
-    before = {key: (master.get(key), master.pttl(key)) for key in (A, B, FA, FB)}
-    leases = [(OTHERS, "tic", 3.0), (THIRD, "tac", 4.0)]
-    leases.insert(index, (TWO, "tok", 5.0))
-    answers: list[object] = [1, 1]
-    answers.insert(index, answer)
-    assert master.run(wire.renew(leases, 60.0)) == answers
-    assert {key: (master.get(key), master.pttl(key)) for key in (A, B, FA, FB)} == before
-    assert (master.pttl(OTHERS.locks[0]), master.pttl(THIRD.locks[0])) == (3000, 4000)
-
-
 def test_renew_with_a_key_of_another_type(master: ScriptedMaster) -> None:
     """It is an error of its lease alone, also where another name of that one has another holder."""
     master.run(wire.acquire(OTHERS, "tic", 10.0, 500, 60.0))
@@ -415,109 +361,6 @@ def test_renew_with_a_key_of_another_type(master: ScriptedMaster) -> None:
     assert (master.pttl(B), master.pttl(OTHERS.locks[0])) == (1000, 3000)
 
 
-def test_renew_and_extend_say_the_same() -> None:
-    """Of any holders of two names: the one is the other, for several."""
-    for a in ("tok", "ann", None):
-        for b in ("tok", "bob", None):
-            alone, together = ScriptedMaster(), ScriptedMaster()
-            for one in (alone, together):
-                held_by(one, a, b)
-                for fence in TWO.fences:
-                    one.set(fence, "5", 1000)
-            [said] = together.run(wire.renew([(TWO, "tok", 3.0)], 60.0))
-            assert alone.run(wire.extend(TWO, "tok", 3.0, 60.0)) == ([1] if said == 1 else [0, said])
-            assert (alone.values, alone.expiries) == (together.values, together.expiries)
-
-
-# -- repair ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("lock", "fence", "left"), [
-    pytest.param(None, None, "500", id="forgot-everything"),
-    pytest.param(None, "400", "500", id="missed-the-acquire"),
-    pytest.param(None, "500", "500", id="lost-the-key-only"),
-    pytest.param("tok", "500", "500", id="has-it"),
-    pytest.param("tok", "501", "501", id="has-it-and-a-greater-fence"),
-    # of somebody who waits: the attempt was taken back, and its fence stays
-    pytest.param(None, "501", "501", id="forgot-and-somebody-tried"),
-    pytest.param(None, str(2**53), str(2**53), id="a-fence-beyond-all"),
-    pytest.param(None, "abc", "abc", id="a-fence-that-is-none"),
-    pytest.param(None, "1e2", "1e2", id="what-only-lua-calls-a-number"),
-])  # fmt: skip
-def test_repair(master: ScriptedMaster, lock: str | None, fence: str | None, left: str) -> None:
-    """R14: whatever fence is there, the name is given back, and the greater of the two stays."""
-    if lock is not None:
-        master.set(A, lock, 1000)
-    if fence is not None:
-        master.set(FA, fence, 7)
-    assert master.run(wire.repair(ONE, "tok", 8.0, 500, 60.0)) == [1]
-    assert (master.get(A), master.pttl(A)) == ("tok", 8000)
-    assert (master.get(FA), master.pttl(FA)) == (left, 60_000)
-
-
-@pytest.mark.parametrize("fence", [None, "400", "501"])
-def test_repair_changes_nothing_where_somebody_holds_it(master: ScriptedMaster, fence: str | None) -> None:
-    """P8."""
-    master.set(A, "ann", 1000)
-    if fence is not None:
-        master.set(FA, fence, 7)
-    before = everything(master)
-    assert master.run(wire.repair(ONE, "tok", 8.0, 500, 60.0)) == [0]
-    assert everything(master) == before
-
-
-def test_repair_of_a_lease_whose_fence_nobody_knows_stores_none(master: ScriptedMaster) -> None:
-    """It was handed over by its token alone (C11)."""
-    assert master.run(wire.repair(ONE, "tok", 8.0, None, 60.0)) == [1]
-    assert (master.get(A), master.get(FA)) == ("tok", None)
-
-
-def test_each_name_keeps_its_own_greater_fence(master: ScriptedMaster) -> None:
-    master.set(FA, "900", 7)
-    assert master.run(wire.repair(TWO, "tok", 8.0, 500, 60.0)) == [1]
-    assert (master.get(FA), master.get(TWO.fences[1])) == ("900", "500")
-
-
-def test_repair_gives_all_names_or_none(master: ScriptedMaster) -> None:
-    master.set(B, "ann", 1000)
-    assert master.run(wire.repair(TWO, "tok", 8.0, 500, 60.0)) == [0]
-    assert master.get(A) is None
-    assert master.run(wire.repair(BARE, "tok", 8.0, None, 60.0)) == [0]
-    master = ScriptedMaster()
-    assert master.run(wire.repair(BARE, "tok", 8.0, None, 60.0)) == [1]
-    assert set(master.values) == {A.encode(), B.encode()}  # without fencing there is no fence key
-
-
-# -- release -----------------------------------------------------------------------------------------
-
-
-def test_release_deletes_and_tells_whoever_waits(master: ScriptedMaster) -> None:
-    master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
-    master.listeners = 3
-    assert master.run(wire.release(TWO, "tok")) == [1, 6]
-    assert (master.get(A), master.get(B)) == (None, None)
-    assert master.published == [(f"{A}:released".encode(), b"tok"), (f"{B}:released".encode(), b"tok")]
-    assert master.get(FA) == "500"  # the fence outlives the lock
-
-
-@pytest.mark.parametrize(("a", "b", "other", "left"), [
-    (None, None, b"", []),
-    ("tok", None, b"", []),
-    ("ann", "tok", b"ann", ["ann"]),
-    ("tok", "ann", b"ann", ["ann"]),
-    ("ann", None, b"ann", ["ann"]),
-    ("ann", "bob", b"bob", ["ann", "bob"]),
-])  # fmt: skip
-def test_release_leaves_the_keys_of_others_alone(
-    master: ScriptedMaster, a: str | None, b: str | None, other: bytes, left: list[str]
-) -> None:
-    """P8; and what is ours goes, also where not all is (P7)."""
-    held_by(master, a, b)
-    assert master.run(wire.release(TWO, "tok")) == [0, other]
-    assert [value.decode() for value in master.values.values()] == left
-    assert len(master.published) == [a, b].count("tok")
-
-
 def test_release_goes_on_behind_a_key_of_another_type(master: ScriptedMaster) -> None:
     """P7: what is the caller's goes, and the error says that something was not."""
     master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
@@ -527,63 +370,11 @@ def test_release_goes_on_behind_a_key_of_another_type(master: ScriptedMaster) ->
     assert master.get(B) is None
 
 
-@pytest.mark.parametrize(("left", "keep", "ms"), [
-    (10_000, 4.0, 4000),
-    (3000, 4.0, 3000),  # never longer than the key would have lived
-    (-1, 4.0, 4000),  # ... for ever: somebody has taken its expiry away
-])  # fmt: skip
-def test_release_may_keep_the_names_from_everybody(master: ScriptedMaster, left: int, keep: float, ms: int) -> None:
-    """R28; and nobody is told, for there is nothing to take yet."""
-    master.set(A, "tok", left)
-    master.set(B, "tok", 10_000)
-    master.listeners = 3
-    assert master.run(wire.release(TWO, "tok", keep)) == [1, 0]
-    assert (master.get(A), master.pttl(A)) == ("released:tok", ms)
-    assert (master.get(B), master.pttl(B)) == ("released:tok", 4000)
-    assert master.published == []
-    assert master.run(wire.release(TWO, "tok", keep)) == [0, b"released:tok"]
-    assert master.run(wire.extend(TWO, "tok", 10.0, 60.0)) == [0, b"released:tok"]
-    assert master.run(wire.repair(TWO, "tok", 10.0, 5, 60.0)) == [0]
-    assert master.run(wire.acquire(TWO, "other", 10.0, 5, 60.0))[0] == 0
-    assert (master.get(A), master.pttl(A)) == ("released:tok", ms)
-
-
-def test_release_keeps_no_key_that_is_at_its_end(master: ScriptedMaster) -> None:
-    """R28: not for a millisecond longer.  Redis has a key yet whose time is 0."""
-    master.set(A, "tok", 0)
-    assert master.run(wire.release(ONE, "tok", 4.0)) == [1, 0]
-    assert (master.get(A), master.pttl(A)) == ("tok", 0)
-
-
-def test_release_keeps_only_what_the_caller_has(master: ScriptedMaster) -> None:
-    """P8."""
-    master.set(A, "ann", 3000)
-    master.set(B, "tok", 10_000)
-    assert master.run(wire.release(TWO, "tok", 4.0)) == [0, b"ann"]
-    assert (master.get(A), master.pttl(A)) == ("ann", 3000)
-    assert (master.get(B), master.pttl(B)) == ("released:tok", 4000)
-    assert master.run(wire.release(ONE, "gone", 4.0)) == [0, b"ann"]
-    assert master.run(wire.release(wire.keys_for("redlock:", ["c"]), "tok", 4.0)) == [0, b""]
-    assert master.get("redlock:c") is None
-
-
 def test_release_works_where_publishing_is_not_permitted(master: ScriptedMaster) -> None:
     master.run(wire.acquire(ONE, "tok", 10.0, 500, 60.0))
     master.may_publish = False
     assert master.run(wire.release(ONE, "tok")) == [1, 0]
     assert master.get(A) is None
-
-
-# -- status and announce -----------------------------------------------------------------------------
-
-
-def test_status_changes_nothing(master: ScriptedMaster) -> None:
-    assert wire.read_status(master.run(wire.status(A))) == wire.Seen("", 0.0, 0)
-    master.set(A, "ann", 2500)
-    master.set(FA, "77", 5)
-    before = everything(master)
-    assert wire.read_status(master.run(wire.status(A))) == wire.Seen("ann", 2.5, 77)
-    assert everything(master) == before
 
 
 def test_an_empty_value_is_a_holder_for_status_as_it_is_for_acquire(master: ScriptedMaster) -> None:
@@ -606,26 +397,6 @@ def test_an_empty_value_is_a_holder_for_who_has_lost_the_name_to_it(master: Scri
     said = wire.read_renew(answer, 1)[0] if call.script is scripts.RENEW else wire.read_owned(answer)
     assert said == wire.NotOwned("''")
     assert (master.get(A), master.pttl(A)) == ("", 2500)
-
-
-@pytest.mark.parametrize(("stored", "left", "max_ttl", "largest", "then"), [
-    pytest.param("", 0, 60.0, 60.0, 120_000, id="the-first-one"),
-    pytest.param("60000", 70_000, 60.0, 60.0, 120_000, id="the-same-again"),
-    pytest.param("60000", 70_000, 300.0, 300.0, 600_000, id="raised-at-once"),
-    pytest.param("60000", 70_000, 10.0, 60.0, 70_000, id="a-smaller-one-takes-and-gives-it-no-time"),
-    # A client of 0.1 says it once, and for good.
-    pytest.param("60000", -1, 60.0, 60.0, -1, id="for-good"),
-    pytest.param("60000", -1, 10.0, 60.0, -1, id="for-good-and-larger"),
-    pytest.param("60000", -1, 300.0, 300.0, -1, id="for-good-and-smaller"),
-])  # fmt: skip
-def test_announce(master: ScriptedMaster, stored: str, left: int, max_ttl: float, largest: float, then: int) -> None:
-    """R21: it lives for twice itself after the last client with it has announced it."""
-    key = "redlock-max-ttl:redlock:"
-    if stored:
-        master.set(key, stored, left)
-    answer = wire.read_announce(master.run(wire.announce("redlock:", max_ttl)))
-    assert answer == wire.Announced(largest, then / 1000 if then >= 0 else float("inf"))
-    assert (master.get(key), master.pttl(key)) == (str(int(largest * 1000)), then)
 
 
 @pytest.mark.parametrize("value", ["9007199254740992", "99999999999999999999", "1e300", "inf"])
@@ -660,8 +431,3 @@ def test_what_is_announced_is_read_from_the_key_as_by_the_script(master: Scripte
     master.set("redlock-max-ttl:redlock:", value)
     largest = wire.read_announce(master.run(wire.announce("redlock:", 60.0)))
     assert max(60.0, wire.read_announced(value.encode())) == largest.max_ttl
-
-
-def test_announce_mends_a_value_that_is_none(master: ScriptedMaster) -> None:
-    master.set("redlock-max-ttl:redlock:", "soon")
-    assert master.run(wire.announce("redlock:", 60.0)) == [60_000, 120_000]

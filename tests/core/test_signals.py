@@ -48,7 +48,7 @@ def runs(stopped):
         with signals:
             pass
     finally:
-        signals.leave()
+        signals.restore()
 
 
 def test_the_first_signal_stops_and_the_second_one_does_what_it_did(before):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core.sizes import BYTES, LINE, VALUES, Sizes, TooMuch
+from tests.properties.profile import PROPERTY
 
 ANSWERS = [
     b"+OK\r\n", b":17\r\n", b"-ERR no\r\n", b"$-1\r\n", b"*-1\r\n", b"$0\r\n\r\n", b"*0\r\n", b"$11\r\n*1000000000\r\n",
@@ -17,6 +18,7 @@ ANSWERS = [
 ]  # fmt: skip
 
 
+@PROPERTY
 @given(st.lists(st.sampled_from(ANSWERS), max_size=8), st.lists(st.integers(0, 200), max_size=20))
 def test_answers_are_taken_however_they_are_cut_and_whatever_is_in_their_strings(answers, cuts):
     data = b"".join(answers)

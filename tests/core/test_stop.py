@@ -30,8 +30,7 @@ def test_a_stop_leaves_no_key(campaign: str, at: float) -> None:
     try:
         outcome = world.run(op)
     except Stopped:
-        stopped_at = world.after_start()
-        assert stopped_at == pytest.approx(at)  # at once
+        assert world.after_start() == pytest.approx(at)  # at once
         acquired, released = world.all("acquire"), world.all("release")
         assert [sent.token for sent in released] == [sent.token for sent in acquired]
         assert len(world.local_queue) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redlock._core.local_queue import Place
+from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.outcomes import NEVER
 from redlock._core.subscriptions import LINGER, Subscription, Subscriptions
 
@@ -59,9 +59,16 @@ def test_a_majority_of_the_configured_masters(masters: int, need: int) -> None:
     # It was on its way when the attempt was made, which may have come too early on some masters.
     pytest.param("t0 t1 | t2!", None, id="the-same-release-adds-up-across-an-attempt"),
     pytest.param("t0 t1 t2! | t3 t4 n0 n1 n2!", None, id="an-attempt-has-used-what-was-heard"),
+    pytest.param("+0 +1 +2! +3 +4", None, id="subscribed-at-a-majority-one-looks-again"),
+    # A release may have been missed meanwhile.
+    pytest.param("+0 +1 +2! | x2 +2!", None, id="a-connection-that-broke-confirms-anew"),
+    pytest.param("+0 +1 -1 +2 +1!", None, id="what-was-unsubscribed-is-not-confirmed"),
 ])  # fmt: skip
 def test_what_tells_whoever_waits_to_look(heard: str, refused: set[int] | None) -> None:
-    """``t0``: master 0 announces the token ``t``; ``!``: that tells; ``|``: an attempt is made."""
+    """``t0``: master 0 announces the token ``t``; ``!``: that tells; ``|``: an attempt is made.
+
+    ``+0``: it confirms our subscription, ``-0``: its end; ``x0``: its connection breaks.
+    """
     subscriptions, subscription = listening()
     if refused is not None:
         subscription.refused(refused)
@@ -71,10 +78,19 @@ def test_what_tells_whoever_waits_to_look(heard: str, refused: set[int] | None) 
             subscription.attempting()
             released = 0
             assert not subscription.look
+            continue
+        master, told = int(word[1]), []
+        if word[0] == "x":
+            subscriptions.lost(master)
+        elif word[0] == "-":
+            subscriptions.unconfirmed(master, CHANNEL)
+        elif word[0] == "+":
+            told = confirm(subscriptions, master)
+            assert subscription.look or not told
         else:
-            told = announce(subscriptions, int(word[1]), token=word[:1].encode())
-            assert told == ([subscription] if word.endswith("!") else []), word
+            told = announce(subscriptions, master, token=word[:1].encode())
             released += len(told)
+        assert told == ([subscription] if word.endswith("!") else []), word
         assert subscription.released == released
 
 
@@ -86,15 +102,6 @@ def test_tokens_are_not_remembered_for_ever() -> None:
 
 
 # -- who listens -------------------------------------------------------------------------------------
-
-
-def test_subscribed_at_a_majority_one_looks_again() -> None:
-    subscriptions, subscription = listening()
-    assert confirm(subscriptions, 0, 1) == []
-    assert not subscription.look
-    assert confirm(subscriptions, 2) == [subscription]
-    assert subscription.look
-    assert confirm(subscriptions, 3, 4) == []
 
 
 def test_several_names_are_subscribed_when_all_of_them_are() -> None:
@@ -114,23 +121,6 @@ def test_who_comes_while_the_channel_is_on_looks_again_at_once_and_is_the_one_wh
     assert following.look
     assert announce(subscriptions, 0, 1, 2) == [following]
     assert subscription.released == 0
-
-
-def test_a_connection_that_broke_confirms_anew() -> None:
-    subscriptions, subscription = listening()
-    confirm(subscriptions, 0, 1, 2)
-    subscription.attempting()
-    subscriptions.lost(2)
-    assert confirm(subscriptions, 2) == [subscription]  # a release may have been missed meanwhile
-    assert subscription.look
-
-
-def test_what_was_unsubscribed_is_not_confirmed() -> None:
-    subscriptions, subscription = listening()
-    confirm(subscriptions, 0, 1)
-    subscriptions.unconfirmed(1, CHANNEL)
-    assert confirm(subscriptions, 2) == []
-    assert confirm(subscriptions, 1) == [subscription]
 
 
 @pytest.mark.parametrize("watched", [False, True])
@@ -188,38 +178,40 @@ def test_the_spread_may_be_as_long_as_many_attempts() -> None:
 # -- letting others go first -------------------------------------------------------------------------
 
 
-def yield_until(subscriptions: Subscriptions, now: float, *, turn: bool = False) -> float:
+def yield_until(local_queue: LocalQueue, now: float, *, turn: bool = False) -> float:
     place = Place((KEY,))
-    subscriptions.set_yield_until(place, now, turn=turn)
+    local_queue.set_yield_until(place, now, turn=turn)
     return place.yield_until
 
 
 def test_who_released_and_was_heard_lets_others_go_first() -> None:
-    subscriptions = Subscriptions(N)
-    assert not subscriptions.contended
-    subscriptions.released([KEY], {0: 1, 2: 1}, took=0.001, now=10.0)
-    assert subscriptions.contended
-    assert yield_until(subscriptions, 10.001) == pytest.approx(10.006)  # 3 ms, and three times what the release took
-    assert yield_until(subscriptions, 11.0) == NEVER  # they have had their chance
-    assert yield_until(subscriptions, 11.0, turn=True) == pytest.approx(11.006)
-    subscriptions.released([KEY], {}, took=0.001, now=11.1)  # nobody else listens any more
-    assert not subscriptions.contended
+    local_queue = LocalQueue()
+    local_queue.released((KEY,), took=0.001, now=10.0, others=True)
+    assert yield_until(local_queue, 10.001) == pytest.approx(10.006)  # 3 ms, and three times what the release took
+    assert yield_until(local_queue, 11.0) == NEVER  # they have had their chance
+    assert yield_until(local_queue, 11.0, turn=True) == pytest.approx(11.006)
+    first, after = Place((KEY,)), Place((KEY,))
+    assert not local_queue.enter(first, None, 10.001)
+    local_queue.leave(first)
+    assert local_queue.enter(after, None, 11.0)
+    local_queue.released((KEY,), took=0.001, now=11.1, others=False)  # nobody else listens any more
+    assert not local_queue.contended
 
 
 def test_our_own_subscription_is_nobody_else() -> None:
     subscriptions, _ = listening()
+    assert subscriptions.others_heard([KEY], {0: 1, 2: 1})
     confirm(subscriptions, 0, 1, 2)
-    subscriptions.released([KEY], {0: 1, 1: 1, 2: 1}, took=0.001, now=10.0)
-    assert not subscriptions.contended
-    subscriptions.released([KEY], {0: 1, 1: 2}, took=0.001, now=10.0)
-    assert subscriptions.contended
+    assert not subscriptions.others_heard([KEY], {0: 1, 1: 1, 2: 1})
+    assert subscriptions.others_heard([KEY], {0: 1, 1: 2})
+    assert not subscriptions.others_heard([KEY], {})
 
 
 def test_crowds_do_not_pile_up() -> None:
-    subscriptions = Subscriptions(N)
+    local_queue = LocalQueue()
     for number in range(10_000):
-        subscriptions.released([f"redlock:{number}"], {0: 1}, took=0.001, now=float(number))
-    assert len(subscriptions.contended) < 100
+        local_queue.released((f"redlock:{number}",), took=0.001, now=float(number), others=True)
+    assert len(local_queue.contended) < 100
 
 
 def test_all_who_watch_are_told_beside_the_waiter_in_line() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from redlock import ConfigurationError, options
 from redlock._core.tokens import by_whom, owner_of, released_token
-from tests.core.world import PROPERTY
+from tests.properties.profile import PROPERTY
 
 DIGITS = "0123456789abcdef" * 2 + "01234567"
 
@@ -99,6 +99,7 @@ def test_what_may_not_be_one_is_refused_with_the_value_and_what_is_allowed(value
     (f"released:{DIGITS}:web", "released by web (01234567…), and kept from others"),
     (f"released:{DIGITS}", f"released by {DIGITS}, and kept from others"),
     ("released:", "by released:"),
+    (f"expired:{DIGITS}", "by nobody: it is in doubt whether its last lease is over, until that must be"),
 ])  # fmt: skip
 def test_in_texts_it_is_short_and_still_tells_two_attempts_apart(token, said):
     assert by_whom(token) == said

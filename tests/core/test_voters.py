@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from redlock._core.voters import Facts, Voters
 from redlock._core.wire import Announced
-from tests.core.world import PROPERTY
+from tests.properties.profile import PROPERTY
 
 NAMES = ("redis-a:6379", "redis-b:6379", "redis-c:6379")
 NOW = 1000.0
@@ -57,6 +57,21 @@ def test_it_votes_when_its_uptime_exceeds_max_ttl_for_certain(uptime: int, votes
     assert_votes_from(voters_of(Facts("run", uptime)), NOW, votes_after)
 
 
+@pytest.mark.parametrize(("clocks", "votes_after"), [
+    pytest.param((500.0, 0.0, 0.1), 60.0, id="ahead-so-it-may-have-been-met-at-its-start"),
+    pytest.param((50.0, 0.0, 0.1), 11.0, id="ahead-by-less-than-its-uptime"),
+    pytest.param((0.0, 0.0, -500.0), None, id="another-one-is-behind"),
+    pytest.param((-500.0, 0.0, 0.0), None, id="behind"),
+    pytest.param((500.0, 0.0), None, id="two-cannot-tell-which-is-wrong"),
+    pytest.param((500.0, None, None), None, id="they-do-not-say"),
+])  # fmt: skip
+def test_an_uptime_counts_by_the_clocks_of_a_majority(
+    clocks: tuple[float | None, ...], votes_after: float | None
+) -> None:
+    said = [Facts(f"run-{at}", 100, clock=None if one is None else 1e9 + one) for at, one in enumerate(clocks)]
+    assert voters_of(*said).quarantined_for(0, NOW) == pytest.approx(votes_after or 0.0, abs=0.2)
+
+
 @PROPERTY
 @given(
     started=st.floats(0, 500),
@@ -78,9 +93,12 @@ def test_never_early(started: float, asked: float, answered: float, at: float, c
 
 def test_the_message_names_the_seconds_and_the_switch() -> None:
     """R22."""
-    not_counted = voters_of(Facts("run", 20)).why_not_counted(0, NOW + 1)
+    voters = voters_of(Facts("run", 20))
+    not_counted, soon = voters.why_not_counted(0, NOW + 1), voters.why_not_counted(0, NOW + 40.99)
     assert not_counted is not None
     assert "40.0 s" in not_counted.reason
+    assert soon is not None
+    assert "in 0.1 s" in soon.reason  # not in 0.0 s
     assert "restart_guard=False" in not_counted.reason
     assert not not_counted.configuration  # waiting helps
 

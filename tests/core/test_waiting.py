@@ -15,7 +15,7 @@ from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Leave, Listen, Send, Wait
 from redlock._core.release import release
 from redlock._core.voters import Facts
-from redlock._core.wait_until_free import wait_until_free
+from redlock._core.watch import wait_until_free
 from tests.core.world import GRANTS, NEVER, OTHER, START, Interrupt, Master, World, down, refuses, turns
 
 if TYPE_CHECKING:

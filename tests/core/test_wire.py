@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.refusals import ErrorReply
-from tests.core.world import PROPERTY
+from redlock._core.outcomes import ErrorReply
+from tests.properties.profile import PROPERTY
 
 # -- keys --------------------------------------------------------------------------------------------
 
@@ -115,41 +115,37 @@ BARE = wire.keys_for("p:", ["a"], fencing=False)
 BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
 
 
-@pytest.mark.parametrize(
-    ("call", "script", "keys", "args"),
-    [
-        (wire.acquire(KEYS, "t", 2.5, 77, 60.0), scripts.ACQUIRE, BOTH, ("2", "t", "2500", "77", "60000")),
-        (wire.acquire(BARE, "t", 2.5, 0, 60.0), scripts.ACQUIRE, ("p:a",), ("1", "t", "2500", "0", "60000")),
-        (wire.fence(KEYS, "t", 78, 60.0), scripts.FENCE, BOTH, ("2", "t", "78", "60000")),
-        (wire.extend(KEYS, "t", 2.5, 60.0), scripts.EXTEND, BOTH, ("2", "t", "2500", "60000")),
-        (
-            wire.renew([(KEYS, "t", 2.5), (BARE, "u", 30.0)], 60.0),
-            scripts.RENEW,
-            (*BOTH, "p:a"),
-            ("60000", "2", "2", "t", "2500", "1", "0", "u", "30000"),
-        ),
-        (wire.repair(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR, BOTH, ("2", "t", "2500", "77", "60000")),
-        (wire.repair(BARE, "t", 2.5, None, 60.0), scripts.REPAIR, ("p:a",), ("1", "t", "2500", "0", "60000")),
-        (wire.release(KEYS, "t"), scripts.RELEASE, ("p:a", "p:b"), ("t",)),
-        (wire.release(KEYS, "t", 1.5), scripts.RELEASE, ("p:a", "p:b"), ("t", "1500")),
-        (wire.status("p:a"), scripts.STATUS, ("p:a", "{p:a}:fence"), ("1000",)),
-        (wire.look("p:", ["a", "b"]), scripts.LOOK, ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence"), ("50",)),
-        (
-            wire.acquire_shared(KEYS, "t", 2.5, 77, 60.0, 9),
-            scripts.ACQUIRE_SHARED,
-            BOTH,
-            ("2", "t", "2500", "77", "60000", "9"),
-        ),
-        (wire.extend_shared(KEYS, "t", 2.5, 60.0), scripts.EXTEND_SHARED, BOTH, ("2", "t", "2500", "60000")),
-        (wire.repair_shared(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR_SHARED, BOTH, ("2", "t", "2500", "77", "60000")),
-        (wire.release_shared(KEYS, "t"), scripts.RELEASE_SHARED, ("p:a", "p:b"), ("t",)),
-        (wire.mark(KEYS, "t", 2.5), scripts.MARK, ("p:a", "p:b"), ("t", "2500")),
-        (wire.mark(KEYS, "t", 0.0), scripts.MARK, ("p:a", "p:b"), ("t", "0")),
-        (wire.scan("7", "p:*", 500), scripts.SCAN, (), ("7", "p:*", "500")),
-        (wire.announce("p:", 2.5), scripts.ANNOUNCE, ("redlock-max-ttl:p:",), ("2500", "5000")),
-    ],
-    ids=lambda value: value.name if isinstance(value, scripts.Script) else "",
-)
+@pytest.mark.parametrize(("call", "script", "keys", "args"), [
+    (wire.acquire(KEYS, "t", 2.5, 77, 60.0), scripts.ACQUIRE, BOTH, ("2", "t", "2500", "77", "60000")),
+    (wire.acquire(BARE, "t", 2.5, 0, 60.0), scripts.ACQUIRE, ("p:a",), ("1", "t", "2500", "0", "60000")),
+    (wire.fence(KEYS, "t", 78, 60.0), scripts.FENCE, BOTH, ("2", "t", "78", "60000")),
+    (wire.extend(KEYS, "t", 2.5, 60.0), scripts.EXTEND, BOTH, ("2", "t", "2500", "60000")),
+    (
+        wire.renew([(KEYS, "t", 2.5), (BARE, "u", 30.0)], 60.0),
+        scripts.RENEW,
+        (*BOTH, "p:a"),
+        ("60000", "2", "2", "t", "2500", "1", "0", "u", "30000"),
+    ),
+    (wire.repair(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR, BOTH, ("2", "t", "2500", "77", "60000")),
+    (wire.repair(BARE, "t", 2.5, None, 60.0), scripts.REPAIR, ("p:a",), ("1", "t", "2500", "0", "60000")),
+    (wire.release(KEYS, "t"), scripts.RELEASE, ("p:a", "p:b"), ("t",)),
+    (wire.release(KEYS, "t", 1.5), scripts.RELEASE, ("p:a", "p:b"), ("t", "1500")),
+    (wire.status("p:a"), scripts.STATUS, ("p:a", "{p:a}:fence"), ("1000",)),
+    (wire.look("p:", ["a", "b"]), scripts.LOOK, ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence"), ("50",)),
+    (
+        wire.acquire_shared(KEYS, "t", 2.5, 77, 60.0, 9),
+        scripts.ACQUIRE_SHARED,
+        BOTH,
+        ("2", "t", "2500", "77", "60000", "9"),
+    ),
+    (wire.extend_shared(KEYS, "t", 2.5, 60.0), scripts.EXTEND_SHARED, BOTH, ("2", "t", "2500", "60000")),
+    (wire.repair_shared(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR_SHARED, BOTH, ("2", "t", "2500", "77", "60000")),
+    (wire.release_shared(KEYS, "t"), scripts.RELEASE_SHARED, ("p:a", "p:b"), ("t",)),
+    (wire.mark(KEYS, "t", 2.5), scripts.MARK, ("p:a", "p:b"), ("t", "2500")),
+    (wire.mark(KEYS, "t", 0.0), scripts.MARK, ("p:a", "p:b"), ("t", "0")),
+    (wire.scan("7", "p:*", 500), scripts.SCAN, (), ("7", "p:*", "500")),
+    (wire.announce("p:", 2.5), scripts.ANNOUNCE, ("redlock-max-ttl:p:",), ("2500", "5000")),
+], ids=lambda value: value.name if isinstance(value, scripts.Script) else "")  # fmt: skip
 def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...], args: tuple[str, ...]) -> None:
     assert call.script is script
     assert call.keys == keys
@@ -232,7 +228,7 @@ READERS = [wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire
 NONSENSE = [
     None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None],
     [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],
-    [1, b"x"], [1, b""], [0, b"1", b"ann", None], [0, b"1", None, 5], [0], [-3], [b"ann", 5, b"x"],
+    [1, b"x"], [1, b""], [0, b"1", b"ann", None], [0, b"1", None, 5], [0], [-4], [b"ann", 5, b"x"],
     [b"ann", None, b"1"], [1, b"9" * 5000],
 ]  # fmt: skip
 

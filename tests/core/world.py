@@ -17,20 +17,31 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from hypothesis import settings
 from tenacity.wait import wait_fixed
 
 from redlock._core import wire
-from redlock._core.acquire import Target, acquire
+from redlock._core.acquire import Granted, Target, acquire
 from redlock._core.ballots import Grant, Refusal
-from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, ReleaseHeard, Send, Tell, Timeout, Turn, Wait
-from redlock._core.fencing import FenceClock
+from redlock._core.effects import (
+    Leave,
+    Listen,
+    LookAhead,
+    Notified,
+    Op,
+    ReleaseHeard,
+    Send,
+    Timeout,
+    Turn,
+    Wait,
+    WakeBehind,
+)
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outages import Outages
 from redlock._core.outcomes import Failure
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.subscriptions import Subscriptions
+from redlock._core.tokens import FenceClock
 from redlock._core.voters import Facts, Voters
 from tests.core.resp import encoded
 
@@ -46,9 +57,6 @@ NEVER = math.inf
 START = 100.0  # not 0: a monotonic clock has been running for a while
 WALL = 1_700_000_000_000_000  # the wall clock in µs, which stands still unless a test moves it
 OTHER = "somebody-else"
-
-# Slow, shared machines are no reason for a property to fail.
-PROPERTY = settings(deadline=None, max_examples=150)
 
 # A value, or what makes one of the call that is answered.
 Says: TypeAlias = "Any | Callable[[wire.Call], Any]"
@@ -69,8 +77,7 @@ class Master:
     def answer(self, call: wire.Call) -> tuple[float, Any]:
         verb = call.script.name
         said = self.says[verb] if verb in self.says else GRANTS[verb]
-        value = said(call) if callable(said) else said
-        return self.slow.get(verb, self.after), value
+        return self.slow.get(verb, self.after), said(call) if callable(said) else said
 
 
 GRANTS: dict[str, Says] = {
@@ -93,8 +100,7 @@ def held(after: float = 0.0, by: str = OTHER, *, ms: int = 5000, fence: int = 0)
 
 def down(reason: str = "connection refused", *, configuration: bool = False) -> Master:
     """Known to be down: fails at once, and nothing leaves for it."""
-    failure = Failure("error", reason, sent=False, configuration=configuration)
-    return Master(0.0, dict.fromkeys(GRANTS, failure))
+    return Master(0.0, dict.fromkeys(GRANTS, Failure("error", reason, sent=False, configuration=configuration)))
 
 
 def breaks(after: float = 0.0) -> Master:
@@ -104,8 +110,7 @@ def breaks(after: float = 0.0) -> Master:
 
 def refuses(reason: str = "NOPERM", *, after: float = 0.0, configuration: bool = True) -> Master:
     """Answers with an error reply, as the pipeline reports one."""
-    failure = Failure("error", reason, configuration=configuration)
-    return Master(after, dict.fromkeys(GRANTS, failure))
+    return Master(after, dict.fromkeys(GRANTS, Failure("error", reason, configuration=configuration)))
 
 
 def turns(*values: Says) -> Callable[[wire.Call], Any]:
@@ -195,7 +200,7 @@ class World:
             drift_factor=drift_factor,
             fence_ttl=3600.0,
             voters=voters,
-            fences=FenceClock(lambda: self.wall),
+            fences=FenceClock(lambda: self.wall * 1000),
             token=lambda: next(self._tokens),
             random=lambda: 1.0,
             outages=Outages(lambda *_: None),
@@ -216,7 +221,7 @@ class World:
         return LockSpec(names=names, keys=keys, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
 
     def target(self, *names: str, **options: Any) -> Target:
-        return Target(self.spec(*names, **options))
+        return Target(self.settings, self.spec(*names, **options))
 
     def lease(self, spec: LockSpec, **changes: Any) -> LeaseState:
         """One that was granted just now, on all masters unless ``changes`` says otherwise."""
@@ -229,16 +234,16 @@ class World:
             "votes": _no_votes,
         }
         grant = Grant(**(granted | changes))
-        return LeaseState(spec.names, spec.ttl, grant, clock=lambda: self.now, mine=lambda: True)
+        return LeaseState(spec, grant, clock=lambda: self.now, mine=lambda: True)
 
     def resumed(self, spec: LockSpec) -> LeaseState:
         """One that was handed over by its token."""
         everywhere = frozenset(range(len(self.masters)))
         grant = Grant("token-0", WALL, -math.inf, self.now, everywhere, _no_votes)
-        return LeaseState(spec.names, spec.ttl, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
+        return LeaseState(spec, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
 
-    def acquire(self, spec: LockSpec, *, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
-        return acquire(self.settings, Target(spec), deadline, self.now, won)
+    def acquire(self, spec: LockSpec, *, deadline: float, granted: Granted | None = None) -> Op[Grant | Refusal]:
+        return acquire(Target(self.settings, spec), deadline, self.now, granted)
 
     # -- driving -------------------------------------------------------------------------------------
 
@@ -270,11 +275,8 @@ class World:
 
     def _send(self, request: Send) -> list[Effect]:
         """Returns what is to be done then, before its operation goes on."""
-        if request.enters is not None:
-            self.local_queue.enter(request.enters)
-            self.subscriptions.set_yield_until(request.enters, self.now, turn=False)
-            if not request.enters.may_ask:
-                return []
+        if request.enters is not None and not self.local_queue.enter(request.enters, None, self.now):
+            return []
         self._decided = request if self._write(request) else None
         besides: list[Effect] = [] if request.leaves is None else [Leave(request.leaves)]
         if request.wait_for is not None:
@@ -286,14 +288,15 @@ class World:
             self.local_queue.leave(effect.place, effect.stays)
         elif isinstance(effect, LookAhead):
             effect.learned = self.local_queue.look_ahead(effect.place)
-        elif isinstance(effect, Tell):
+        elif isinstance(effect, WakeBehind):
             self.local_queue.behind(effect.place)
         elif isinstance(effect, ReleaseHeard):
-            self.subscriptions.released(effect.keys, effect.heard, effect.took, self.now)
+            others = self.subscriptions.others_heard(effect.keys, effect.heard)
+            self.local_queue.released(effect.keys, effect.took, self.now, others=others)
         elif isinstance(effect, Listen):
             self.subscriptions.add(effect.subscription)
         else:
-            effect.stop.wakes(effect, lambda: self.later(0.0, lambda: True))
+            effect.stop.subscribe(effect, lambda: self.later(0.0, lambda: True))
 
     def announce(self, after: float, master: int, token: str, name: str = "invoice:42") -> None:
         """In so many seconds from now a master announces that ``token`` is released."""
@@ -342,6 +345,8 @@ class World:
         if isinstance(value, Failure):
             return request.open and request.failed(master, value, at)
         if encoded(value) == request.usual:
+            if not request.open and request.counts is not None:
+                request.counts.late |= 1 << master
             return request.open and request.voted(master, at)
         if not request.open:
             request.late(master, value, at)

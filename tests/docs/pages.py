@@ -35,7 +35,7 @@ from sybil.parsers.myst import CodeBlockParser, SkipParser
 import redlock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sybil import Example
 
@@ -56,12 +56,16 @@ PAGES = [
 class Page:
     """One page: reads it, and runs it in a directory of its own on ``urls``."""
 
-    def __init__(self, path: Path, urls: Sequence[str], directory: Path) -> None:
+    def __init__(
+        self, path: Path, urls: Sequence[str], directory: Path, settle: Callable[[], object] = lambda: None
+    ) -> None:
+        """``settle`` waits for what is still on its way when the last example has ended."""
         self._addresses = [
             (f"10.0.0.{number}:6379", url.rpartition("@")[2].removeprefix("redis://"))
             for number, url in enumerate(urls, start=1)
         ]
         self._directory = directory
+        self._settle = settle
         self._urls = urls
         self._python = PythonEvaluator()
         self._printed: str | None = ""  # None: what came before was not run
@@ -76,6 +80,7 @@ class Page:
             for example in self.document.examples():
                 with contextlib.suppress(unittest.SkipTest):  # a `% skip:` with its reason
                     example.evaluate()
+            self._settle()
         finally:
             for thing in list(self.document.namespace.values()):
                 if isinstance(thing, redlock.Masters):
@@ -167,8 +172,11 @@ _MEASURED = (
     (re.compile(r"\b[0-9a-f]{40}\b"), "TOKEN"),
     (re.compile(r"\b1[78]\d{14}\b"), "FENCE"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
+    (re.compile(r"seen \d+(?:\.\d+)? s ago"), "SEEN"),
     (re.compile(r"\b\d+\.\d+ (m?s)\b"), r"TIME \1"),
     (re.compile(r"\b\d+ attempts?\b"), "ATTEMPTS"),
+    # For how long is known only if enough masters have said so before it was decided.
+    (re.compile(r" for up to (?:TIME|…)(?: s)?"), ""),
 )
 
 

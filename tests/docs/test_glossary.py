@@ -82,7 +82,7 @@ def test_one_that_is_missing_and_one_that_is_gone_are_noticed():
 def test_classes_of_every_kind_are_looked_at():
     assert {
         ("Round", "_core/rounds.py"),
-        ("Inbox", "_core/inbox.py"),
+        ("Inbox", "_core/protocols.py"),
         ("MultiLock", "_lock/lock_threads.py"),
     } <= classes()
     assert not {name for name, _ in classes()} & {"LockLost", "Reader", "LocalMasters"}

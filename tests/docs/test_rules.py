@@ -6,10 +6,12 @@ A citation is a number alone, as in ``(R13)`` or ``P1-P8``.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import groupby
 
 import pytest
 
+from redlock._core.renewals import RENEWALS
 from tests.docs.pages import DOCS, ROOT
 
 RULES = DOCS / "rules.md"
@@ -19,6 +21,7 @@ KINDS = {".py", ".lua", ".md", ".sh", ".yml", ".c"}
 
 _DEFINED = re.compile(r"^- \*\*([PRC]\d+)\*\* \S", re.MULTILINE)
 _CITED = re.compile(r"\b[PRC]\d+\b")
+_RENEWED = re.compile(r"[Rr]enew[^.]{,60} (?:a|every) (half|third|quarter) of (?:its|that|the)\b")
 _SECTION = re.compile(r"\bsections? \d+", re.IGNORECASE)
 _LINTER = re.compile(r"# noqa: [\w, ]+")  # its C901 is no rule of ours
 _THIS = "tests/docs/test_rules.py"
@@ -48,7 +51,14 @@ def unresolved(text: str) -> list[str]:
     return found
 
 
-LATER = {"R36", "R37"}  # rules of what is not built yet; this set is empty one day
+def test_all_prose_says_how_early_a_lease_is_renewed():
+    """R15: a dozen places say it, for each is read alone."""
+    said = Counter(part for path in places() for part in _RENEWED.findall(" ".join(path.read_text("utf-8").split())))
+    assert said.keys() == {{2: "half", 3: "third", 4: "quarter"}[RENEWALS]}
+    assert said.total() > 10
+
+
+LATER: set[str] = set()  # rules of what is not built yet; this set is empty one day
 
 
 def test_every_number_is_defined_once_and_none_is_left_out():

@@ -102,9 +102,10 @@ def new_database(where: str, *, mariadb: bool = False) -> str:
     return name
 
 
-def through_sqlalchemy(bank: Bank) -> Bank:
+def through_sqlalchemy(bank: Bank, **options: Any) -> Bank:
     """The same database, with sessions of SQLAlchemy."""
-    engine = sqlalchemy.create_engine(f"{DRIVERS[bank.kind]}://", creator=bank.open, poolclass=sqlalchemy.pool.NullPool)
+    driver, pool = DRIVERS[bank.kind], sqlalchemy.pool.NullPool
+    engine = sqlalchemy.create_engine(f"{driver}://", creator=bank.open, poolclass=pool, **options)
     other = object.__new__(Bank)
     other.kind, other.open = bank.kind, lambda: Session(engine)
     return other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def database(request, tmp_path):
     return {"ENGINE": "django.db.backends.mysql", "HOST": where, "USER": "root", "NAME": name}
 
 
-def told(servers, database, program, *, more="", warnings="error", databases=None, path=""):
+def printed(servers, database, program, *, more="", warnings="error", databases=None, path=""):
     """What a program prints."""
     text = SETTINGS.format(databases={"default": database, **(databases or {})}, more=more) + textwrap.dedent(program)
     environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "PYTHONWARNINGS": warnings, "PYTHONPATH": str(path)}
@@ -77,11 +78,13 @@ def told(servers, database, program, *, more="", warnings="error", databases=Non
     return done.stdout.split("\n")[:-1] + done.stderr.split("\n")[:-1]
 
 
-def test_what_the_body_wrote_is_there_before_the_next_holder_reads(redlock_servers, database):
-    assert told(
-        redlock_servers,
-        database,
-        """
+@pytest.fixture
+def told(redlock_servers, database):
+    return partial(printed, redlock_servers, database)
+
+
+def test_what_the_body_wrote_is_there_before_the_next_holder_reads(told):
+    assert told("""
         def work():
             for _ in range(5):
                 with fenced(masters().lock("account:7", timeout=60)):
@@ -92,15 +95,11 @@ def test_what_the_body_wrote_is_there_before_the_next_holder_reads(redlock_serve
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         print(balance())
-    """,
-    ) == ["80"]
+    """) == ["80"]
 
 
-def test_a_body_that_raises_and_a_lease_that_is_lost_write_nothing(redlock_servers, database):
-    assert told(
-        redlock_servers,
-        database,
-        """
+def test_a_body_that_raises_and_a_lease_that_is_lost_write_nothing(told):
+    balances_and_log = told("""
         try:
             with fenced(masters().lock("account:7")):
                 pay(0)
@@ -112,16 +111,15 @@ def test_a_body_that_raises_and_a_lease_that_is_lost_write_nothing(redlock_serve
                 pay(0)
                 lease.wait_lost()
         except LockLost as lost:
-            print(balance())
-    """,
-    ) == ["100 False", "100"]
+            print(balance(), "was lost" in str(lost))
+    """)
+    *balances, logged = balances_and_log
+    assert balances == ["100 False", "100 True"]
+    assert logged.startswith("the lease on 'account:7' was lost")
 
 
-def test_a_holder_that_slept_before_it_began_is_refused(redlock_servers, database):
-    assert told(
-        redlock_servers,
-        database,
-        """
+def test_a_holder_that_slept_before_it_began_is_refused(told):
+    assert told("""
         from redlock.fenced.django.models import Fence
         with fenced(masters().lock("account:7")) as lease:
             pass
@@ -134,15 +132,11 @@ def test_a_holder_that_slept_before_it_began_is_refused(redlock_servers, databas
                     print("the body ran")
             except FenceRefused as refused:
                 print(refused.name)
-    """,
-    ) == ["account:7 True True", "account:7"]
+    """) == ["account:7 True True", "account:7"]
 
 
-def test_it_is_refused_inside_of_a_transaction(redlock_servers, database):
-    assert told(
-        redlock_servers,
-        database,
-        """
+def test_it_is_refused_inside_of_a_transaction(told):
+    assert told("""
         with transaction.atomic():
             try:
                 with fenced(masters().lock("account:7")):
@@ -150,31 +144,23 @@ def test_it_is_refused_inside_of_a_transaction(redlock_servers, database):
             except ConfigurationError as error:
                 print(error)
         print(masters().lock("account:7").locked())
-    """,
-    ) == [NESTED, "False"]
+    """) == [NESTED, "False"]
 
 
-def test_what_is_hung_behind_the_commit_may_raise(redlock_servers, database):
+def test_what_is_hung_behind_the_commit_may_raise(told):
     """The transaction is done, and so is the lock."""
-    assert told(
-        redlock_servers,
-        database,
-        """
+    assert told("""
         try:
             with fenced(masters().lock("account:7")):
                 pay(60)
                 transaction.on_commit(lambda: 1 / 0)
         except ZeroDivisionError:
             print(balance(), masters().lock("account:7").locked())
-    """,
-    ) == ["60 False"]
+    """) == ["60 False"]
 
 
-def test_tests_of_django_may_use_it(redlock_servers, database):
-    assert told(
-        redlock_servers,
-        database,
-        """
+def test_tests_of_django_may_use_it(told):
+    assert told("""
         from django.test import TestCase
 
         class Test(TestCase):
@@ -187,15 +173,12 @@ def test_tests_of_django_may_use_it(redlock_servers, database):
         import unittest
         unittest.main(argv=["", "Test"], exit=False, verbosity=0)
         print(balance())
-    """,
-    )[:2] == ["60", "100"]
+    """)[:2] == ["60", "100"]
 
 
-def test_a_lock_that_is_given_back_inside_of_a_transaction_is_a_warning(redlock_servers, database):
+def test_a_lock_that_is_given_back_inside_of_a_transaction_is_a_warning(told):
     """As in a view with ATOMIC_REQUESTS."""
     said = told(
-        redlock_servers,
-        database,
         """
         with transaction.atomic():
             with masters().lock("account:7"):
@@ -222,7 +205,7 @@ class Router:
         return (db == "bank") if app_label == "redlock_fenced" else None
 """)
     other = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "bank")}
-    assert told(
+    assert printed(
         redlock_servers,
         {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "db")},
         """
@@ -281,7 +264,7 @@ urlpatterns = [path("plain", plain), path("a", locks), path("in/", include(inner
 def test_views_that_use_a_lock_inside_of_atomic_requests_are_found(redlock_servers, tmp_path, on):
     (tmp_path / "shop_views.py").write_text(VIEWS)
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "db"), "ATOMIC_REQUESTS": on}
-    said = told(
+    said = printed(
         redlock_servers,
         database,
         f"""

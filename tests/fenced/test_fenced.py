@@ -14,6 +14,7 @@ import sqlalchemy
 from redlock import ConfigurationError, LockLost, Masters, NotAcquired
 from redlock.fenced import CommitUnknown, FenceRefused, fenced
 from tests.fenced import banks
+from tests.servers.look import eventually
 
 DATABASE_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error, sqlalchemy.exc.DBAPIError)
 
@@ -91,14 +92,15 @@ def test_a_holder_that_slept_before_it_began_is_refused(masters, bank):
 
 def test_a_successor_waits_for_the_row_of_a_frozen_holder(masters, bank):
     """The lease of the first one ends in the middle of its transaction.  The second one reads when that is over."""
-    may_end, seen = threading.Event(), []
+    began, may_end, seen = threading.Event(), threading.Event(), []
 
     def frozen():
         with bank.session() as session:
             with (
                 pytest.raises((LockLost, *DATABASE_ERRORS)),
-                fenced(masters.lock("account:7", ttl=0.9, auto_extend=False), session) as lease,
+                fenced(masters.lock("account:7", ttl=2.5, auto_extend=False), session) as lease,
             ):
+                began.set()
                 bank.pay(session, 0)
                 lease.wait_lost()
                 may_end.wait()
@@ -110,8 +112,7 @@ def test_a_successor_waits_for_the_row_of_a_frozen_holder(masters, bank):
 
     first, second = threading.Thread(target=frozen), threading.Thread(target=successor)
     first.start()
-    while not masters.lock("account:7").locked():
-        pass
+    assert began.wait(60)
     second.start()
     first.join(2.0)  # it waits: for us, or until the database ends its transaction
     may_end.set()
@@ -129,7 +130,7 @@ def test_a_transaction_that_is_open_is_refused_before_the_lock_is_asked_for(mast
             fenced(masters.lock("account:7"), session),
         ):
             pytest.fail("the body ran")
-        assert not masters.lock("account:7").locked()
+        eventually(lambda: not masters.lock("account:7").locked())
         session.rollback()
 
 
@@ -174,9 +175,8 @@ def test_several_names_have_a_row_each(masters, bank):
 def test_one_of_several_names_that_is_refused_raises_none(masters, bank):
     begun(masters, bank, "b")
     newer_holder(bank, "b")
-    with bank.session() as session:
-        with pytest.raises(FenceRefused, match="'b'"), fenced(masters.lock(["a", "b"]), session):
-            pytest.fail("the body ran")
+    with bank.session() as session, pytest.raises(FenceRefused, match="'b'"), fenced(masters.lock(["a", "b"]), session):
+        pytest.fail("the body ran")
     assert "a" not in bank.fences()
 
 
@@ -301,10 +301,9 @@ def test_a_body_that_ends_the_transaction_itself(masters, bank, end, goes_on):
 
 def test_a_session_that_was_closed_in_the_body(masters, plain):
     """Nothing was sent to be committed, so nobody has to look whether it is done."""
-    with plain.session() as session:
-        with pytest.raises(DATABASE_ERRORS), fenced(masters.lock("account:7"), session):
-            plain.pay(session, 50)
-            session.close()
+    with plain.session() as session, pytest.raises(DATABASE_ERRORS), fenced(masters.lock("account:7"), session):
+        plain.pay(session, 50)
+        session.close()
     assert plain.stored == 100
     assert not masters.lock("account:7").locked()
 
@@ -339,6 +338,41 @@ def test_sqlite_that_commits_each_statement(masters, tmp_path):
         bank.pay(session, 0)
         1 / 0  # noqa: B018
     assert bank.stored == 50
+
+
+IN_A_HURRY = {"sqlite": "PRAGMA busy_timeout = 0", "mariadb": "SET innodb_lock_wait_timeout = 1"}
+
+
+def test_sqlalchemy_that_commits_each_statement(masters, plain):
+    """Its `begin` then begins nothing in the database: no row would be locked, and nothing be rolled back."""
+    bank = banks.through_sqlalchemy(plain, isolation_level="AUTOCOMMIT")
+    with bank.session() as session:
+        if plain.kind == "postgresql":
+            with pytest.raises(DATABASE_ERRORS, match="AUTOCOMMIT"), fenced(masters.lock("account:7"), session):
+                pytest.fail("the body ran")
+            return
+        with pytest.raises(ZeroDivisionError), fenced(masters.lock("account:7"), session):
+            with plain.session() as newer, pytest.raises(DATABASE_ERRORS):
+                plain.run(newer, IN_A_HURRY[plain.kind])
+                plain.run(newer, "UPDATE redlock_fence SET fence = fence + 1")
+            bank.pay(session, 50)
+            1 / 0  # noqa: B018
+        assert plain.stored == 100
+        with fenced(masters.lock("account:7"), session):
+            bank.pay(session, 50)
+    assert plain.stored == 50
+
+
+def test_a_program_that_begins_by_itself(masters, tmp_path):
+    """As SQLAlchemy advises for SQLite."""
+    plain = banks.in_sqlite(tmp_path)
+    plain.open = lambda: sqlite3.connect(tmp_path / "bank", isolation_level=None)
+    bank = banks.through_sqlalchemy(plain)
+    with bank.session() as session:
+        sqlalchemy.event.listen(session.get_bind(), "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        with fenced(masters.lock("account:7"), session):
+            bank.pay(session, 50)
+    assert plain.stored == 50
 
 
 def test_sqlite_that_is_always_in_a_transaction(masters, tmp_path):

@@ -121,6 +121,9 @@ async def test_a_holder_that_slept_before_it_began_is_refused(masters, engine):
             with pytest.raises(FenceRefused):
                 async with fenced(lease, session):
                     pytest.fail("the body ran")
+    with pytest.raises(LockLost, match="was released"):  # it asks its lease as well
+        async with AsyncSession(engine) as session, fenced(lease, session):
+            pytest.fail("the body ran")
 
 
 @scene

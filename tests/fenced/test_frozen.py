@@ -16,7 +16,8 @@ ROOT = Path(__file__).parent.parent.parent
 TTL = 2.0
 
 SQLALCHEMY = """
-import os, signal
+import logging, os, signal
+logging.getLogger("redlock").addHandler(logging.NullHandler())
 from sqlalchemy import create_engine, text
 from redlock import Masters
 from redlock.fenced import fenced
@@ -32,7 +33,8 @@ def pay(lock, amount, between):
 """
 
 DJANGO = """
-import os, signal
+import logging, os, signal
+logging.getLogger("redlock").addHandler(logging.NullHandler())
 from django.conf import settings
 settings.configure(
     INSTALLED_APPS=["redlock.adapters.django", "redlock.fenced.django"],

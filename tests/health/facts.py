@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from redlock._health.facts import Clock, MasterFacts
+from redlock._health.facts import ClockOffset, MasterFacts
 from redlock._health.verdict import ClientOptions
 
 NOW = 1000.0
@@ -20,7 +20,7 @@ def healthy(number: int = 0, *, info: dict[str, str] | None = None, **facts: Any
         "evicted_keys": "0", "connected_slaves": "0", "cluster_enabled": "0", "aof_enabled": "0",
     }  # fmt: skip
     known: dict[str, Any] = {
-        "connected": True, "at": NOW, "latency": 0.001, "clock": Clock(0.0, 0.0005), "appendonly": "no",
+        "connected": True, "at": NOW, "latency": 0.001, "clock": ClockOffset(0.0, 0.0005), "appendonly": "no",
         "appendfsync": "everysec", "info": says | (info or {}),
     }  # fmt: skip
     return MasterFacts(f"10.0.0.{number}:6379", f"redis://10.0.0.{number}:6379", **(known | facts))

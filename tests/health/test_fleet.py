@@ -80,19 +80,14 @@ def test_where_nobody_announces_there_is_no_finding():
     assert found(silent=("10.0.0.7",)) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "is_silent"),
-    [
-        ("id=3 addr=10.0.0.7:4711 laddr=10.0.0.1:6379 name= cmd=evalsha user=default lib-name=redis-py", True),
-        ("id=3 addr=10.0.0.7:4711 name= cmd=eval user=default", True),
-        ("id=3 addr=10.0.0.7:4711 name=redlock cmd=evalsha user=default", False),
-        ("id=3 addr=10.0.0.7:4711 name=billing cmd=evalsha user=default", False),
-        ("id=3 addr=10.0.0.7:4711 name= cmd=subscribe user=default", False),
-        ("id=3 addr=10.0.0.7:4711 name= cmd=info user=default", False),
-        ("", False),
-        ("what is this", False),
-    ],
-)
+@pytest.mark.parametrize(("line", "is_silent"), [
+    ("id=3 addr=10.0.0.7:4711 laddr=10.0.0.1:6379 name= cmd=evalsha user=default lib-name=redis-py", True),
+    ("id=3 addr=10.0.0.7:4711 name= cmd=eval user=default", True),
+    ("id=3 addr=10.0.0.7:4711 name=redlock cmd=evalsha user=default", False),
+    ("id=3 addr=10.0.0.7:4711 name=billing cmd=evalsha user=default", False),
+    ("id=3 addr=10.0.0.7:4711 name= cmd=subscribe user=default", False),
+    ("id=3 addr=10.0.0.7:4711 name= cmd=info user=default", False), ("", False), ("what is this", False),
+])  # fmt: skip
 def test_who_is_silent(line, is_silent):
     assert silent(line.encode()) == (["10.0.0.7"] if is_silent else [])
 
@@ -104,3 +99,21 @@ def test_an_address_of_ipv6():
 @pytest.mark.parametrize("value", [b"", b"1 2 a 9\nx", b"1 2 a 2", b"x 2 a 2\nm", b"1 " + b"9" * 400 + b" a 2\nm"])
 def test_what_is_no_entry_is_dropped(value):
     assert read_fleet_entry(value) is None
+
+
+@pytest.mark.parametrize(("ways", "silent", "says"), [
+    (["trusted", "trusted"], ("10.0.0.7",), ""),
+    (["confirmed", "confirmed"], (), ""),
+    (["confirmed", "trusted"], (), "clients without it"),  # on two masters that two clients do not share
+    (["confirmed", "confirmed"], ("10.0.0.7",), "1 connection as of an earlier version, which cannot have it"),
+])  # fmt: skip
+def test_some_confirm_an_expiry_and_some_do_not(ways, silent, says):
+    """R35: the votes of all masters count, and none of them can be trusted."""
+    masters = [
+        replace(healthy(), name=name, lists=(), ways=frozenset((way,))) for name, way in zip("ab", ways, strict=True)
+    ]
+    health = judge([*masters, replace(healthy(), name="c", silent=silent)], CLIENT_OPTIONS, None)
+    found = [[one for one in master.findings if one.code == "confirm-expiry"] for master in health.masters]
+    assert [len(some) for some in found] == ([1, 1, 0] if says else [0, 0, 0])
+    assert all(one.level == "critical" and says in one.message for some in found for one in some)
+    assert health.quorum.voting == 3

@@ -19,7 +19,8 @@ def commands(rule: str) -> set[str]:
 
 def test_every_command_of_every_script_is_in_the_rule():
     """A script that learns a new command must not fail for those who have granted the rule."""
-    called = {name.lower() for script in scripts.USUAL for name in re.findall(r"redis\.p?call\('(\w+)'", script.text)}
+    every = (*scripts.USUAL, *scripts.RECORDED)
+    called = {name.lower() for script in every for name in re.findall(r"redis\.p?call\('(\w+)'", script.text)}
     assert {"set", "get", "del", "pexpire", "pttl", "publish"} <= called
     assert called - {"pubsub"} <= commands(rights.rule("redlock:"))  # of that one a subcommand, for looks
 
@@ -32,49 +33,41 @@ def test_every_command_of_a_connection_is_in_the_rule():
     assert called
     for command, argument in called:
         assert {command.lower(), f"{command}|{argument}".lower()} & granted, command
-    assert {"evalsha", "eval"} <= granted  # see `pack` and `pack_text`
+    assert {"evalsha", "eval"} <= granted  # see `Call.words`
 
 
 @pytest.mark.parametrize("prefix", ["p:", ""])
 def test_every_right_of_the_rule_is_asked_for(prefix):
     of_readers = {word for word in commands(rights.rule(prefix)) if word.startswith("z")}
-    asked = {question.needs for question in rights.questions(prefix, "n")} | {"info", "time"} | of_readers
+    questions = rights.questions(prefix, "n", records=True)
+    asked = {question.needs for question in questions} | {"info", "time"} | of_readers
     asked |= {*rights._OF_CONNECTIONS, *rights._OF_LOOKS}
     assert asked == commands(rights.rule(prefix))
-    patterns = {question.keys for question in rights.questions(prefix, "n")} - {""}
+    patterns = {question.keys for question in questions} - {""}
     assert patterns == {word for word in rights.rule(prefix).split() if word[0] in "~&"}
 
 
-@pytest.mark.parametrize(
-    ("prefix", "patterns"),
-    [
-        (
-            "redlock:",
-            [
-                "~redlock:*",
-                "~{redlock:*",
-                "~redlock-max-ttl:redlock:",
-                "~redlock-fleet:redlock:",
-                "&redlock:*:released",
-            ],
-        ),
-        ("", ["~*", "&*:released"]),  # a server takes no pattern after ~*
-        (
-            "\u2028é",
-            ["~???é*", "~{???é*", "~redlock-max-ttl:???é", "~redlock-fleet:???é", "&???é*:released"],
-        ),  # it matches bytes
-        (
-            "a*b c[",
-            [
-                "~a\\*b?c\\[*",
-                "~{a\\*b?c\\[*",
-                "~redlock-max-ttl:a\\*b?c\\[",
-                "~redlock-fleet:a\\*b?c\\[",
-                "&a\\*b?c\\[*:released",
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("prefix", "patterns"), [
+    (
+        "redlock:",
+        ["~redlock:*", "~{redlock:*", "~redlock-max-ttl:redlock:", "~redlock-fleet:redlock:", "&redlock:*:released"],
+    ),
+    ("", ["~*", "&*:released"]),  # a server takes no pattern after ~*
+    (
+        "\u2028é",
+        ["~???é*", "~{???é*", "~redlock-max-ttl:???é", "~redlock-fleet:???é", "&???é*:released"],
+    ),  # it matches bytes
+    (
+        "a*b c[",
+        [
+            "~a\\*b?c\\[*",
+            "~{a\\*b?c\\[*",
+            "~redlock-max-ttl:a\\*b?c\\[",
+            "~redlock-fleet:a\\*b?c\\[",
+            "&a\\*b?c\\[*:released",
+        ],
+    ),
+])  # fmt: skip
 def test_the_patterns_are_those_of_the_prefix(prefix, patterns):
     assert [word for word in rights.rule(prefix).split() if word[0] in "~&"] == patterns
 

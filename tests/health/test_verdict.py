@@ -8,7 +8,7 @@ import pytest
 
 from redlock import Probe
 from redlock._core.wire import Announced
-from redlock._health.facts import Clock, RefusedCommand
+from redlock._health.facts import ClockOffset, RefusedCommand
 from redlock._health.verdict import governing_max_ttl, judge
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
 
@@ -102,7 +102,7 @@ def test_five_healthy_ones():
     pytest.param(healthy(4, refused=RefusedCommand("LOADING", "L")), "busy", False, "wait", id="loading"),
     pytest.param(healthy(4, info={"uptime_in_seconds": "3"}), "recently-restarted", False, "wait", id="restarted"),
     pytest.param(healthy(4, own="no answer for 3.2 s"), "own-connection", True, "proxy", id="own-connection"),
-    pytest.param(healthy(4, clock=Clock(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
+    pytest.param(healthy(4, clock=ClockOffset(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
 ])  # fmt: skip
 def test_one_of_five(last, code, votes, says):
     """C22: whatever is wrong with one of five, locks work, and the exit code is 1."""
@@ -232,6 +232,15 @@ def test_a_refused_info_takes_away_the_vote_unless_the_guard_is_off():
     assert of_five(healthy(4, info={"uptime_in_seconds": ""}), OFF).quorum.voting == 5
 
 
+def test_an_uptime_by_a_clock_that_is_ahead_counts_for_less():
+    """As a client takes it that meets this master first (R21)."""
+    young = {"uptime_in_seconds": "100"}
+    assert fifth(healthy(4, info=young)).votes
+    ahead = fifth(healthy(4, info=young, clock=ClockOffset(90.0, 0.0005)))
+    assert codes(ahead.findings) == ["recently-restarted", "clock-skew"]
+    assert not ahead.votes
+
+
 def test_what_lacks_a_command_says_so_in_words_that_stay_the_same():
     """`--watch` prints a line for every change, and the name of the lock is another one each time."""
     text = "ERR unknown command 'SET', with args beginning with: 'redlock:redlock-check:81f2' "
@@ -269,22 +278,13 @@ def test_an_expired_certificate_is_no_matter_of_its_authority():
 def test_of_a_sentinel_all_is_said_when_it_is_said_that_it_is_one(guard):
     """It is no server: it cannot be made a master, and what it would need to be one is of no interest."""
     says = {
-        "redis_mode": "sentinel",
-        "maxmemory": "9000000",
-        "maxmemory_policy": "allkeys-lru",
-        "uptime_in_seconds": "3",
-        "connected_slaves": "2",
-    }
+        "redis_mode": "sentinel", "maxmemory": "9000000", "maxmemory_policy": "allkeys-lru",
+        "uptime_in_seconds": "3", "connected_slaves": "2",
+    }  # fmt: skip
     sentinel = healthy(
-        4,
-        info=says,
-        lacks={"EVAL": "ERR unknown command"},
-        missing=("+set",),
-        latency=0.3,
-        clock=Clock(5.0, 0.001),
-        write=RefusedCommand("WHATEVER", "W"),
-        unannounced="'x'",
-    )
+        4, info=says, lacks={"EVAL": "ERR unknown command"}, missing=("+set",), latency=0.3, clock=ClockOffset(5.0, 0.001),
+        write=RefusedCommand("WHATEVER", "W"), unannounced="'x'",
+    )  # fmt: skip
     health = judge(with_last(sentinel), replace(CLIENT_OPTIONS, restart_guard=guard), TOOK)
     [finding] = health.masters[FIFTH].findings
     assert finding.code == "not-master"
@@ -329,14 +329,14 @@ def test_one_in_its_first_minute_is_new_before_it_is_to_be_explained():
 ])  # fmt: skip
 def test_a_clock_can_be_set_right(offset, durable, waits):
     """While the server is stopped. What it has on disk would be over too early if the clock went forward meanwhile."""
-    [finding] = fifth(healthy(4, clock=Clock(offset, 0.001), durable=durable)).findings
+    [finding] = fifth(healthy(4, clock=ClockOffset(offset, 0.001), durable=durable)).findings
     assert "stop this server, set the clock of its machine" in finding.advice
     assert ("wait 60 s (max_ttl)" in finding.advice) is waits
 
 
 def test_a_clock_that_was_set_back_to_before_the_start_of_its_server():
     """INFO has a negative uptime then, which clients take for 0: it says what it says, and no command is missing."""
-    master = fifth(healthy(4, info={"uptime_in_seconds": "-89"}, clock=Clock(-90.0, 0.001), durable=True))
+    master = fifth(healthy(4, info={"uptime_in_seconds": "-89"}, clock=ClockOffset(-90.0, 0.001), durable=True))
     assert (master.votes, master.uptime_s, codes(master.findings)) == (True, 0, ["clock-skew"])
     master = fifth(healthy(4, info={"uptime_in_seconds": "-"}))
     assert codes(master.findings) == ["no-command"]
@@ -344,15 +344,15 @@ def test_a_clock_that_was_set_back_to_before_the_start_of_its_server():
 
 def test_a_clock_is_judged_by_the_median_and_by_how_well_it_is_known():
     # All are off from ours, and together: that is ours, and no matter.
-    assert of([healthy(i, clock=Clock(500.0, 0.001)) for i in range(5)]).ok
+    assert of([healthy(i, clock=ClockOffset(500.0, 0.001)) for i in range(5)]).ok
     # A round trip that long hides the difference.
-    assert of_five(healthy(4, latency=0.1, clock=Clock(5.0, 4.5))).ok
-    behind = fifth(healthy(4, clock=Clock(-5.0, 0.001)))
+    assert of_five(healthy(4, latency=0.1, clock=ClockOffset(5.0, 4.5))).ok
+    behind = fifth(healthy(4, clock=ClockOffset(-5.0, 0.001)))
     assert behind.clock_offset_ms == pytest.approx(-5000)
     assert "behind" in behind.findings[0].message
     # What the drift of the longest lease allows is allowed: 1 % of 60 s and 2 ms.
     for offset, found in ((0.601, []), (0.604, ["clock-skew"])):
-        health = of_five(healthy(4, clock=Clock(offset, 0.0005)))
+        health = of_five(healthy(4, clock=ClockOffset(offset, 0.0005)))
         assert codes(health.masters[FIFTH].findings) == found
 
 
@@ -360,22 +360,13 @@ def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
     last = healthy(
         4,
         info={"role": "slave", "maxmemory_policy": "allkeys-lru", "maxmemory": "1", "uptime_in_seconds": "5"},
-        missing=("+eval",),
-        optional=("+time",),
-        write=RefusedCommand("READONLY", "R"),
-        latency=0.2,
-        clock=Clock(9.0, 0.1),
-    )
+        missing=("+eval",), optional=("+time",), write=RefusedCommand("READONLY", "R"), latency=0.2,
+        clock=ClockOffset(9.0, 0.1),
+    )  # fmt: skip
     health = of([*(healthy(i, info={"connected_slaves": "1"}) for i in range(4)), last])
     assert codes(health.masters[FIFTH].findings) == [
-        "not-master",
-        "no-permission",
-        "evicting",
-        "low-memory",
-        "slow",
-        "recently-restarted",
-        "clock-skew",
-    ]
+        "not-master", "no-permission", "evicting", "low-memory", "slow", "recently-restarted", "clock-skew",
+    ]  # fmt: skip
     assert "it is a replica" in health.summary
     assert "10 more findings above" in health.summary
 

@@ -48,19 +48,15 @@ def test_the_page_of_prometheus():
         ("redlock_acquire_duration_seconds", "histogram"),
         ("redlock_grant_duration_seconds", "histogram"),
         ("redlock_hold_duration_seconds", "histogram"),
-        ("redlock_attempts", "counter"),
-        ("redlock_extensions", "counter"),
-        ("redlock_losses", "counter"),
-        ("redlock_votes", "counter"),
-        ("redlock_quorum_losses", "counter"),
-        ("redlock_quorum_recoveries", "counter"),
-        ("redlock_fleet_disagreements", "counter"),
-        ("redlock_master_up", "gauge"),
+        ("redlock_attempts", "counter"), ("redlock_extensions", "counter"), ("redlock_losses", "counter"),
+        ("redlock_bare_majority_seconds", "counter"), ("redlock_guard_seconds", "counter"),
+        ("redlock_votes", "counter"), ("redlock_quorum_losses", "counter"), ("redlock_quorum_recoveries", "counter"),
+        ("redlock_fleet_disagreements", "counter"), ("redlock_master_up", "gauge"),
         ("redlock_master_quarantine_end_timestamp_seconds", "gauge"),
         ("redlock_waiters", "gauge"),
         ("redlock_oldest_wait_start_timestamp_seconds", "gauge"),
         ("redlock_leases", "gauge"),
-    }
+    }  # fmt: skip
     for family in ours:
         assert family.documentation
         documented = f"{family.name}_total" if family.type == "counter" else family.name
@@ -87,22 +83,14 @@ def test_the_instruments_of_opentelemetry():
     Observed(system).tell(*EVERY, *MORE)
     found = system.metrics()
     assert {name: metric.unit for name, metric in found.items()} == {
-        "redlock.acquire.duration": "s",
-        "redlock.grant.duration": "s",
-        "redlock.hold.duration": "s",
-        "redlock.attempts": "{attempt}",
-        "redlock.extensions": "{extension}",
-        "redlock.losses": "{loss}",
-        "redlock.votes": "{vote}",
-        "redlock.quorum.losses": "{loss}",
-        "redlock.quorum.recoveries": "{recovery}",
+        "redlock.acquire.duration": "s", "redlock.grant.duration": "s", "redlock.hold.duration": "s",
+        "redlock.attempts": "{attempt}", "redlock.extensions": "{extension}", "redlock.losses": "{loss}",
+        "redlock.bare_majority": "s", "redlock.guard": "s", "redlock.votes": "{vote}",
+        "redlock.quorum.losses": "{loss}", "redlock.quorum.recoveries": "{recovery}",
         "redlock.fleet.disagreements": "{disagreement}",
-        "redlock.master.up": "{master}",
-        "redlock.master.quarantined": "{master}",
-        "redlock.waiters": "{waiter}",
-        "redlock.wait.oldest": "s",
-        "redlock.leases": "{lease}",
-    }
+        "redlock.master.up": "{master}", "redlock.master.quarantined": "{master}", "redlock.waiters": "{waiter}",
+        "redlock.wait.oldest": "s", "redlock.leases": "{lease}",
+    }  # fmt: skip
     for name, metric in found.items():
         assert metric.description
         assert name in str(OpenTelemetryObserver.__doc__), name

@@ -46,14 +46,10 @@ def test_an_acquire_with_its_attempts_and_votes(spans):
     assert span.kind is SpanKind.CLIENT
     assert span.end_time - span.start_time == 750_000_000
     assert dict(span.attributes) == {
-        "redlock.lock": "job:7",
-        "redlock.owner": "web-1/17",
-        "redlock.fence": 9,
-        "redlock.outcome": "acquired",
+        "redlock.lock": "job:7", "redlock.owner": "web-1/17", "redlock.fence": 9, "redlock.outcome": "acquired",
         "redlock.attempts": 3,
-    }
-    kinds = [event.name.removeprefix("redlock.") for event in span.events]
-    assert kinds == ["attempt", *["vote"] * 3] * 3
+    }  # fmt: skip
+    assert [event.name.removeprefix("redlock.") for event in span.events] == ["attempt", *["vote"] * 3] * 3
     assert events(span, "redlock.attempt") == [
         {"redlock.attempt": 1, "redlock.outcome": "held"},
         {"redlock.attempt": 2, "redlock.outcome": "held"},
@@ -70,15 +66,10 @@ def test_an_acquire_with_its_attempts_and_votes(spans):
     assert "a" * 40 not in span.to_json()
 
 
-@pytest.mark.parametrize(
-    ("kind", "status"),
-    [
-        ("held", StatusCode.UNSET),
-        ("unreachable", StatusCode.ERROR),
-        ("slow", StatusCode.ERROR),
-        ("unusable", StatusCode.ERROR),
-    ],
-)
+@pytest.mark.parametrize(("kind", "status"), [
+    ("held", StatusCode.UNSET), ("unreachable", StatusCode.ERROR), ("slow", StatusCode.ERROR),
+    ("unusable", StatusCode.ERROR),
+])  # fmt: skip
 def test_a_refusal(spans, kind, status):
     spans.observer(LockRefused("job:7", kind, 1, 0.5, VOTES))
     span = spans.one("redlock.acquire")

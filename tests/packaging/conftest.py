@@ -42,9 +42,9 @@ def wheel_of_sdist(sdist, tmp_path_factory):
     return built(root, "wheel", tmp_path_factory.mktemp("wheel_of_sdist"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def environment(wheel, tmp_path_factory):
-    """A fresh one, with the built wheel and what that asks for, and nothing else."""
+    """A fresh one, with the built wheel and what that asks for, and nothing else.  Who changes it puts that back."""
     made = Environment(tmp_path_factory.mktemp("environment") / "venv")
     made.install(f"{wheel}[local]")
     return made

@@ -10,7 +10,6 @@ import subprocess
 import pytest
 import yaml
 
-from tests.packaging.build import Environment
 from tests.packaging.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(900)
@@ -23,9 +22,8 @@ def workflow():
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory):
-    """With pip alone."""
-    return Environment(tmp_path_factory.mktemp("bare") / "venv")
+def bare(environment):
+    return environment
 
 
 @pytest.fixture(scope="module")

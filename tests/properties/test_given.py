@@ -121,11 +121,9 @@ def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted
         texts = [str(error), repr(error), pickle.dumps(error).decode("latin-1")]
     else:
         texts = [
-            repr(masters),
-            repr(masters._runtime.endpoints),
-            repr(masters._runtime.deployment.settings),
+            repr(masters), repr(masters._runtime.endpoints), repr(masters._runtime.deployment.settings),
             repr(masters.lock("a")),
-        ]
+        ]  # fmt: skip
     for text in texts:
         assert WORD not in text
 

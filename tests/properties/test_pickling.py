@@ -31,9 +31,9 @@ votes = st.lists(
 made_of = {
     "name": st.text(max_size=20), "token": st.text(max_size=20), "fence": st.none() | st.integers(1, 2**53),
     "attempts": st.integers(0, 99), "seconds": seconds, "held": seconds, "remaining": seconds,
-    "quarantined": seconds | st.just(float("inf")), "votes": votes, "master": st.text(max_size=20),
+    "quarantined": seconds | st.just(float("inf")), "votes": votes, "settled": votes, "master": st.text(max_size=20),
     "failed": st.lists(st.builds(redlock.FailedAttempt, st.just("held"), seconds, votes), max_size=3).map(tuple),
-    "renewed": st.booleans(), "waiter": st.integers(1, 99),
+    "renewed": st.booleans(), "waiter": st.integers(1, 99), "bare_majority": seconds, "guard": seconds,
 }  # fmt: skip
 KINDS = get_args(redlock.Event)
 

@@ -11,6 +11,7 @@ import logging
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import hiredis
 import pytest
@@ -24,13 +25,12 @@ from redlock._core.effects import Send
 from redlock._core.extend import extend
 from redlock._core.inspect import inspect
 from redlock._core.lease import LeaseState
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 from redlock._core.release import release
 from redlock._core.voters import Facts, Voters
-from redlock._io.connection import Connection
-from redlock._io.connections import ConnectionsBase
+from redlock._io.connections import Connections
 from redlock._io.report import report
-from redlock._io.subscriber import Subscriber
+from redlock._io.stream import Connection, Subscriber
 from redlock._lock.refused import not_acquired
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
@@ -91,24 +91,26 @@ def connected(stream):
     ours.setblocking(False)
     try:
         stream.open(ours, START)
+        stream.put_down()
         yield theirs
     finally:
         stream.close(abort=False)
         theirs.close()
 
 
-class Wires(ConnectionsBase):
+class Wires(Connections):
     """One connection, as the drivers have it: with the hot path in front."""
 
     def __init__(self) -> None:
-        super().__init__([ENDPOINT], Voters(["redis-a"], 60.0, guard=False), 1.0)
+        settings = mock.Mock(voters=Voters(["redis-a"], 60.0, guard=False), node_timeout=1.0)
+        super().__init__([ENDPOINT], settings, mock.MagicMock(watch_room=self._watch_room))
         self.error: str | None = None  # that broke the connection
         self.wants_room = False
 
     def ask(self, request: Send) -> None:
-        self._submit(request, Inbox(), START)
+        self.submit(request, Inbox(), START)
 
-    def read(self) -> None:
+    def read_all(self) -> None:
         self.read_ready([(self.all[0].fd, 0)], START + 0.1)
 
     def detach(self, connection: Stream, error: OSError, now: float) -> None:
@@ -117,11 +119,6 @@ class Wires(ConnectionsBase):
 
     def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
         self.wants_room = wanted
-
-    def _ignored(self, *_: Any) -> None:
-        pass
-
-    _watch = _unwatch = poke = _ignored  # type: ignore[assignment]
 
 
 @contextlib.contextmanager
@@ -146,7 +143,7 @@ def read_by_connection(chunks, questions):
             wires.ask(Question(number, delivered))
         for chunk in chunks:
             master.sendall(chunk)
-            wires.read()
+            wires.read_all()
             if wires.error is not None:
                 break
     return delivered, wires.error
@@ -160,12 +157,12 @@ def test_what_the_kernel_did_not_take_goes_first():
         names = [f"{number}".zfill(400) for number in range(100)]
         for name in names[:-1]:
             wires.ask(Send(wire.release(wire.keys_for("", [name]), "t")))
-        assert connection.stuck
+        assert connection.backlog
         assert wires.wants_room
         heard = master.recv(10**6)
         wires.ask(Send(wire.release(wire.keys_for("", names[-1:]), "t")))
-        while connection.stuck:
-            wires.read()
+        while connection.backlog:
+            wires.read_all()
             heard += master.recv(10**6)
         with contextlib.suppress(BlockingIOError):
             master.setblocking(False)
@@ -182,7 +179,7 @@ def test_what_was_torn_is_neither_read_nor_written():
         wires.ask(Question(0, told))
         wires.all[0].pick_up()  # an interruption keeps it from `put_down`
         master.sendall(USUAL)
-        wires.read()
+        wires.read_all()
         assert wires.error == "interrupted in the middle of a message"
         assert not told
 
@@ -264,16 +261,15 @@ def test_garbage_breaks_the_connection_at_most(data, places):
     assert not any(isinstance(value, ErrorReply) for _, value in delivered)  # but a `Failure` that explains it
     if error is not None:
         assert error
-    asked = Subscriber(0, ENDPOINT)
+    heard: list[tuple[Any, ...]] = []
+    asked = Subscriber(0, ENDPOINT, lambda *announcement: heard.append(announcement))
     with connected(asked) as master:
         asked.more(["a"], START)
         with contextlib.suppress(OSError):
             for chunk in cut(data, places):
                 master.sendall(chunk)
                 asked.read(START)
-                asked.put_down()
-    heard: list[tuple[Any, ...]] = list(asked.announcements())
-    assert all(isinstance(channel, str) and isinstance(token, bytes) for _, channel, token in heard)
+    assert all(isinstance(channel, str) and isinstance(token, bytes) for *_, channel, token in heard)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +366,7 @@ class Shaken:
         self.replies = deque(replies)
 
     def send_command(self, *words: str, check_health: bool) -> None:
-        assert _connect.pack_words(words)
+        assert _connect.pack(words)
 
     def read_response(self) -> Any:
         reply = self.replies.popleft()
@@ -469,7 +465,7 @@ def test_a_minority_may_say_what_it_likes(two, fencing):
     assert isinstance(grant, Grant)
     assert grant.fence is None or 0 < grant.fence < 2**53 or not fencing
     assert (grant.fence is None) == (not fencing)
-    lease = LeaseState(spec.names, spec.ttl, grant, clock=lambda: world.now, mine=lambda: True)
+    lease = LeaseState(spec, grant, clock=lambda: world.now, mine=lambda: True)
     assert lease.valid
     assert str(grant.votes())
     assert world.run(extend(world.settings, spec, lease, 10.0, world.now)).kind == "kept"

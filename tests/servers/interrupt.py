@@ -7,6 +7,7 @@ import gc
 import itertools
 import linecache
 import os
+import random
 import sys
 
 import redlock
@@ -19,6 +20,7 @@ class Interrupt:
     """
 
     error: type[BaseException] = KeyboardInterrupt
+    no_place: tuple[str, ...] = ("with ", "try:")
     package = os.path.dirname(redlock.__file__) + os.sep
 
     def __init__(self, at: int) -> None:
@@ -50,10 +52,10 @@ class Interrupt:
     def __call__(self, frame, event, arg):
         if not frame.f_code.co_filename.startswith(self.package):
             return None
-        # Leaving a `with` and entering a `try` are lines of their own for a trace function, but not places
+        # WithExit a `with` and entering a `try` are lines of their own for a trace function, but not places
         # where the interpreter looks for signals (that is after calls and on jumps back): nothing can
         # strike between the body of a `with` and its end.
-        if event == "line" and not self.text(frame).startswith(("with ", "try:")):
+        if event == "line" and not self.text(frame).startswith(self.no_place):
             self.count(frame)
         return self
 
@@ -72,10 +74,10 @@ class Interrupt:
 def at_every_line(least: int = 50, make=Interrupt, step: int = 1):
     """An `Interrupt` for each line in turn, until one is over before its line; of the others at least so many strike.
 
-    ``step``: only for each line of so many.
+    ``step``: only for each line of so many, from one that is drawn anew in each run.
     """
     struck = 0
-    for at in itertools.count(1, step):
+    for at in itertools.count(random.randint(1, step), step):
         interrupt = make(at)
         yield interrupt
         print(interrupt.at, interrupt.where)  # of the one that went wrong
@@ -83,6 +85,37 @@ def at_every_line(least: int = 50, make=Interrupt, step: int = 1):
         if interrupt.left > 0:
             break
     assert struck > least
+
+
+class InTheCleanup(Interrupt):
+    """A second one, at the n-th line behind the first one, which is thrown into an operation."""
+
+    no_place = (*Interrupt.no_place, "except ")  # here, too, the interpreter does not look for signals
+
+    @contextlib.contextmanager
+    def tracing(self):
+        with super().tracing():
+            sys.settrace(None)
+            yield
+
+    def first(self, *_):
+        """The first one."""
+        sys.settrace(self)
+        raise self.error
+
+    def of(self, op):
+        """``op``, struck there."""
+        step, argument = op.send, None
+        while True:
+            try:
+                effect = step(argument)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                step, argument = op.send, (yield effect)
+            except BaseException as error:  # noqa: BLE001 - what strikes first
+                step, argument = op.throw, error
+                sys.settrace(self)
 
 
 class Struck(Exception):  # noqa: N818 - what a signal handler raises

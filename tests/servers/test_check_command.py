@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import resource
-import shlex
 import shutil
 import signal
 import subprocess
@@ -117,17 +116,23 @@ def test_it_imports_what_it_needs(servers):
 
 def test_max_ttl_is_taken_from_the_masters_and_a_check_keeps_none_alive(servers):
     """R21: a wrong one ends by itself, however often somebody checks."""
-    each(servers, "set", "redlock-max-ttl:redlock:", "20000", None, 30_000)
+    each(servers, "set", "redlock-max-ttl:redlock:", "20000", None, 90_000)
     assert json.loads(run([*CHECK, "--json"], servers.urls).stdout)["quorum"]["max_ttl"] == 20
     assert servers.client(0).get("redlock-max-ttl:redlock:") == b"20000"
-    assert servers.client(0).pttl("redlock-max-ttl:redlock:") <= 30_000
+    assert servers.client(0).pttl("redlock-max-ttl:redlock:") <= 90_000
     done = run([*CHECK, "--json", "--max-ttl", "10"], servers.urls)
     [finding] = json.loads(done.stdout)["findings"]
     assert finding["code"] == "max-ttl"
-    assert re.search(r"it ends in \d\d s if no client announces it again", finding["message"])
+    assert re.search(r"it ends in \d+ s if no client announces it again", finding["message"])
     each(servers, "persist", "redlock-max-ttl:redlock:")
     done = run([*CHECK, "--json", "--max-ttl", "10"], servers.urls)
     assert "does not end by itself, for a client of version 0.1" in json.loads(done.stdout)["findings"][0]["message"]
+
+
+def test_a_check_is_not_taken_for_a_client_by_the_next_one(servers):
+    """R21: its own lock lives for five seconds, and nobody else has that name."""
+    assert run(CHECK, servers.urls).returncode == 0
+    assert not any(servers.client(i).exists("redlock-max-ttl:redlock:") for i in range(5))
 
 
 def test_the_throw_away_name_leaves_little_behind(servers):
@@ -145,47 +150,26 @@ def test_the_throw_away_name_leaves_little_behind(servers):
     assert all(pttl <= 60_000 for _, pttl in left())
 
 
-def test_the_acl_rule_that_is_printed_works(servers):
-    """As an operator does it: the printed words behind ACL SETUSER."""
-    done = run([*CHECK, "--acl"])
-    assert done.returncode == 0
-    urls = []
-    for i in range(5):
-        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">secret", *shlex.split(done.stdout))
-        urls.append(f"redis://locker:secret@127.0.0.1:{servers.ports[i]}")
-    checked = run(CHECK, urls)
-    assert checked.returncode == 0, checked.stdout
-    # A database is in the address: then it has to be in the rule.
-    one = f"{urls[0]}/1"
-    assert run([*CHECK, "--no-probe", one]).returncode == 2
-    rule = shlex.split(run([*CHECK, "--acl", one]).stdout)
-    servers.client(0).execute_command("ACL", "SETUSER", "locker", *rule)
-    assert run([*CHECK, one]).returncode == 1  # one master only
-
-
-@pytest.mark.parametrize("prefix", ["redlock:", 'it\'s $HOME `id` "x" !\\ *\u00e9'], ids=["usual", "hostile"])
-@pytest.mark.parametrize("where", ["shell", "redis-cli", "xargs"])
-def test_the_acl_rule_is_pasted_as_it_was_printed(servers, prefix, where):
-    """It takes from a user what that has had before."""
+def test_the_acl_rule_is_pasted_as_it_was_printed(servers):
+    """In a shell, in redis-cli, and through xargs.  It takes from a user what that has had before."""
     program = shutil.which("redis-cli") or shutil.which("valkey-cli") or missing("redis-cli")
     cli, setuser = f"{program} -p {servers.ports[0]}", "ACL SETUSER locker on '>secret'"
+    prefix = 'it\'s $HOME `id` "x" !\\ *\u00e9'
     rule = run([*CHECK, "--acl", "--prefix", prefix]).stdout.strip()
-    script = {
-        "shell": f"{cli} {setuser} {rule}",
-        "redis-cli": f"{cli} <<'END'\n{setuser} {rule}\nEND",
-        "xargs": f"xargs {cli} {setuser} <<'END'\n{rule}\nEND",
-    }[where]
     client = servers.client(0)
-    client.execute_command("ACL", "SETUSER", "locker", "reset", "+@all", "~theirs:*", "&theirs")
-    try:
+    words = rights.rule(prefix).split()
+    client.execute_command("ACL", "SETUSER", "locker", "reset", "on", ">secret", *words)
+    meant = user(client)
+    for script in (
+        f"{cli} {setuser} {rule}",
+        f"{cli} <<'END'\n{setuser} {rule}\nEND",
+        f"xargs {cli} {setuser} <<'END'\n{rule}\nEND",
+    ):
+        client.execute_command("ACL", "SETUSER", "locker", "reset", "+@all", "~theirs:*", "&theirs")
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=30, check=False)
         assert (done.stdout.strip(), done.stderr) == ("OK", "")
-        pasted = user(client)
-        words = rights.rule(prefix).split()
-        client.execute_command("ACL", "SETUSER", "locker", "reset", "on", ">secret", *words)
-        assert pasted == user(client)
-    finally:
-        client.acl_deluser("locker")
+        assert user(client) == meant
+    client.acl_deluser("locker")
 
 
 def user(client) -> set[str]:
@@ -232,7 +216,7 @@ def test_watch_with_json_is_one_object_in_a_line(servers):
         process.communicate()
 
 
-@pytest.mark.parametrize("limit", [7, 8, 10, 11, 12, 16, 24, 30])
+@pytest.mark.parametrize("limit", [7, 10, 12, 24])
 def test_too_few_open_files_are_unknown_and_no_fault_of_the_masters(servers, limit):
     """Python aborted at exit where there was none left for a library that it loads to end a thread."""
     done = run([*CHECK, *servers.urls], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
@@ -252,7 +236,9 @@ def test_a_file_with_the_masters(servers, tmp_path):
     file = tmp_path / "redlock.toml"
     hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports[:3])
     file.write_text(
-        f'masters = [{hosts}]\nusername = "locker"\npassword_env = "SECRET"\nmax_ttl = 30\n', encoding="utf-8"
+        f'masters = [{hosts}]\nusername = "locker"\npassword_env = "SECRET"\nmax_ttl = 30\n'
+        "connect_timeout = 1\nfence_ttl = 100\ndrift_factor = 0.02\n",
+        encoding="utf-8",
     )
     done = run([*CHECK, "--config", str(file), "--json"], environment={"SECRET": "geheim"})
     assert done.returncode == 0, done.stdout + done.stderr
@@ -264,12 +250,12 @@ def test_a_file_with_the_masters(servers, tmp_path):
     assert "anders" not in wrong.stdout + wrong.stderr
 
 
-def test_a_reader_that_goes_away_is_no_traceback(servers):
-    process = start([*CHECK, "--watch", "0.1"], servers.urls)
+@pytest.mark.parametrize(("how", "last"), [("--no-probe", "OK: all"), ("--json", "{")])
+def test_a_reader_that_goes_away_ends_a_watch_soon_and_without_a_traceback(servers, how, last):
+    process = start([*CHECK, "--watch", "600", how], servers.urls)
     assert process.stdout is not None
-    process.stdout.readline()
+    next(line for line in process.stdout if line.startswith(last))
     process.stdout.close()
-    servers.kill(4)
     assert process.wait(30) == 3
     assert process.stderr is not None
     assert process.stderr.read() == ""

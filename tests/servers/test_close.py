@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import itertools
 import os
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
-from redlock import AsyncMasters, Masters, QuorumUnreachable, RedlockError
+from redlock import AsyncMasters, LeaseLost, Masters, QuorumUnreachable, RedlockError
 from tests.servers.look import (
     all_up,
     connected,
@@ -40,7 +37,10 @@ def test_close_leaves_no_thread_and_no_descriptor(world, redlock_servers):
     before, threads = descriptors(), set(threading.enumerate())
     for _ in range(3):
         masters = world.Masters(redlock_servers.urls, restart_guard=False)
-        with masters.lock("job", ttl=10):
+        lock = masters.lock("job", ttl=10)
+        assert no_thread_besides(threads), "unused masters opened something"
+        assert descriptors() == before
+        with lock:
             pass
         masters.close()
         masters.close()
@@ -52,22 +52,13 @@ def test_close_leaves_no_thread_and_no_descriptor(world, redlock_servers):
 
 def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(world, redlock_servers):
     redlock_servers.pause(0)
-    masters = world.Masters(redlock_servers.urls, restart_guard=False, connect_timeout=20.0)
+    masters = world.Masters(redlock_servers.urls, restart_guard=False, connect_timeout=60.0)
     with masters.lock("job", ttl=10):
         pass
     began = time.monotonic()
     masters.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     redlock_servers.resume(0)
-
-
-def test_unused_masters_open_nothing(world, redlock_servers):
-    before, threads = descriptors(), set(threading.enumerate())
-    masters = world.Masters(redlock_servers.urls)
-    masters.lock("job")
-    assert descriptors() == before
-    assert no_thread_besides(threads)
-    masters.close()
 
 
 def test_close_ends_whoever_waits(world, redlock_servers, masters):
@@ -87,7 +78,7 @@ def test_close_ends_whoever_waits(world, redlock_servers, masters):
         eventually(lambda: len(redlock_servers.client(0).client_list(_type="pubsub")) == 1)
         others.close()
         for thread in threads:
-            thread.join(5)
+            thread.join(30)
         assert [str(error) for error in ended] == ["these Masters were closed"] * 4
         eventually(lambda: not redlock_servers.client(0).client_list(_type="pubsub"))
 
@@ -102,24 +93,6 @@ def test_dropped_without_close_it_goes_away(world, redlock_servers):
     gc.collect()
     eventually(lambda: no_thread_besides(threads))
     eventually(lambda: gc.collect() >= 0 and descriptors() == before)
-
-
-def test_close_takes_back_what_is_being_acquired(world, redlock_servers):
-    """P7, R11: masters that are slow to grant it are slow to hear of the end as well."""
-    masters = world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0)
-    eventually(lambda: all_up(masters))
-    pause(redlock_servers, 3)
-    ended: list[Any] = []
-    thread = threading.Thread(target=lambda: ended.append(outcome(masters.lock("job", ttl=60))))
-    thread.start()
-    eventually(lambda: all(lock_keys(redlock_servers)[3:]))
-    began = time.monotonic()
-    masters.close()
-    assert time.monotonic() - began < 3
-    thread.join(5)
-    resume(redlock_servers, 3)
-    assert [str(error) for error in ended] == ["these Masters were closed"]
-    eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_what_is_being_acquired_is_given_back_at_once(world, redlock_servers):
@@ -139,39 +112,56 @@ def test_what_is_being_acquired_is_given_back_at_once(world, redlock_servers):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_close_in_the_middle_of_everything_leaves_no_key_of_nobody(world, redlock_servers):
-    """P7: who was told that it has not got it need not release it."""
-    failed = []
-
-    def work(masters, name):
-        for number in itertools.count():
-            lock = masters.lock(f"{name}-{number}", ttl=60)
-            if not isinstance(outcome(lock), world.Lease):
-                failed.append(f"redlock:{name}-{number}")
-                return
-            with contextlib.suppress(RedlockError):
-                lock.release()
-
-    for number in range(8):
-        masters = world.Masters(redlock_servers.urls, restart_guard=False)
-        eventually(lambda masters=masters: all_up(masters))
-        threads = [threading.Thread(target=work, args=(masters, f"{number}-{i}")) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.05)
-        masters.close()
-        for thread in threads:
-            thread.join(5)
-    assert len(failed) == 32
-    eventually(lambda: not set(failed).intersection(set().union(*lock_keys(redlock_servers))))
-
-
 def outcome(lock):
     """The lease, or the error."""
     try:
         return lock.acquire()
     except RedlockError as error:
         return error
+
+
+async def drop_the_lock(masters):
+    await masters.lock("job", bound=False).acquire()
+
+
+async def leave_a_generator(masters):
+    async def holding():
+        async with masters.lock("job"):
+            yield
+
+    async for _ in holding():
+        break
+
+
+async def leave_an_election(masters):
+    async for _ in masters.leader("job").terms():
+        break
+
+
+@pytest.mark.parametrize("leave", [drop_the_lock, leave_a_generator, leave_an_election])
+def test_what_nobody_has_any_more_is_given_back(redlock_servers, leave):
+    """P7: the background was told of it, and may not come to it any more."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await leave(masters)
+
+    asyncio.run(main())
+    assert nothing_left(redlock_servers)
+
+
+def test_what_nobody_has_any_more_is_given_back_in_threads(redlock_servers):
+    for _ in range(10):  # often enough: the background may come to it
+        with Masters(redlock_servers.urls, restart_guard=False, node_timeout=5.0) as masters:
+            masters.lock("job", bound=False).acquire()
+        assert nothing_left(redlock_servers)
+
+
+def test_what_nobody_has_any_more_is_given_back_at_exit(redlock_servers):
+    made = f"all = [Masters({redlock_servers.urls}, restart_guard=False) for _ in range(10)]"
+    taken = "for name, masters in enumerate(all): masters.lock(f'{name}', bound=False).acquire()"
+    run("-c", f"from redlock import Masters\n{made}\n{taken}")
+    assert nothing_left(redlock_servers)
 
 
 def test_a_release_under_way_is_waited_for(redlock_servers):
@@ -186,12 +176,49 @@ def test_a_release_under_way_is_waited_for(redlock_servers):
     thaw = threading.Timer(0.3, lambda: [redlock_servers.resume(i) for i in range(3)])
     thaw.start()
     masters.close()
-    assert releaser.result(1) is None
+    assert releaser.result(30) is None
     thaw.join()
     assert nothing_left(redlock_servers)
 
 
 def test_who_closes_second_waits_for_the_first(redlock_servers):
+    before = set(threading.enumerate())
+    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", ttl=10)
+    take(lock)
+    redlock_servers.pause(0)  # so that there is something to wait for
+    lock.release()
+    first = threading.Thread(target=masters.close)
+    first.start()
+    time.sleep(0.05)
+    masters.close()
+    assert no_thread_besides({*before, first})
+    first.join()
+    redlock_servers.resume(0)
+
+
+def test_an_observer_that_closes_them_while_they_are_closed_does_not_wait_for_itself(redlock_servers):
+    """The observer is called in a thread, and `close` waits for that thread."""
+    closing = threading.Event()
+
+    def observe(event):
+        if isinstance(event, LeaseLost):
+            closing.wait(10)
+            time.sleep(0.1)
+            masters.close()
+
+    masters = Masters(redlock_servers.urls, restart_guard=False, max_ttl=1.0, node_timeout=0.2, observer=observe)
+    take(masters.lock("job", ttl=0.7, max_hold=0.1, bound=False))
+    time.sleep(0.2)
+    first = threading.Thread(target=masters.close)
+    first.start()
+    closing.set()
+    first.join(10)
+    assert not first.is_alive()
+
+
+def test_which_task_closes_second_waits_for_the_first(redlock_servers):
     async def main():
         masters = AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
         await connected(masters)
@@ -214,31 +241,41 @@ def test_who_closes_second_waits_for_the_first(redlock_servers):
 # -- used when Python is exiting: 3.12 starts no thread any more then ----------------------------------
 
 
+HELD = """
+masters = Masters(urls, restart_guard=False)
+lock = masters.lock("job")
+lock.acquire()
+gc.disable()  # `Late` ends last
+threading.Thread(target=stop, args=[masters._runtime.driver()], daemon=True).start()
+"""
 PROGRAMS = {
     "threads": """
         with Masters(urls, restart_guard=False) as masters, masters.lock("job"):
-            print("done")
-    """,
-    "asyncio": """
-        async def main():
-            async with AsyncMasters(urls, restart_guard=False) as masters, masters.lock("job"):
-                print("done")
-        asyncio.run(main())
-    """,
-    "check": """
-        with Masters(urls, restart_guard=False) as masters:
-            masters.check()
             print("done")
     """,
     "check-asyncio": """
         asyncio.run(AsyncMasters(urls, restart_guard=False).check())
         print("done")
     """,
+    "held": """
+        lock.release()
+        masters.close()
+        print("done")
+    """,
 }
+# `Late`: after all callbacks Python stops the other threads where they are, here with our locks, and calls `__del__`.
 AT_EXIT = """
-import asyncio, atexit
+import asyncio, atexit, gc, threading, time
+take, taken = threading.Event(), threading.Event()
+atexit.register(lambda: (take.set(), threading.active_count() > 1 and taken.wait(5)))  # called after that of redlock
 from redlock import AsyncMasters, Masters, RedlockError
 urls = {urls!r}
+
+def stop(driver):
+    take.wait()
+    with driver.host.guard, driver.host.line, driver.background.renewer._mutex.lock:
+        taken.set()
+        time.sleep(60)
 
 def at_exit():
     try:
@@ -246,48 +283,45 @@ def at_exit():
     except RedlockError as error:
         print(error)
 
-atexit.register(at_exit)
+class Late:
+    def __init__(self):
+        self.kept = self
+
+    def __del__(self):
+        at_exit()
+
+{register}
 """
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_used_first_in_a_callback_of_atexit(redlock_servers, program):
+@pytest.mark.parametrize(("program", "register"), [
+    ("threads", "atexit.register(at_exit)"), ("check-asyncio", "atexit.register(at_exit)"),
+    ("threads", "Late()"), ("check-asyncio", "Late()"), ("held", f"{HELD}Late()"),
+])  # fmt: skip
+def test_used_when_python_ends(redlock_servers, program, register):
     """It works where Python starts threads then, and says at once that it does not where it does not."""
-    code = AT_EXIT.format(urls=redlock_servers.urls, program=PROGRAMS[program].replace("\n", "\n    "))
-    done = run("-W", "error", "-c", code)
+    code = {"program": PROGRAMS[program].replace("\n", "\n    "), "register": register}
+    done = run("-W", "error", "-c", AT_EXIT.format(urls=redlock_servers.urls, **code))
     assert done.stderr == ""
-    starts_none = "Python is exiting and starts no thread any more" in done.stdout  # 3.12; not 3.11, nor 3.13
+    starts_none = "Python is exiting and starts no thread any more" in done.stdout
     assert ("done" in done.stdout) != starts_none
-    assert not starts_none or sys.version_info >= (3, 12)
+    assert not starts_none or register == "Late()" or sys.version_info >= (3, 12)  # 3.12; not 3.11, nor 3.13
     eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.fixture
-def exiting(monkeypatch):
-    """From now on Python starts no thread of ours, in the words of the versions that do so."""
-    start = threading.Thread.start
-
-    def refuse(thread):
-        if thread.name.startswith("redlock"):
-            raise RuntimeError("can't create new thread at interpreter shutdown")
-        start(thread)
-
-    return lambda: monkeypatch.setattr(threading.Thread, "start", refuse)
-
-
-def test_nothing_was_connected_before(world, redlock_servers, exiting):
-    exiting()
+def test_nothing_was_connected_before(world, redlock_servers, monkeypatch):
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         for use in (masters.lock("job").acquire, masters.check, lambda: masters.status("job")):
             with pytest.raises(RedlockError, match="Python is exiting and starts no thread any more"):
                 use()
 
 
-def test_the_connections_broke_meanwhile(world, redlock_servers, exiting):
+def test_the_connections_broke_meanwhile(world, redlock_servers, monkeypatch):
     """An acquire without a timeout would wait for ever for new ones."""
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         eventually(lambda: all_up(masters))
-        exiting()
+        monkeypatch.setattr(sys, "is_finalizing", lambda: True)
         each(redlock_servers, "client_kill_filter", _type="normal", skipme=True, masters=3)
         with pytest.raises(QuorumUnreachable, match="Python is exiting and starts no thread any more"):
             masters.lock("job").acquire()

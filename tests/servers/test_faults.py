@@ -22,7 +22,7 @@ from redlock.testing import LocalMasters
 from tests.servers.look import all_up, each, eventually, kill, lock_keys, nothing_left, pause, restart, resume
 from tests.servers.one import free_port, redis_server, tls_server
 from tests.servers.process import run
-from tests.servers.strangers import saying, serving
+from tests.servers.strangers import answering, saying, serving
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
@@ -67,6 +67,14 @@ def test_wrong_password(world, four, tmp_path):
             assert SECRET not in repr(masters) + repr(lease.votes)
 
 
+@pytest.mark.parametrize("lacks", ["get", "set"])
+def test_a_right_that_connecting_takes_is_told_with_where_to_find_the_rule(world, four, tmp_path, lacks):
+    with redis_server(tmp_path, "--user", *["default", "on", "nopass", "~*", "&*", "+@all"], f"-{lacks}") as port:
+        reason = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{port}"]).reason
+    assert reason.startswith("not permitted: ")
+    assert "redlock-check --acl prints the rule" in reason
+
+
 @pytest.mark.parametrize(("login", "says"), [(":wrong@", ""), ("", ": Authentication required")])
 def test_a_wrong_password_everywhere_is_told_at_once_and_apart_from_contention_and_outage(world, tmp_path, login, says):
     """C1: not "until its timeout", here for ever, for no waiting cures a password."""
@@ -80,37 +88,25 @@ def test_a_wrong_password_everywhere_is_told_at_once_and_apart_from_contention_a
                 masters.status("job")
 
 
-def test_outage_held_and_misconfigured_read_differently(world, redlock_servers):
-    dead = [f"redis://127.0.0.1:{free_port()}" for _ in range(3)]
-    with world.Masters([*redlock_servers.urls[:2], *dead], restart_guard=False) as masters:
-        with pytest.raises(QuorumUnreachable, match="3 of 5 masters did not vote") as outage:
-            masters.lock("job", ttl=10).acquire(timeout=0.2)
-        assert str(outage.value).count("\n") == 5  # a line for every master
-    with world.Masters(redlock_servers.urls, restart_guard=False) as one:
-        with one.lock("job", ttl=10) as lease, world.Masters(redlock_servers.urls, restart_guard=False) as two:
-            eventually(lambda: all_up(two))
-            with pytest.raises(NotAcquired, match=f"held by {lease.owner} for up to") as held:
-                with two.lock("job", ttl=10, timeout=0.1):
-                    pass
-            assert not isinstance(held.value, QuorumUnreachable)
-            assert two.lock("job", ttl=10).acquire(timeout=0.1) is None
-
-
 @pytest.mark.parametrize(("written", "says"), [
     (lambda client, _: client.rpush("redlock:job", "not", "a", "lock"), "WRONGTYPE.*something that is not a lock"),
     (lambda client, _: client.set("{redlock:job}:fence", "1e300"), "BADFENCE"),
-    (lambda client, servers: client.replicaof("127.0.0.1", servers.ports[0]), "READONLY"),
+    (lambda client, servers: client.replicaof("127.0.0.1", servers.ports[1]), "READONLY|read only replica"),
 ], ids=["type", "fence", "replica"])  # fmt: skip
 def test_what_one_master_cannot_do_is_its_vote(redlock_servers, masters, written, says):
     """A key of another type, for one (docs/reference/wire.md)."""
-    client = redlock_servers.client(4)
+    client = redlock_servers.client(0)
     with masters.lock("before", ttl=10):
         pass
     written(client, redlock_servers)
     try:
-        vote = eventually(lambda: _decided_vote(masters.lock("job", ttl=10)))
-        assert vote.outcome == "error"
-        assert re.search(says, vote.reason)
+
+        def says_so():
+            with masters.lock("job", ttl=10) as lease:
+                vote = lease.votes[0]
+            return vote.outcome == "error" and re.search(says, vote.reason)
+
+        eventually(says_so)  # it may not have been among the first, which decide
     finally:
         client.replicaof("NO", "ONE")
 
@@ -119,14 +115,14 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
     """A client that asks for that name learns the holder, in a few bytes; holders of other names notice nothing."""
     size = 17_000_000  # more than a connection is kept for: see `_core.sizes`
     each(redlock_servers, "set", "redlock:big", b"x" * size, px=60_000)
-    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=5) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=15) as masters:
         eventually(lambda: all_up(masters))
-        with masters.lock("other", ttl=30) as lease:
+        with masters.lock("other", ttl=60) as lease:
             assert lease.valid
-            lock = masters.lock("big", ttl=30)
+            lock = masters.lock("big", ttl=60)
             assert lock.acquire(timeout=0) is None
             with pytest.raises(NotAcquired, match=r"held by x{128} for up to") as caught:
-                with masters.lock("big", ttl=30, timeout=0):
+                with masters.lock("big", ttl=60, timeout=0):
                     pass
             assert len(str(caught.value)) < 2_000
             assert masters.status("big").token == "x" * 128
@@ -137,61 +133,6 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
             assert lease.valid
         for i in range(5):
             assert redlock_servers.client(i).strlen("redlock:big") == size  # P8
-
-
-def test_a_fence_that_no_token_can_exceed_is_told_at_once_with_the_way_out(redlock_servers, masters):
-    """Somebody wrote 2**53 - 1, after which a script cannot count.  It is not spread to masters that are well."""
-    key = "{redlock:job}:fence"
-    each(redlock_servers, "set", key, "9007199254740991", masters=2)
-    for _ in range(3):
-        with masters.lock("job", ttl=10) as lease:
-            assert lease.fence < 2**52
-    redlock_servers.client(2).set(key, "9007199254740991")
-    with pytest.raises(QuorumUnreachable) as caught:
-        masters.lock("job", ttl=10).acquire(timeout=60)
-    said = (
-        f"BADFENCE {key} does not hold a fencing token but 9007199254740991 (somebody else wrote that: delete the key"
-    )
-    assert said in str(caught.value)
-    with pytest.raises(QuorumUnreachable, match="delete the key on every master while nobody holds the name"):
-        masters.status("job")
-    for i in range(5):
-        redlock_servers.client(i).delete(key)  # as it says
-    with masters.lock("job", ttl=10) as lease:
-        assert lease.fence < 2**52
-
-
-def test_what_stands_at_a_fence_key_is_told_apart_from_what_stands_at_the_lock_key(redlock_servers, masters):
-    for i in range(5):
-        redlock_servers.client(i).rpush("{redlock:job}:fence", "a list")
-        redlock_servers.client(i).rpush("redlock:other", "a list")
-    with pytest.raises(
-        QuorumUnreachable,
-        match=r"BADFENCE \{redlock:job\}:fence does not hold a fencing token but a value of another type",
-    ):
-        masters.lock("job", ttl=10).acquire(timeout=60)
-    with pytest.raises(QuorumUnreachable, match=r"WRONGTYPE .*\(something that is not a lock has this key\)") as caught:
-        masters.lock("other", ttl=10).acquire(timeout=60)
-    assert "BADFENCE" not in str(caught.value)
-
-
-@pytest.mark.parametrize("written", ["1e300", ["a list"]], ids=["number", "another-type"])
-def test_what_stands_at_the_announcement_key_is_told_at_once(world, redlock_servers, written):
-    """C1: no client can connect until somebody deletes it, however long one waits."""
-    for i in range(5):
-        client = redlock_servers.client(i)
-        client.set("redlock-max-ttl:redlock:", written) if isinstance(written, str) else client.rpush(
-            "redlock-max-ttl:redlock:", *written
-        )
-    try:
-        with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-            with pytest.raises(
-                QuorumUnreachable,
-                match="BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client: delete it",
-            ):
-                masters.lock("job", ttl=10).acquire(timeout=60)
-    finally:
-        each(redlock_servers, "delete", "redlock-max-ttl:redlock:")
 
 
 @pytest.mark.parametrize("command", ["EVALSHA", "EVAL"])
@@ -213,18 +154,6 @@ def test_full_master_refuses_new_locks_but_extends_and_releases(redlock_servers,
             lock.acquire(timeout=0)
     finally:
         each(redlock_servers, "config_set", "maxmemory", "0")
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_script_flush_costs_nothing_but_the_text(redlock_servers, masters):
-    """Scripts are run by name; a master that has forgotten one gets its text, once (docs/reference/wire.md)."""
-    lock = masters.lock("job", ttl=10)
-    for _ in range(5):
-        each(redlock_servers, "script_flush")
-        with lock as lease:
-            each(redlock_servers, "script_flush")
-            lock.extend()
-            assert lease.fence
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -296,9 +225,8 @@ def test_clients_of_redis_py_give_their_settings_not_their_patience(world, tmp_p
         )
         with world.Masters([client], restart_guard=False) as masters:
             assert SECRET not in repr(masters)
-            with masters.lock("job", ttl=10):
-                with redis.Redis(port=port, password=SECRET, db=3) as look:
-                    assert look.get("redlock:job")
+            with masters.lock("job", ttl=10), redis.Redis(port=port, password=SECRET, db=3) as look:
+                assert look.get("redlock:job")
 
 
 def test_two_urls_of_one_server_have_one_vote(world, redlock_servers):
@@ -323,9 +251,9 @@ def test_connecting_slowly_does_not_fail_the_first_lock(world):
         def resume_all():
             resume(servers, 3)
 
-        thaw = threading.Timer(0.5, resume_all)
+        thaw = threading.Timer(1.0, resume_all)
         thaw.start()
-        with world.Masters(servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        with world.Masters(servers.urls, restart_guard=False, node_timeout=0.5) as masters:
             lock = masters.lock("job", ttl=10)
             assert lock.acquire(blocking=False) is not None
             lock.release()
@@ -358,9 +286,8 @@ ECHO = "unknown command 'AUTH', with args beginning with: '{}'"  # as an old Red
 def test_a_server_that_echoes_the_password_is_not_quoted(world, words, given, credentials):
     with saying(f"-ERR {words.format(given)}\r\n".encode()) as port:
         client = redis.Redis(host="127.0.0.1", port=port, **credentials)
-        with world.Masters([client], restart_guard=False) as masters:
-            with pytest.raises(QuorumUnreachable) as caught:
-                masters.lock("job", ttl=10).acquire(timeout=0)
+        with world.Masters([client], restart_guard=False) as masters, pytest.raises(QuorumUnreachable) as caught:
+            masters.lock("job", ttl=10).acquire(timeout=0)
     assert SECRET not in str(caught.value)
 
 
@@ -387,6 +314,15 @@ def test_a_server_in_protected_mode_is_told_with_what_it_says(world):
         [finding] = masters.check(probe=False).masters[0].findings
         assert finding.code == "unreachable"
         assert "protected mode" in finding.message
+
+
+@pytest.mark.parametrize("says", ["LOADING Redis is loading the dataset", "BUSY Redis is busy running a script."])
+def test_a_master_that_is_loading_or_runs_a_script_without_end_is_waited_for(world, says):
+    """While connections are made, where redis-py reads the errors: waiting cures both (C1), unlike a wrong password."""
+    with answering(lambda _: f"-{says}\r\n".encode()) as port, world.Masters([f"redis://127.0.0.1:{port}"]) as masters:
+        lock = masters.lock("job", ttl=10)
+        with pytest.raises(QuorumUnreachable, match=r"(?s)in \d+ attempts: .* error: (BUSY )?Redis is"):
+            lock.acquire(timeout=1)
 
 
 class Broken(logging.Filter):
@@ -441,9 +377,6 @@ def test_a_credential_provider_that_raises_anything_ends_one_attempt_to_connect_
     assert provider.asked == 2
 
 
-# -- the handshake with what is no master, or does not want us -----------------------------------------
-
-
 # -- who announces what nobody can want ----------------------------------------------------------------
 
 PROGRAM = """
@@ -469,8 +402,6 @@ with announcing(what, after) as port:
 
 @pytest.mark.parametrize(("what", "says", "after", "how"), [
     ("*1000000000", "an answer of 1000000000 values", 0, "lock"),
-    ("$536870911", "an answer of 536870911 bytes", 2, "lock"),
-    ("*2\r\n*400000000", "values", 0, "check"),
     ("%500000000", "an answer of 1000000000 values", 2, "check"),
 ])  # fmt: skip
 def test_who_announces_a_billion_gets_no_room_for_it(what, says, after, how):

@@ -11,7 +11,7 @@ import pytest
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, each, eventually, script_calls
 
-HANDOVERS = 200
+HANDOVERS = 60
 
 
 class Holder:
@@ -38,21 +38,21 @@ class Holder:
 
 
 @pytest.mark.timeout(240)
-def test_handovers_between_processes_that_disagree_by_an_hour(world):
+def test_handovers_between_processes_that_disagree_by_an_hour():
     """A random master is down at each hand-over: frozen mostly, killed and restarted with its data at times."""
     seed = random.randrange(2**32)
     choose = random.Random(seed)
     print(f"seed {seed}")
     with (
         LocalMasters(5, persistence="always") as servers,
-        Holder(world.name, -1800, servers.urls) as behind,
+        Holder("asyncio", -1800, servers.urls) as behind,
         Holder("threads", 1800, servers.urls) as ahead,
     ):
         # The two worlds are one fleet: a holder may be of either.
         fences: list[int] = []
         for turn in range(HANDOVERS):
             victim = choose.randrange(5)
-            kill = turn % 20 == 0
+            kill = turn % 10 == 0
             if kill:
                 servers.kill(victim)
             else:
@@ -99,17 +99,6 @@ def test_a_client_that_is_behind_takes_one_more_round(world, redlock_servers):
             assert lease.fence == ahead + 2
         stored = [redlock_servers.client(i).get("{redlock:job}:fence") for i in range(5)]
         assert stored.count(str(ahead + 2).encode()) >= 3
-
-
-def test_one_fence_for_several_names_is_greater_than_that_of_each(redlock_servers, masters):
-    """One fence that is greater than that of every name (docs/reference/wire.md)."""
-    ahead = 4_000_000_000_000_000
-    each(redlock_servers, "set", "{redlock:b}:fence", ahead)
-    with masters.lock(["a", "b"], ttl=10) as lease:
-        assert lease.fence == ahead + 1
-        assert lease.names == ("a", "b")
-    with masters.lock("a", ttl=10) as alone:
-        assert alone.fence > ahead + 1
 
 
 def test_fence_keys_live_for_fence_ttl_after_the_last_extension(world, redlock_servers):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,20 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from redlock import (
-    LeaseLost,
-    LockLost,
-    Masters,
-    MastersAgree,
-    MastersDisagree,
-    MasterUp,
-    MultiLock,
-    QuorumUnreachable,
-)
+from redlock import Masters, MastersAgree, MastersDisagree, MultiLock, QuorumUnreachable
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
-from tests.servers.look import eventually, take
-from tests.servers.proxy import Proxy
+from tests.servers.look import eventually
 
 MAX_TTL = 1.5
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}
@@ -83,121 +72,6 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
 
 
 # -- two lists that share one master -------------------------------------------------------------------
-
-
-@pytest.fixture
-def apart(world, urls):
-    """Clients with lock-1, lock-2, lock-3, and such with lock-1, lock-4, lock-5, which reach lock-1 over a proxy."""
-    servers, prefix = urls
-    made = []
-
-    def make(numbers, at=None, **options):
-        masters = listed(servers, *numbers)
-        if at is not None:
-            masters["lock-1"] = at.url
-        made.append(world.Masters(masters, prefix=prefix, **(OPTIONS | options)))
-        return made[-1]
-
-    with Proxy(int(servers["lock-1"].rpartition(":")[2])) as far:
-        yield lambda **options: make((1, 2, 3), **options), lambda **options: make((1, 4, 5), far, **options), far
-        for masters in made:
-            masters.close()
-
-
-def test_a_newcomer_gets_no_lock_before_the_master_that_is_further_away_has_answered(apart):
-    right, wrong, far = apart
-    far.delay = 0.02  # of each answer of a handshake
-    with right().lock("job", ttl=1.2) as lease:
-        for _ in range(3):  # single processes that come and go
-            with wrong() as newcomer, pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
-                newcomer.lock("job", ttl=1.2).acquire(timeout=0)
-        lease.ensure()
-
-
-def test_a_newcomer_waits_once_for_a_master_that_is_silent(apart):
-    """And no longer than `node_timeout` after a majority has answered."""
-    _, newcomer, far = apart
-    far.replies = "hold"
-    masters = newcomer()
-    began = time.monotonic()
-    for _ in range(20):
-        with masters.lock("job", ttl=1.2, timeout=0):
-            pass
-    said(f"21 locks, and the wait before the first: {time.monotonic() - began:.3f} s")
-
-
-def test_who_was_refused_stays_refused_if_the_master_that_knew_is_emptied(apart, urls):
-    servers, prefix = urls
-    right, wrong, _ = apart
-    here, refused = right(), wrong()
-    with here.lock("job", ttl=1.2), redis.Redis.from_url(servers["lock-1"]) as admin:
-        with pytest.raises(QuorumUnreachable):
-            refused.lock("job", ttl=1.2).acquire(timeout=0)
-        admin.delete(f"redlock-fleet:{prefix}")
-
-        def knows_again():
-            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
-                refused.lock("job", ttl=1.2).acquire(timeout=0)
-            return any(b"lock-2" in value for value in admin.hvals(f"redlock-fleet:{prefix}"))
-
-        eventually(knows_again, 30)
-
-
-def test_of_two_that_came_into_use_while_what_they_share_was_silent_one_works_on(apart):
-    """Both have the lock meanwhile: that cannot be known.  The one that lock-1 does not have loses it at once."""
-    right, wrong, far = apart
-    told: list[Any] = []
-    with right(max_ttl=30.0).lock("job", ttl=29.0) as lease:
-        far.replies = "hold"
-        late = wrong(observer=told.append, max_ttl=30.0)
-        lock = late.lock("job", ttl=29.0, bound=False, auto_extend=False)  # it would last for long
-        other = lock.acquire(timeout=0)
-        assert other.valid
-        assert lease.valid
-        far.replies = "pass"
-        eventually(lambda: any(isinstance(event, LeaseLost) for event in told), 10)
-        assert not other.valid
-        with pytest.raises(LockLost) as lost:
-            other.ensure()
-        said(lost.value)
-        assert lost.value.reason == "unreachable"
-        assert "masters that are incompatible with ours" in str(lost.value)
-        with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
-            late.lock("other", ttl=1.2).acquire(timeout=0)
-        lease.ensure()
-
-
-def test_of_two_that_came_while_what_they_share_hung_one_works_on_when_both_are_answered(world, urls):
-    """They work meanwhile, and what they are answered then was asked before."""
-    servers, prefix = urls
-    options = OPTIONS | {"prefix": prefix, "max_ttl": 60.0, "connect_timeout": 30.0}
-    with LocalMasters(1) as shared, contextlib.ExitStack() as stack:
-        shared.pause(0)
-        clients: dict[int, list[Any]] = {1: [], 3: []}
-        told: dict[int, list[list[Any]]] = {1: [[], []], 3: [[], []]}
-        locks, leases = {}, {}
-        for number, events in told.items():
-            listed_here = {"lock-0": shared.urls[0], **listed(servers, number, number + 1)}
-            for seen in events:
-                masters = world.Masters(listed_here, observer=seen.append, **options)
-                clients[number].append(stack.enter_context(masters))
-                masters.status("job")  # it works
-            locks[number] = clients[number][-1].lock("job", ttl=59.0, bound=False)
-            leases[number] = take(locks[number])
-            with redis.Redis.from_url(servers[f"lock-{number}"]) as admin:  # and has said so: the next time is far
-                eventually(lambda admin=admin: admin.hvals(f"redlock-fleet:{prefix}")[0].split()[3] == b"2")
-        assert all(lease.valid for lease in leases.values()), "nobody can know"
-        shared.resume(0)
-        for seen in [*told[1], *told[3]]:
-            eventually(lambda seen=seen: [one for one in seen if isinstance(one, MasterUp) and one.master == "lock-0"])
-        eventually(lambda: not (leases[1].valid and leases[3].valid), 10)
-        stays, gone = (1, 3) if leases[1].valid else (3, 1)
-        for masters in clients[gone]:
-            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
-                masters.status("job")
-        for masters in clients[stays]:
-            assert masters.status("job").token == leases[stays].token
-        leases[stays].ensure()
 
 
 def test_without_names_it_is_a_warning(world, urls, caplog):
@@ -435,26 +309,6 @@ def test_all_masters_of_a_working_fleet_are_replaced_one_by_one(services, planne
     assert (lease.token, lease.fence) == (first.token, first.fence)
     lock.release()
     masters.close()
-
-
-def test_a_plan_is_followed_to_its_end(using, planned):
-    old, both, new = (1, 2, 3), (1, 2, 3, 4), (2, 3, 4)
-    first = using(*old)
-    text = settled(planned, old, new, NOW)
-    assert "In use: one client has lock-1, lock-2, lock-3" in text
-    assert text.index("Step 1 of 2: add lock-4") < text.index("Step 2 of 2: remove lock-1")
-
-    second = using(*both)
-    text = settled(planned, both, new, LATER)  # the first step is under way
-    assert "Step 1 of 1: remove lock-1" in text
-    assert "not yet: clients still have lock-1, lock-2, lock-3" in text
-
-    first.close()
-    assert "when: now" in settled(planned, both, new, NOW)
-
-    using(*new)
-    second.close()
-    eventually(lambda: "Nothing is to be done" in planned(new, new)[1], 30)
 
 
 def test_lists_that_do_not_go_together_are_refused(using, planned):

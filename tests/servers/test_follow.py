@@ -1,30 +1,153 @@
-"""A following thread takes no lock, and leaves what it asks to the leading one: `redlock/_io/waiter.py`."""
+"""How threads wait, and one of them leads: `redlock/_io/waiter.py`.
+
+Most of it needs no servers: masters of a few lines each on pairs of sockets, and no background.  Nobody reads but whom the
+test has read: it is itself the thread that leads.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import socket
 import threading
-from collections import deque
-from functools import partial
-from types import SimpleNamespace
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock import Lease, QuorumUnreachable, _clock
+from redlock import Lease, Masters, QuorumUnreachable, _clock
 from redlock._core import wire
+from redlock._core.ballots import Ballot
 from redlock._core.effects import Turn
-from redlock._io.driver_threads import RenewalOperation
+from redlock._core.release import Claim
+from redlock._core.voters import Facts
+from redlock._io import waiter as threads_that_wait
+from redlock._io.driver_threads import Driver, RenewalOperation
 from redlock._io.waiter import Waiter
-from tests.asyncio.virtual import MASTERS, Question, asks
-from tests.servers.interrupt import Interrupt
-from tests.servers.look import eventually
-from tests.servers.pairs import ALL, LONG, Follower, Pairs, never_impatient
+from tests.asyncio.virtual import MASTERS, Fake, Question, asks
+from tests.servers.interrupt import at_every_line
+from tests.servers.look import all_up, at_once, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._io.connections_threads import Connections
+    from redlock._core.effects import Op
+    from redlock._io.host_threads import ThreadHost
+
+
+NODE_TIMEOUT = 1.5  # some wait for its end; the others must not come near it on a slow machine
+LONG = 30.0  # nobody waits for so long: it is there so that no test relies on a short time
+ALL = range(MASTERS)
+
+
+def never_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each relies on the other for ever: whatever was lost shows."""
+    monkeypatch.setattr(threads_that_wait, "_PATIENCE", LONG)
+    monkeypatch.setattr(threads_that_wait, "_MOST_PATIENCE", LONG)
+    monkeypatch.setattr(threads_that_wait, "_LET_RUN", LONG)
+
+
+class Pairs:
+    """`Masters` whose connections lead to fakes, and a `leader` that is the test itself."""
+
+    def __init__(self, node_timeout: float) -> None:
+        urls = [f"redis://fake-{number}:6379" for number in ALL]
+        self.fakes = [Fake() for _ in ALL]
+        self.masters = Masters(urls, restart_guard=False, node_timeout=node_timeout)
+        self.driver = self.masters._runtime.driver()
+        self.driver._ready = True  # no thread of its own
+        self.host, self.connections = self.driver.host, self.driver._connections
+        for number in ALL:
+            self.attach(number)
+        self.leader = Waiter(self.host)
+        self.host.leader = self.leader
+
+    def attach(self, number: int) -> None:
+        with self.host.guard:
+            fake = self.fakes[number]
+            self.connections.attach(
+                self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), _clock.now()
+            )
+
+    def read_at_once(self) -> None:
+        """The leading thread reads from all masters, for all threads, in one walk."""
+        host, connections = self.host, self.connections
+        with host.guard:
+            host.reader = self.leader
+            connections.read_ready([(connection.fd, 1) for connection in connections.all], _clock.now())
+            host.reader = None
+
+    def answer(self, *numbers: int) -> None:
+        """Those, or all of them, hear what was sent to them, and answer."""
+        self.host.flush()
+        for number in numbers or ALL:
+            with contextlib.suppress(OSError):  # it was hung up on
+                self.fakes[number].hear()
+
+    def read(self, *numbers: int) -> None:
+        """As who leads does it."""
+        for number in numbers or ALL:
+            with self.host.guard:
+                self.connections.read(self.connections.all[number], _clock.now())
+
+    def resign(self) -> None:
+        self.leader.stop_waiting()
+
+    def answer_until_over(self, thread: threading.Thread) -> None:
+        """... which leads itself now."""
+        while thread.is_alive():
+            self.answer()
+            time.sleep(0.001)
+        thread.join()
+
+    def nothing_left(self) -> bool:
+        """Once those that were hung up on are connected again."""
+        for number in ALL:
+            if self.connections.all[number].sock is None:
+                self.fakes[number].sock.close()
+                self.fakes[number].connect()
+                self.attach(number)
+        self.answer()
+        self.read()
+        return not any(fake.keys for fake in self.fakes) and not self.connections.owe()
+
+    def close(self) -> None:
+        self.leader.stop_waiting()
+        self.answer()
+        self.masters.close()
+        for fake in self.fakes:
+            fake.sock.close()
+
+
+class Follower(threading.Thread):
+    """Does ``work`` while the test leads; it begins when that waits for masters."""
+
+    def __init__(self, pairs: Pairs, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self.result: Any = None
+        self._work = work
+        self.start()
+        eventually(lambda: pairs.host.followers or not self.is_alive())
+
+    def run(self) -> None:
+        try:
+            self.result = self._work()
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            self.result = error
+
+    def end(self) -> Any:
+        self.join(10)
+        assert not self.is_alive()
+        return self.result
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    """`Masters` without servers and threads, led by the test."""
+    never_impatient(monkeypatch)
+    pairs = Pairs(NODE_TIMEOUT)
+    yield pairs
+    pairs.close()
 
 
 def question(name: str, need: int = MASTERS) -> Question:
@@ -47,70 +170,38 @@ def kill(pairs: Pairs, *numbers: int) -> None:
 # -- what it asks ----------------------------------------------------------------------------------------
 
 
-def test_it_waits_for_no_lock(pairs):
-    """The thread that holds it may be in a call of the kernel, in which all others run."""
-    lock = pairs.masters.lock("job", ttl=10, bound=False)
-    with pairs.connections.mutex:
-        follower = Follower(pairs, lock.acquire)
-    pairs.answer()
-    pairs.read(0, 1)
-    with pairs.connections.mutex:
-        pairs.connections._read(pairs.connections.all[2], _clock.now())
-        assert isinstance(follower.end(), Lease)
-    releaser = Follower(pairs, lock.release)
-    pairs.answer()
-    pairs.read()
-    assert releaser.end() is None
-    assert pairs.nothing_left()
-
-
 @pytest.mark.parametrize("leads", [True, False], ids=["it leads", "nobody does"])
 def test_what_it_asked_goes_before_what_it_asks_when_it_leads(pairs, leads):
     """R10: a release stands behind its acquire."""
-    waiter = Waiter(pairs.connections)
-    pairs.connections.send(question("first"), waiter)
-    assert pairs.connections.asked
-    pairs.connections.leader = waiter if leads else None
-    pairs.connections.send(question("second"), waiter)
+    waiter = Waiter(pairs.host)
+    waiter.send(question("first"))
+    assert pairs.host.asked
+    pairs.host.leader = waiter if leads else None
+    waiter.send(question("second"))
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
 
 
 def test_what_it_asked_goes_before_what_the_renewer_asks(pairs):
     """R10: in the order in which they asked."""
-    pairs.connections.send(question("first"), Waiter(pairs.connections))
+    Waiter(pairs.host).send(question("first"))
     RenewalOperation(asks(question("second"), _clock.now() + LONG), pairs.driver, []).start()
-    pairs.connections.send(question("third"), Waiter(pairs.connections))
+    Waiter(pairs.host).send(question("third"))
     pairs.answer()
     assert names(pairs) == [["first", "second", "third"]] * MASTERS
 
 
-def test_who_asks_leads_if_nobody_does(pairs):
-    """It is about to wait: who asks next leaves that to it, and both are written together."""
-    pairs.resign()
-    first, second = Waiter(pairs.connections), Waiter(pairs.connections)
-    pairs.connections.send(question("first"), first)
-    assert pairs.connections.leader is first
-    pairs.connections.send(question("second"), second)
-    assert pairs.connections.leader is first
-    assert pairs.connections.asked
-    first.stop_waiting()  # it did not wait
-    assert pairs.connections.leader is None
-    pairs.answer()
-    assert names(pairs) == [["first", "second"]] * MASTERS
-
-
 def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_poll(pairs):
     """It has not asked to be told when there is room again; nobody else will be."""
-    connections, leader = pairs.connections, Waiter(pairs.connections)
+    host, leader = pairs.host, Waiter(pairs.host)
     follower = Follower(pairs, lambda: leader.wait(_clock.now() + LONG, None))
     pairs.resign()
-    eventually(lambda: connections.polling)
+    eventually(lambda: host.polling)
     for fake in pairs.fakes:
         fake.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     large = "x" * 200_000
-    connections.send(question(large), Waiter(connections))
-    assert all(connection.stuck for connection in connections.all)
+    Waiter(host).send(question(large))
+    assert all(connection.backlog for connection in pairs.connections.all)
 
     def all_of_it_came() -> bool:
         for fake in pairs.fakes:
@@ -121,7 +212,7 @@ def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_
         eventually(all_of_it_came)
     finally:
         leader.put(Turn(_clock.now()))
-        connections.rouse(leader)
+        leader.wake()
         follower.end()
 
 
@@ -144,8 +235,7 @@ def test_a_release_is_sent_however_late(pairs):
     pairs.answer()
     pairs.read()
     assert isinstance(follower.end(), Lease)
-    releaser = Follower(pairs, lock.release)
-    assert releaser.end() is None  # nobody has denied it
+    assert Follower(pairs, lock.release).end() is None  # nobody has denied it
     assert all(fake.keys for fake in pairs.fakes)
     assert pairs.nothing_left()
 
@@ -162,11 +252,11 @@ def test_it_is_told_when_masters_that_are_down_decide(pairs):
 
 def test_so_is_who_has_come_to_lead_meanwhile(pairs):
     """It does not wait for answers to what is decided."""
-    waiter, asked = Waiter(pairs.connections), question("job", need=3)
-    pairs.connections.send(asked, waiter)
+    waiter, asked = Waiter(pairs.host), question("job", need=3)
+    waiter.send(asked)
     kill(pairs, 0, 1, 2)
-    pairs.connections._lead_waker.drain()  # of connections that came
-    pairs.connections.leader = waiter
+    pairs.host.lead_waker.read(0.0)  # of connections that came
+    pairs.host.leader = waiter
     began = _clock.now()
     assert waiter.wait(began + LONG, asked) is asked
     assert _clock.now() - began < LONG / 2
@@ -177,13 +267,13 @@ def test_so_is_who_has_come_to_lead_meanwhile(pairs):
 def test_what_was_asked_while_nobody_leads_is_sent(pairs):
     """By itself: it looks once more when it has asked."""
 
-    class JustThen(type(pairs.connections.asked)):  # type: ignore[misc]
+    class JustThen(type(pairs.host.asked)):  # type: ignore[misc]
         def append(self, asked: Any) -> None:
             pairs.resign()  # it looked before that, and nobody has asked
             super().append(asked)
 
-    pairs.connections.asked = JustThen()
-    pairs.connections.send(question("job"), Waiter(pairs.connections))
+    pairs.host.asked = JustThen()
+    Waiter(pairs.host).send(question("job"))
     for fake in pairs.fakes:
         fake.hear()
     assert names(pairs) == [["job"]] * MASTERS
@@ -194,9 +284,7 @@ def test_what_was_asked_while_nobody_leads_is_sent(pairs):
 def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
     """R10, R11: whoever comes next goes on where it was."""
     never_impatient(monkeypatch)
-    at = 0
-    while True:
-        at += 1
+    for ctrl_c in at_every_line():
         pairs = Pairs(node_timeout=3.0)
         lock = pairs.masters.lock("job", ttl=10, bound=False)
         follower = Follower(pairs, lock.acquire)
@@ -205,13 +293,8 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
             pairs.read()
             assert isinstance(follower.end(), Lease)
             follower = Follower(pairs, lock.release)
-        ctrl_c = Interrupt(at)
-        try:
-            with ctrl_c.tracing():
-                pairs.connections.flush()
-        except KeyboardInterrupt:
-            pass
-        print(at, ctrl_c.where)
+        with ctrl_c.strikes():
+            pairs.host.flush()
         pairs.answer()
         pairs.read()
         lease = follower.end()
@@ -228,9 +311,74 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
             assert releaser.end() is None
         assert pairs.nothing_left()
         pairs.close()
-        if ctrl_c.left > 0:
-            break  # it was over before line number `at`
-    assert at > 50
+
+
+def asleep(host: Any) -> Waiter:
+    waiter = Waiter(host)
+    waiter.prepare_to_sleep()
+    return waiter
+
+
+def is_awake(waiter: Waiter) -> bool:
+    return not waiter.wake()
+
+
+def test_who_waits_for_other_threads_passes_it_on(pairs):
+    """It was called for what it knew already."""
+    quiet, other = Waiter(pairs.host), asleep(pairs.host)
+    thread = threading.Thread(target=lambda: quiet.wait(_clock.now() + LONG, quiet=True))
+    thread.start()
+    eventually(lambda: quiet._signal is not None and quiet._signal.locked())
+    pairs.host.served.extend((quiet, other))
+    pairs.leader.wakes_next = True
+    pairs.leader._wake_next()
+    eventually(lambda: not pairs.host.served)
+    assert is_awake(other)
+    quiet.put(question("job"))
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_who_sleeps_again_wakes_the_next_one(pairs):
+    """And by nobody who does not have it: those who run would become more and more."""
+    first, second = question("first", need=3), question("second", need=3)
+    one, other = Waiter(pairs.host), asleep(pairs.host)
+    one.send(first)
+
+    def twice() -> None:
+        assert one.wait(_clock.now() + LONG, first) is first
+        one.send(second)
+        assert one.wait(_clock.now() + LONG, second) is second
+        one.stop_waiting()
+
+    thread = Follower(pairs, twice)
+    pairs.answer()
+    pairs.read_at_once()
+    pairs.host.served.append(other)
+    pairs.leader.wakes_next = True
+    pairs.leader._wake_next()
+    eventually(lambda: not pairs.host.served)
+    assert is_awake(other)
+    other.prepare_to_sleep()
+    pairs.host.served.append(other)
+    pairs.answer()
+    pairs.read()
+    thread.end()
+    assert not is_awake(other)
+
+
+def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
+    """It may be busy with somebody's callback then."""
+    driver = pairs.driver
+    asked = question("job", need=3)
+    follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
+    RenewalOperation(asks(question("kept", need=3), _clock.now() + LONG), driver, []).start()
+    pairs.answer()
+    pairs.host.leader, driver._awaits = driver.waiter, True
+    driver._await_answers(_clock.now() + LONG)
+    assert follower.end() is asked
+    driver.work()
+    driver.waiter.stop_waiting()
 
 
 # -- who leads next --------------------------------------------------------------------------------------
@@ -239,12 +387,12 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
 class Racing(dict[Waiter, None]):
     """The followers, and what one of them does when the thread that stopped leading has just looked at them."""
 
-    def __init__(self, connections: Connections, then: Any, *, at_each: bool = False) -> None:
-        super().__init__(connections.followers)
-        self._connections, self._then, self._at_each = connections, then, at_each
+    def __init__(self, host: ThreadHost, then: Any, *, at_each: bool = False) -> None:
+        super().__init__(host.followers)
+        self._host, self._then, self._at_each = host, then, at_each
 
     def _looked(self) -> None:
-        if self._connections.leader is None:
+        if self._host.leader is None:
             then, self._then = self._then, lambda: None
             then()
 
@@ -263,8 +411,8 @@ class Racing(dict[Waiter, None]):
 
 def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
     """It has seen a leader, who has seen no follower."""
-    asked, waiter = question("job"), Waiter(pairs.connections)
-    pairs.connections.send(asked, waiter)
+    asked, waiter = question("job"), Waiter(pairs.host)
+    waiter.send(asked)
     follow = waiter._follow
     comes, may = threading.Event(), threading.Event()
 
@@ -275,10 +423,10 @@ def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
 
     def nobody_is_there() -> None:
         may.set()
-        eventually(lambda: len(pairs.connections.followers) == 1)
+        eventually(lambda: len(pairs.host.followers) == 1)
 
     monkeypatch.setattr(waiter, "_follow", late)
-    pairs.connections.followers = Racing(pairs.connections, nobody_is_there)
+    pairs.host.followers = Racing(pairs.host, nobody_is_there)
     thread = threading.Thread(target=lambda: waiter.wait(_clock.now() + LONG, asked))
     thread.start()
     assert comes.wait(10)
@@ -289,207 +437,266 @@ def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
 
 
 def test_whose_operation_is_over_does_not_come_to_lead(pairs):
-    first, second = Waiter(pairs.connections), Waiter(pairs.connections)
-    pairs.connections.followers.update(dict.fromkeys((first, second)))
-    pairs.connections.followers = Racing(pairs.connections, first.stop_waiting, at_each=True)
+    first, second = Waiter(pairs.host), Waiter(pairs.host)
+    pairs.host.followers.update(dict.fromkeys((first, second)))
+    pairs.host.followers = Racing(pairs.host, first.stop_waiting, at_each=True)
     pairs.resign()
-    assert pairs.connections.leader is second
+    assert pairs.host.leader is second
     second.stop_waiting()
-    assert pairs.connections.leader is None
+    assert pairs.host.leader is None
 
 
-def test_rather_one_who_has_to_wait_leads(pairs):
-    served, waits = Waiter(pairs.connections), Waiter(pairs.connections)
-    served.events.append(question("job"))
-    pairs.connections.followers.update(dict.fromkeys((served, waits)))
-    pairs.resign()
-    assert pairs.connections.leader is waits
-    waits.stop_waiting()
-    assert pairs.connections.leader is served
-    served.stop_waiting()
+class Slow(Question):
+    """Counting the deciding answer takes until `go`."""
+
+    def __init__(self, need: int) -> None:
+        super().__init__(need)
+        self.counting, self.go = threading.Event(), threading.Event()
+
+    def _counted(self) -> bool:
+        if len(self.answers) == self._need:
+            self.counting.set()
+            assert self.go.wait(10)
+        return super()._counted()
 
 
-def followed_by(pairs: Pairs, works: list[Callable[[], Any]]) -> list[Follower]:
-    """Threads that have all asked, and wait."""
-    followers = [Follower(pairs, work) for work in works]
-    eventually(lambda: len(pairs.connections.followers) == len(works))
-    return followers
+class RenewalWithResult(RenewalOperation):
+    """An operation of a renewer that keeps no lease, and what it returned."""
+
+    result: Any = None
+
+    def __init__(self, op: Op[Any], driver: Driver) -> None:
+        super().__init__(op, driver, [])
 
 
-# -- one after the other ---------------------------------------------------------------------------------
+@pytest.fixture
+def driver(pairs):
+    return pairs.driver
 
 
-def chain() -> Any:
-    """As much of the connections as the chain needs."""
-    return SimpleNamespace(reader=None, served=deque())
+def is_over(operation: RenewalWithResult, driver: Driver) -> bool:
+    """After some more work of the thread that renews."""
+    driver.work()
+    driver.host.flush()
+    return operation.over
 
 
-def asleep(connections: Any) -> Waiter:
-    waiter = Waiter(connections)
-    waiter.prepare_to_sleep()
-    return waiter
+# -- the last moment -------------------------------------------------------------------------------------
 
 
-def is_awake(waiter: Waiter) -> bool:
-    return not waiter.wake()
+class LastMoment:
+    """Another thread that counts the deciding answer, and has not told anybody yet, when ``method`` of ``host``
+    is called, or has just returned if ``after``: the mutex is its own until it has.
+    """
+
+    def __init__(self, monkeypatch, pairs: Pairs, question: Slow, host: Any, method: str, *, after: bool) -> None:
+        self._reader = threading.Thread(target=pairs.read)
+        self._timer = threading.Timer(0.1, question.go.set)
+        self._question = question
+        original = getattr(host, method)
+
+        def patched(*args: Any, **options: Any) -> Any:
+            if not after:
+                self._begin()
+            result = original(*args, **options)
+            if after:
+                self._begin()
+            return result
+
+        monkeypatch.setattr(host, method, patched)
+
+    def _begin(self) -> None:
+        if self._reader.ident is None:
+            self._reader.start()
+            assert self._question.counting.wait(10)
+            self._timer.start()
+
+    def join(self) -> None:
+        self._timer.join()
+        self._reader.join()
 
 
-def test_the_next_one_who_sleeps_is_woken():
-    connections = chain()
-    me, awake, over, first, second = (
-        asleep(connections),
-        Waiter(connections),
-        asleep(connections),
-        asleep(connections),
-        asleep(connections),
-    )
-    for waiter in (me, awake, over, first, second):
-        connections.served.append(waiter)
-    over._signal = None
-    me._wake_next()
-    assert len(connections.served) == 5, "it does not have it"
-    me.wakes_next = True
-    me._wake_next()
-    assert is_awake(first)
-    assert not is_awake(second)
-    assert len(connections.served) == 1
-
-
-def test_who_is_served_while_somebody_reads_for_all_wakes_in_its_turn():
-    connections = chain()
-    waiter, other = asleep(connections), asleep(connections)
-    connections.reader = Waiter(connections)
-    waiter.put(question("job"))
-    connections.reader = None
-    other.put(question("job"))
-    assert is_awake(other), "at once"
-    assert list(connections.served) == [waiter]
-    assert not is_awake(waiter)
-
-
-def test_three_that_were_served_at_once(pairs, monkeypatch):
-    """The thread that led wakes one, and that one wakes the next when its operation is over."""
-    woken: list[Waiter] = []
-    wake = Waiter.wake
-
-    def noted(waiter: Waiter) -> bool:
-        woken.append(waiter)
-        return wake(waiter)
-
-    monkeypatch.setattr(Waiter, "wake", noted)
-    asked = [question(f"job-{number}", need=3) for number in range(3)]
-    followers = followed_by(pairs, [partial(pairs.driver.run, asks(one, _clock.now() + LONG)) for one in asked])
+def test_who_is_decided_in_the_last_moment_gets_no_timeout(pairs, monkeypatch):
+    """Its time is over, and the deciding answer is being counted."""
+    question, waiter = Slow(3), Waiter(pairs.host)
+    waiter.send(question)
     pairs.answer()
-    pairs.read_at_once()
-    assert not woken
-    assert len(pairs.connections.served) == 3
-    pairs.leader.wakes_next = True
-    pairs.leader._wake_next()
-    for follower, one in zip(followers, asked, strict=True):
-        assert follower.end() is one
-    assert len(woken) == len(set(woken)) == 3
+    moment = LastMoment(monkeypatch, pairs, question, waiter, "_join", after=True)
+    assert waiter.wait(_clock.now(), question) is question
+    moment.join()
+    assert not waiter.events
 
 
-def test_who_leads_lets_them_run_and_is_the_last(pairs):
-    """What they ask next leaves with what it writes before it waits."""
-    locks = [pairs.masters.lock(f"job-{number}", ttl=10, bound=False) for number in range(2)]
-
-    def work(lock: Any) -> None:
-        lock.acquire()
-        lock.release()
-
-    followers = followed_by(pairs, [partial(work, lock) for lock in locks])
-    acquiring = set(pairs.connections.followers)
+@pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
+def test_nor_does_what_the_renewer_does(pairs, driver, monkeypatch, until):
+    question = Slow(3)
+    moment = LastMoment(monkeypatch, pairs, question, driver, "read_and_close", after=False)
+    op = asks(question, _clock.now() + until)
+    next(op)  # which is done here, so that it is answered before it waits
+    operation = RenewalWithResult(op, driver)
+    driver.send(question, operation)
     pairs.answer()
-    pairs.read_at_once()
-    pairs.leader._let_others_ask(LONG)
-    assert not acquiring.intersection(pairs.connections.followers)
-    eventually(lambda: len(pairs.connections.asked) == 2)  # their releases
+    operation.start()
+    eventually(lambda: is_over(operation, driver))
+    moment.join()
+    assert operation.result is question
+
+
+def test_votes_that_come_after_the_time_change_nothing(pairs):
+    """R3, R9: what its refusal says stays, however late they are counted, and they are taken back."""
+    lock = pairs.masters.lock("job", ttl=10)
+    follower = Follower(pairs, lambda: lock.acquire(timeout=0))
+    pairs.answer(0, 1)
+    pairs.read()
+    error = follower.end()
+    assert isinstance(error, QuorumUnreachable)
+    votes = [vote.outcome for vote in error.votes]
+    assert votes == ["granted", "granted", "timeout", "timeout", "timeout"]
     pairs.answer()
     pairs.read()
-    for follower in followers:
-        follower.end()
+    assert [vote.outcome for vote in error.votes] == votes
+    assert [list(fake.by_token().values()) for fake in pairs.fakes] == [[["acquire", "release"]]] * MASTERS
     assert pairs.nothing_left()
 
 
-def test_who_leads_and_has_no_answer_yet_lets_them_run(pairs):
-    asked, unanswered = question("job", need=3), question("unsent")
-    follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
-    leads = threading.Thread(target=pairs.leader.wait, args=(_clock.now() + 2, unanswered))
-    leads.start()
+# -- Ctrl-C in the thread that counts --------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def interrupted(monkeypatch, inbox: type[Any]):
+    """Between counting and waking, once."""
+    struck: list[Any] = []
+    put = inbox.put
+
+    def strike(self: Any, event: Any) -> None:
+        if not struck:
+            struck.append(event)
+            raise KeyboardInterrupt
+        put(self, event)
+
+    monkeypatch.setattr(inbox, "put", strike)
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    assert struck
+
+
+def test_a_round_whose_end_nobody_was_told_of_is_not_lost(pairs, monkeypatch):
+    """R11: it costs whoever follows time, at most `node_timeout`, and no vote."""
+    lock = pairs.masters.lock("job", ttl=10, bound=False)
+    follower = Follower(pairs, lock.acquire)
     pairs.answer()
-    assert follower.end() is asked
-    leads.join()
-
-
-def test_who_stops_leading_wakes_the_next_one(pairs):
-    """It has read for all, its own answer among them."""
-    waiter = asleep(pairs.connections)
-    pairs.connections.served.append(waiter)
+    with interrupted(monkeypatch, Waiter):
+        pairs.read()
     pairs.resign()
-    assert is_awake(waiter)
+    lease = follower.end()
+    assert isinstance(lease, Lease)
+    assert [vote.outcome for vote in lease.votes] == ["granted"] * 3 + ["pending"] * 2
+    assert all(fake.keys == {"redlock:job": lease.token} for fake in pairs.fakes)
+    assert len(pairs.fakes[0].heard) == 1, "the first attempt"
+    releaser = threading.Thread(target=lock.release)
+    releaser.start()
+    pairs.answer_until_over(releaser)
+    assert pairs.nothing_left()
 
 
-def test_who_waits_for_other_threads_passes_it_on(pairs):
-    """It was called for what it knew already."""
-    quiet, other = Waiter(pairs.connections), asleep(pairs.connections)
-    thread = threading.Thread(target=lambda: quiet.wait(_clock.now() + LONG, quiet=True))
-    thread.start()
-    eventually(lambda: quiet._signal is not None and quiet._signal.locked())
-    pairs.connections.served.extend((quiet, other))
-    pairs.leader.wakes_next = True
-    pairs.leader._wake_next()
-    eventually(lambda: not pairs.connections.served)
-    assert is_awake(other)
-    quiet.put(question("job"))
-    thread.join(10)
-    assert not thread.is_alive()
-
-
-def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
-    """It may be busy with somebody's callback then."""
-    driver = pairs.driver
-    asked = question("job", need=3)
-    follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
-    RenewalOperation(asks(question("kept", need=3), _clock.now() + LONG), driver, []).start()
+@pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
+def test_nor_is_a_renewal(pairs, driver, monkeypatch, until):
+    for fake in pairs.fakes:
+        fake.keys["redlock:job"] = "token"
+    claim = Claim(
+        pairs.masters._runtime.deployment.settings, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0)
+    )
+    op = claim.ask(_clock.now() + until)
+    next(op)  # as above
+    operation = RenewalWithResult(op, driver)
+    driver.send(claim, operation)
     pairs.answer()
-    pairs.connections.leader, driver._awaits = driver.waiter, True
-    driver._await_answers(_clock.now() + LONG)
-    assert follower.end() is asked
-    driver.work()
-    driver.waiter.stop_waiting()
+    with interrupted(monkeypatch, RenewalOperation):
+        pairs.read()
+    decided_at = claim.decided_at
+    assert decided_at is not None
+    operation.start()
+    eventually(lambda: is_over(operation, driver))
+    assert operation.result == decided_at
+    assert claim.tally.won
+    for fake in pairs.fakes:
+        fake.keys.clear()
 
 
-def test_whose_operation_is_over_is_not_called(pairs):
-    """It was served before it slept: the chain would end with it."""
-    waiter = asleep(pairs.connections)
-    waiter.stop_waiting()
-    assert is_awake(waiter)
+def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
+    """R17, R21: that master restarted, and may have forgotten the greater fence that another one shows."""
+    with Masters([f"redis://fake-{number}:6379" for number in ALL]) as masters:
+        settings = masters._runtime.deployment.settings
+        for number in ALL:
+            settings.voters.admit(number, Facts(f"run-{number}", 0 if number == 0 else 10**6), _clock.now())
+        proposal = settings.fences.propose()
+        keys = wire.keys_for("redlock:", ["job"])
+        ballot = Ballot(settings, wire.acquire(keys, "token", 10.0, proposal, 3600.0))
+        stored, greater = [1, b"%d" % proposal], [2, b"%d" % (proposal + 1)]
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Ballot, "_overrule", interrupt)
+            ballot.answered(0, stored, _clock.now())
+        for number, answer in ((1, stored), (2, stored), (3, greater)):
+            ballot.answered(number, answer, _clock.now())
+        assert ballot.tally.won
+        assert not ballot.stored
+        assert ballot.highest == proposal + 1
 
 
-def test_who_sleeps_again_wakes_the_next_one(pairs):
-    """And by nobody who does not have it: those who run would become more and more."""
-    first, second = question("first", need=3), question("second", need=3)
-    one, other = Waiter(pairs.connections), asleep(pairs.connections)
-    pairs.connections.send(first, one)
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
-    def twice() -> None:
-        assert one.wait(_clock.now() + LONG, first) is first
-        pairs.connections.send(second, one)
-        assert one.wait(_clock.now() + LONG, second) is second
-        one.stop_waiting()
 
-    thread = Follower(pairs, twice)
-    pairs.answer()
-    pairs.read_at_once()
-    pairs.connections.served.append(other)
-    pairs.leader.wakes_next = True
-    pairs.leader._wake_next()
-    eventually(lambda: not pairs.connections.served)
-    assert is_awake(other)
-    other.prepare_to_sleep()
-    pairs.connections.served.append(other)
-    pairs.answer()
-    pairs.read()
-    thread.end()
-    assert not is_awake(other)
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
+    """R11: wherever it strikes the leading thread, a following one pays with no vote too few or too many, and no wait."""
+    never_impatient(monkeypatch)
+    for ctrl_c in at_every_line(least=50, step=2):
+        pairs = Pairs(LONG / 2)
+        lock = pairs.masters.lock("job", ttl=2 * LONG, bound=False)
+        began = _clock.now()
+        follower = Follower(pairs, lock.acquire)
+        own = Question(MASTERS)  # whose answers stand behind those to the follower
+        pairs.leader.send(own)
+        pairs.answer()
+        with ctrl_c.strikes():
+            assert pairs.leader.wait(_clock.now() + LONG, own) is own
+        pairs.resign()
+        lease = follower.end()
+        assert isinstance(lease, Lease)
+        assert _clock.now() - began < LONG / 2
+        granted = [number for number, vote in enumerate(lease.votes) if vote.outcome == "granted"]
+        assert len(granted) >= 3
+        assert all(fake.keys == {"redlock:job": lease.token} for fake in pairs.fakes)
+        acquired = [[heard.token for heard in fake.heard if heard.script == "acquire"] for fake in pairs.fakes]
+        assert acquired == [[lease.token]] * MASTERS, "the first attempt"
+        releaser = threading.Thread(target=lock.release)
+        releaser.start()
+        pairs.answer_until_over(releaser)
+        assert pairs.nothing_left()
+        pairs.close()
+
+
+# -- on real servers -------------------------------------------------------------------------------------
+
+
+def test_nobody_sleeps_on_who_could_go_on(redlock_servers, monkeypatch):
+    """Each is woken by another one: by who leads, by who was served before, by who releases in front.
+
+    Each relies on that for much longer than all of it takes, so whoever is forgotten shows.
+    """
+    never_impatient(monkeypatch)
+    monkeypatch.setattr(_clock, "NAP", LONG)
+    slowest = []
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=LONG, max_ttl=6 * LONG) as masters:
+        eventually(lambda: all_up(masters))
+
+        def work(number: int) -> None:
+            for _ in range(40):
+                began = _clock.now()
+                with masters.lock(f"job-{number % 9}", ttl=4 * LONG):
+                    pass
+                slowest.append(_clock.now() - began)
+
+        at_once([functools.partial(work, number) for number in range(12)])
+    assert max(slowest) < LONG / 2

@@ -14,10 +14,11 @@ from tests.servers.process import run
 # goes on until `end`.  A fork that the interpreter is not told of may find its own lock in use, by a thread that the child
 # does not have.  Such a child hangs before it comes to us: it is killed, tells None, and another one is asked.
 FORKING = """
-import asyncio, atexit, contextlib, ctypes, gc, json, os, signal, sys, time
+import asyncio, atexit, contextlib, ctypes, gc, json, logging, os, signal, sys, time
 from redlock import AsyncMasters, LockLost, Masters, NotHeld, RedlockError
 fork, world, urls = ctypes.PyDLL(None).fork, sys.argv[1], sys.argv[2:]
 signal.alarm(100)
+logging.getLogger("redlock").addHandler(logging.NullHandler())  # a child has no connections yet, and may say so
 
 class Child:
     def __init__(self, work):
@@ -104,7 +105,7 @@ def main():
     def work(name):
         lease = acquire(name)
         return held.valid, lease and lease.token
-    for turn in range(100):
+    for turn in range(40):
         with Child(lambda: work(f"job-{turn}")) as one, Child(lambda: work(f"job-{turn}")) as other:
             pair(f"parent-{turn}")
             print(json.dumps([one.tells(), other.tells(), held.valid]))
@@ -116,7 +117,7 @@ play(main)
 def test_two_children_that_were_forked_in_c_never_both_have_a_lease(redlock_servers, world_name):
     """P1: they do not read each other's answers, nor those of their parent, whose lock and lease they leave alone."""
     lines = forking(world_name, ALL_AT_ONCE, redlock_servers.urls)
-    assert len(lines) == 100
+    assert len(lines) == 40
     both = 0
     for line in lines:
         one, other, parents = json.loads(line)
@@ -127,7 +128,7 @@ def test_two_children_that_were_forked_in_c_never_both_have_a_lease(redlock_serv
         assert type(one) is type(other) is list, (one, other)
         assert (one[0], other[0]) == (False, False)  # the parent's lease is valid in the parent alone
         assert None in (one[1], other[1]), (one, other)
-    assert both > 50
+    assert both > 20
 
 
 NOTHING_OF_ITS_PARENTS = """
@@ -186,6 +187,8 @@ def main():
     lock = masters.lock("held", ttl=60, bound=False)
     taken = lock.acquire()
     taken if world == "threads" else on_loop(taken)
+    while world == "threads" and not all(client.exists("redlock:held") for client in clients):
+        pass  # one was still connecting, and is given the key later (R37)
     before = commands()
     for how in ("close", "drop", "exit"):
         print(ask(work))
@@ -261,8 +264,7 @@ play(main)
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("awaits", ["answers", "a release"])
-@pytest.mark.parametrize("how", ["goes on", "unwinds"])
+@pytest.mark.parametrize(("how", "awaits"), [("goes on", "answers"), ("unwinds", "a release")])
 def test_a_signal_handler_forks_in_c_while_an_acquire_waits(redlock_servers, world_name, how, awaits):
     """P1, P7: the child asks nothing more and takes nothing back over the connections of its parent, which gets the lock."""
     code = ""

@@ -48,7 +48,7 @@ def laptop():
                 process.kill()
         try:
             one.python("--stop-local")
-            assert not one.processes()
+            eventually(lambda: not one.processes(), 10)  # the kernel closes a door before its process is gone
         finally:
             for pid in one.processes():
                 with contextlib.suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ def test_a_program_a_command_and_a_task_have_one_set(laptop):
 
 
 @pytest.mark.parametrize(
-    ("begin", "said"), [("", "redlock: "), ("import logging; logging.basicConfig()\n", "WARNING:")]
+    ("begin", "said"), [("", "local masters are no"), ("import logging; logging.basicConfig()\n", "WARNING:")]
 )
 def test_it_says_once_that_they_are_not_for_production(laptop, begin, said):
     (one_line,) = laptop.run(begin + MASTERS + "Masters.from_env()")[1].splitlines()
@@ -178,7 +178,7 @@ os.closerange(one.fileno() + 1, 100); os.closerange(3, one.fileno())    # as a d
 def test_they_live_for_as_long_as_a_program_uses_them_and_not_for_ever(laptop, program):
     user = laptop.start(BEGIN + QUICKLY + WHICH + program)
     assert line(user)
-    time.sleep(2)
+    time.sleep(1)
     assert len(laptop.servers()) == 3
     user.stdin.close()
     eventually(lambda: not laptop.processes())
@@ -197,10 +197,9 @@ def test_they_can_be_stopped(laptop):
     assert user.communicate("\n", timeout=60)[0] == "locked\nlocked\n"  # a program that goes on starts them again
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_those_that_come_while_they_end_get_new_ones(laptop, number):
+def test_those_that_come_while_they_end_get_new_ones(laptop):
     before = laptop.which()
-    os.kill(laptop.keeper(), number)
+    os.kill(laptop.keeper(), signal.SIGTERM)
     assert not laptop.which() & before
 
 
@@ -216,7 +215,7 @@ def test_a_directory_that_was_removed_ends_them(laptop):
 
 @pytest.mark.parametrize("how", [
     "stopped", "servers",
-    *(["keeper", "paused"] if sys.platform == "linux" else []),  # elsewhere servers outlive a keeper that is killed
+    *(["paused"] if sys.platform == "linux" else []),  # elsewhere servers outlive a keeper that is killed
 ])  # fmt: skip
 def test_a_lease_is_not_forgotten_when_they_end(laptop, how):
     laptop.run(HOLD + "sys.stdout.flush(); os._exit(0)")
@@ -228,7 +227,7 @@ def test_a_lease_is_not_forgotten_when_they_end(laptop, how):
             os.kill(pid, signal.SIGKILL)
         eventually(lambda: len(laptop.servers()) == 3 and not laptop.which() & before)
     else:
-        for pid in laptop.servers() if how == "paused" else []:
+        for pid in laptop.servers():
             os.kill(pid, signal.SIGSTOP)
         os.kill(laptop.keeper(), signal.SIGKILL)
         eventually(lambda: not laptop.processes())  # the kernel has ended the servers as well
@@ -298,10 +297,13 @@ def test_a_directory_that_others_may_use_is_refused(laptop, make):
     said = laptop.fails()
     assert "yours alone" in said
     assert "REDLOCK_LOCAL_DIR" in said
+
+
+def test_a_directory_whose_name_is_too_long_for_a_socket_is_refused(laptop):
     assert "too long" in laptop.fails(REDLOCK_LOCAL_DIR=str(laptop.directory) * 5)
 
 
-@pytest.mark.parametrize("event", ["os.mkdir", "fcntl.flock", "socket.bind", "subprocess.Popen"])
+@pytest.mark.parametrize("event", ["fcntl.flock", "subprocess.Popen"])
 def test_a_program_that_is_killed_while_it_starts_them_is_in_nobodys_way(laptop, event):
     dies = f"sys.addaudithook(lambda event, _: event == {event!r} and os.kill(os.getpid(), signal.SIGKILL))\n"
     laptop.run(BEGIN + QUICKLY + dies + "Masters.from_env()", -signal.SIGKILL)

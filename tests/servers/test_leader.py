@@ -17,7 +17,7 @@ import pytest
 import redlock
 from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.servers import worlds
-from tests.servers.look import each, eventually, kill, nothing_left
+from tests.servers.look import eventually, kill, nothing_left, steal
 from tests.servers.on_a_loop import on_a_loop
 from tests.servers.process import started
 
@@ -148,7 +148,7 @@ def test_a_stop_hands_over_at_once_when_the_body_has_ended(masters, others):
             term.wait_stop()
         finally:
             time.sleep(0.2)
-            ended.append(others.status("beat").owner)
+            ended.append(eventually(lambda: others.status("beat").owner))  # a busy machine may not answer at once
 
     first, second = masters.leader("beat", ttl=30), others.leader("beat", ttl=30)
     with Running(first, lead):
@@ -174,7 +174,7 @@ def test_a_lost_term_ends_silently_and_the_next_one_begins(masters, redlock_serv
         if len(calls) == 3:
             election.stop()
             return
-        each(redlock_servers, "delete", "redlock:beat")
+        steal(redlock_servers, "redlock:beat")
         told(term)  # long before the end of the test, and without a stop
         assert term.lost
         assert term.wait_lost(20)
@@ -198,28 +198,6 @@ def test_ensure_may_leave_the_body(masters):
                 election.stop()
             term.ensure(at_least=1000.0)
     assert len(numbers) == 2
-
-
-def test_somebody_elses_loss_is_an_error_of_the_body(masters):
-    def lead(_):
-        raise LockLost("the lease on 'invoice' was lost", name="invoice", reason="taken")
-
-    with pytest.raises(LockLost, match="invoice"):
-        masters.leader("beat", ttl=TTL).run(lead)
-
-
-def test_a_term_lasts_for_max_hold_at_most(masters):
-    election = masters.leader("beat", ttl=TTL, max_hold=0.3)
-    ended = []
-
-    def lead(term):
-        told(term)
-        ended.append(term.lost)
-        if len(ended) == 2:
-            election.stop()
-
-    election.run(lead)
-    assert ended == [True, True]
 
 
 def test_a_loop_that_is_left_gives_the_term_back(masters, redlock_servers):
@@ -359,23 +337,6 @@ def test_what_the_body_raised_is_raised_when_all_is_given_back(masters):
     assert not masters.status("beat").token
 
 
-def test_it_is_tried_again_and_others_lead_meanwhile(masters, others, caplog):
-    """The lock is given back before the pause, and a stop ends that."""
-    failing, led = threading.Event(), threading.Event()
-
-    def lead(_):
-        failing.set()
-        raise ValueError("the disk is full")
-
-    with Running(masters.leader("beat", ttl=30), lead, on_error="retry") as first:
-        assert failing.wait(20)
-        with Running(others.leader("beat", ttl=30), says(led)):
-            assert led.wait(20)
-        assert not first.over
-    assert first.error is None
-    assert any("leading 'beat' failed" in text and "the disk is full" in text for text in caplog.text.split("ERROR"))
-
-
 def test_a_stop_without_masters(world, redlock_servers):
     """Nobody answers: it campaigns, and can be stopped."""
     kill(redlock_servers)
@@ -395,18 +356,6 @@ def test_one_object_is_one_candidate(masters):
             with pytest.raises(RedlockError, match="runs already"):
                 election.run(until_told)
             election.stop()
-
-
-def test_masters_that_are_closed_end_a_campaign(masters, others):
-    for term in masters.leader("beat", ttl=30).terms():
-        with term:
-            running = Running(others.leader("beat"), until_told)
-            time.sleep(0.2)
-            others.close()
-            with running:
-                eventually(lambda: running.over)  # noqa: B023
-            assert isinstance(running.error, RedlockError)
-        break
 
 
 def test_wrong_arguments(world, masters):
@@ -559,7 +508,7 @@ async def test_a_lost_term_cancels_the_body_and_the_next_one_begins(masters, oth
             numbers.append(term.number)
             if len(numbers) == 3:
                 election.stop()
-            await asyncio.to_thread(each, redlock_servers, "delete", "redlock:beat")
+            await asyncio.to_thread(steal, redlock_servers, "redlock:beat")
             try:
                 await for_ever()
             except asyncio.CancelledError as error:
@@ -604,8 +553,7 @@ async def test_a_cancellation_from_outside_goes_on(masters, others):
         assert not (await masters.status("beat")).token
 
 
-@pytest.mark.parametrize("on_error", ["raise", "retry"])
-@pytest.mark.parametrize("late", [None, ValueError("late")])
+@pytest.mark.parametrize(("on_error", "late"), [("raise", None), ("retry", ValueError("late"))])
 @in_tasks
 async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(masters, others, *, on_error, late):
     """Else it would campaign again, and whoever has cancelled it would wait for ever (C13)."""
@@ -655,7 +603,7 @@ async def test_a_body_that_ignores_its_cancellation_is_waited_for(masters, other
 
     task = asyncio.create_task(election.run(lead))
     await until(lambda: terms)
-    await asyncio.to_thread(each, redlock_servers, "delete", "redlock:beat")
+    await asyncio.to_thread(steal, redlock_servers, "redlock:beat")
     await task
     assert terms[0] < led[0] < terms[1]
     assert (len(terms), len(led)) == (2, 1)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
-import redlock
 from redlock import AsyncMasters
 from redlock._lock import election as of_both, election_async as of_tasks, election_threads as of_threads, signals
 from tests.servers.interrupt import Interrupt, at_every_line
@@ -24,7 +23,11 @@ class InElection(Interrupt):
 
     files = tuple(str(module.__file__) for module in (of_tasks, of_both, of_threads, signals))
     # Right in front of these calls it is noted that they begin.  The interpreter looks for signals nowhere in between.
-    calls = ("lead(term)", "await lead(term)", "on_stopped(term)", "told = on_stopped(term)", "left = uncancel()")
+    lead, told = "running.lead(term)", "running.on_stopped(term)"
+    calls = (lead, f"await {lead}", told, f"answer = {told}")
+
+    missing = set(calls) - {line.strip() for file in files for line in Path(file).read_text().splitlines()}
+    assert not missing, missing
 
     def __call__(self, frame, event, arg):
         if frame.f_code.co_filename not in self.files:
@@ -45,26 +48,50 @@ def _nothing_is_left(redlock_servers):
     assert [signal.getsignal(number) for number in SIGNALS] == handlers
 
 
+@pytest.fixture(params=["run", "loop", "with"])
+def how(request, monkeypatch):
+    """A run, or a loop over terms: what is raised in its generator when nobody has that any more Python swallows."""
+    if request.param != "run":
+        monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    return request.param
+
+
+def lines(how):
+    return at_every_line(60 if how == "run" else 30, InElection)
+
+
 def in_pairs(calls):
     """Each body that began was told of once, right behind it."""
     return calls in ([], ["lead", "stopped"])
 
 
-def test_a_run_that_is_struck_at_any_line(redlock_masters):
+def test_in_a_thread(redlock_masters, how):
     """The exceptions are kept, as a debugger does.  What their frames refer to leads no more."""
     handlers = [signal.getsignal(number) for number in SIGNALS]
     kept: list[object] = []
-    for interrupt in at_every_line(60, InElection):
-        election = redlock_masters.leader("beat", ttl=30)
-        calls: list[str] = []
+    calls: list[str] = []
 
+    def leads(election):
         def lead(_):
-            calls.append("lead")  # noqa: B023
-            election.stop()  # noqa: B023
+            calls.append("lead")
+            election.stop()
 
+        if how == "run":
+            election.run(lead, on_stopped=lambda _: calls.append("stopped"))
+            return
+        for term in election.terms():
+            if how == "with":
+                with term:
+                    pass
+            kept.append(term)
+            break
+
+    for interrupt in lines(how):
+        calls.clear()
+        election = redlock_masters.leader("beat", ttl=30)
         try:
             with interrupt.tracing():
-                election.run(lead, on_stopped=lambda _: calls.append("stopped"))  # noqa: B023
+                leads(election)
         except KeyboardInterrupt as error:
             interrupt.struck = True
             kept.append((error, election))
@@ -75,120 +102,48 @@ def test_a_run_that_is_struck_at_any_line(redlock_masters):
     assert kept
 
 
-def test_an_asynchronous_run_that_is_struck_at_any_line(redlock_servers):
+def test_in_a_task(redlock_servers, how):
     kept: list[object] = []
+    calls: list[str] = []
     handler = signal.getsignal(signal.SIGINT)
-    for interrupt in at_every_line(60, InElection):
-        calls: list[str] = []
 
-        async def scene():
-            async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-                election = masters.leader("beat", ttl=30)
+    async def leads(election):
+        async def lead(_):
+            calls.append("lead")
+            election.stop()
+            await asyncio.sleep(10)
 
-                async def lead(_):
-                    calls.append("lead")  # noqa: B023
-                    election.stop()
-                    await asyncio.sleep(10)
-
-                try:
-                    with interrupt.tracing():  # noqa: B023
-                        await election.run(lead, on_stopped=lambda _: calls.append("stopped"))  # noqa: B023
-                except KeyboardInterrupt as error:
-                    interrupt.struck = True  # noqa: B023
-                    kept.append((error, election))
-                task = asyncio.current_task()
-                assert task is not None
-                assert task.cancelling() == 0
-                async with masters.lock("beat", timeout=10):
+        if how == "run":
+            await election.run(lead, on_stopped=lambda _: calls.append("stopped"))
+            return
+        async for term in election.terms():
+            if how == "with":
+                async with term:
                     pass
+            kept.append(term)
+            break
 
+    async def scene(interrupt):
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            election = masters.leader("beat", ttl=30)
+            try:
+                with interrupt.tracing():
+                    await leads(election)
+            except KeyboardInterrupt as error:
+                interrupt.struck = True
+                kept.append((error, election))
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+            async with masters.lock("beat", timeout=10):
+                pass
+
+    for interrupt in lines(how):
+        calls.clear()
         try:
-            asyncio.run(scene())
+            asyncio.run(scene(interrupt))
         except KeyboardInterrupt:  # in a callback of the loop: the run was cancelled, and asyncio's own handler stays
             interrupt.struck = True
             signal.signal(signal.SIGINT, handler)
         assert in_pairs(calls)
     assert kept
-
-
-@pytest.fixture
-def swallowed(monkeypatch):
-    """What was raised in a generator that is closed because nobody has it any more: Python swallows that."""
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-
-
-@pytest.mark.parametrize("where", ["loop", "with"])
-def test_a_loop_over_terms_that_is_struck_at_any_line(redlock_masters, where, swallowed):
-    kept: list[object] = []
-    for interrupt in at_every_line(30, InElection):
-        election = redlock_masters.leader("beat", ttl=30)
-
-        def scene():
-            for term in election.terms():  # noqa: B023
-                if where == "with":
-                    with term:
-                        pass
-                kept.append(term)
-                break
-
-        try:
-            with interrupt.tracing():
-                scene()
-        except KeyboardInterrupt as error:
-            interrupt.struck = True
-            kept.append(error)
-        with redlock_masters.lock("beat", timeout=10):
-            pass
-
-
-@pytest.mark.parametrize("where", ["loop", "with"])
-def test_an_asynchronous_loop_over_terms_that_is_struck_at_any_line(redlock_servers, where, swallowed):
-    kept: list[object] = []
-    for interrupt in at_every_line(30, InElection):
-
-        async def scene():
-            async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-                try:
-                    with interrupt.tracing():  # noqa: B023
-                        async for term in masters.leader("beat", ttl=30).terms():
-                            if where == "with":
-                                async with term:
-                                    pass
-                            kept.append(term)
-                            break
-                except KeyboardInterrupt as error:
-                    interrupt.struck = True  # noqa: B023
-                    kept.append(error)
-                async with masters.lock("beat", timeout=10):
-                    pass
-
-        try:
-            asyncio.run(scene())
-        except KeyboardInterrupt:  # in a callback of the loop
-            interrupt.struck = True
-
-
-def test_a_body_that_forks_and_the_child_stands_in_an_election_of_its_own(redlock_servers, redlock_masters):
-    """A SIGTERM ends that one in order, and no other one."""
-    codes = []
-
-    def lead(term):
-        child = os.fork()
-        if not child:
-            calls: list[str] = []
-
-            def in_child(_):
-                calls.append("lead")
-                os.kill(os.getpid(), signal.SIGTERM)
-
-            with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
-                masters.leader("child", ttl=30).run(in_child, on_stopped=lambda _: calls.append("stopped"))
-                free = masters.status("child").token is None
-            os._exit(0 if calls == ["lead", "stopped"] and free and not term.valid else 7)
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        assert not term.should_stop
-        election.stop()
-
-    election = redlock_masters.leader("beat", ttl=30)
-    election.run(lead)
-    assert codes == [0]

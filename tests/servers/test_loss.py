@@ -10,8 +10,9 @@ import time
 import pytest
 
 from redlock import AsyncLease, AsyncMasters, LockLost, _clock
-from tests.servers.look import connected, each, eventually, nothing_left, pause, resume
+from tests.servers.look import connected, eventually, nothing_left, pause, resume, steal
 from tests.servers.on_a_loop import on_a_loop
+from tests.servers.process import soon
 
 TTL = 0.4
 
@@ -58,14 +59,6 @@ async def test_the_body_is_cancelled_in_time(masters, *, redlock_servers, watch)
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
 
-@in_tasks
-async def test_switched_off(masters):
-    with pytest.raises(LockLost):
-        async with short(masters, cancel_on_loss=False) as lease:
-            await asyncio.sleep(1.5 * TTL)
-            assert lease.lost
-
-
 @pytest.mark.parametrize("kind", ["function", "coroutine function"])
 @in_tasks
 async def test_on_lost_is_called_on_the_loop_and_what_it_raises_is_logged(masters, *, kind, caplog):
@@ -82,26 +75,8 @@ async def test_on_lost_is_called_on_the_loop_and_what_it_raises_is_logged(master
     with pytest.raises(LockLost):
         async with short(masters, on_lost=plain if kind == "function" else waits) as lease:
             await asyncio.sleep(10)
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(eventually, lambda: "ZeroDivisionError: mine" in caplog.text)
     assert told == [(asyncio.get_running_loop(), lease)]
-    assert "ZeroDivisionError: mine" in caplog.text
-
-
-@in_tasks
-async def test_inside_of_a_task_group(masters):
-    """Only the task that held it fails; the group then cancels the others, as for any error."""
-
-    async def holder():
-        async with short(masters):
-            await asyncio.sleep(10)
-
-    async def grouped():  # before Python 3.13 a group that failed leaves its task marked as cancelled
-        async with asyncio.TaskGroup() as group:
-            group.create_task(holder())
-
-    with pytest.raises(ExceptionGroup) as caught:
-        await asyncio.create_task(grouped())
-    assert caught.group_contains(LockLost)
 
 
 @in_tasks
@@ -163,7 +138,7 @@ async def test_cancelled_from_outside_at_the_same_moment(masters, *, order):
     leases: list[AsyncLease] = []
     task = asyncio.create_task(holder())
     if order == "outer first":
-        await asyncio.sleep(TTL / 2)
+        await soon(lambda: leases)
         while not leases[0].lost:  # the loop is blocked, or the loss might be found in a tick before
             time.sleep(0.001)  # noqa: ASYNC251
         task.cancel()  # and the renewer finds the loss in the same tick
@@ -181,9 +156,8 @@ async def test_asyncio_timeout_around_and_inside(masters):
         async with asyncio.timeout(10), short(masters):
             await asyncio.sleep(10)
     with pytest.raises(LockLost):
-        async with short(masters):
-            async with asyncio.timeout(10):
-                await asyncio.sleep(10)
+        async with short(masters), asyncio.timeout(10):
+            await asyncio.sleep(10)
 
 
 @pytest.mark.parametrize("leave", ["closed", "closed by another task", "dropped"])
@@ -214,9 +188,8 @@ async def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_ba
 async def test_two_locks_in_one_task(masters):
     """The inner one goes on when the outer one is lost, until the body is cancelled, and each says its own."""
     with pytest.raises(LockLost) as caught:
-        async with short(masters):
-            async with masters.lock("other", ttl=10) as other:
-                await asyncio.sleep(10)
+        async with short(masters), masters.lock("other", ttl=10) as other:
+            await asyncio.sleep(10)
     assert caught.value.name == "job"
     assert not other.lost
     with pytest.raises(LockLost) as caught:
@@ -224,16 +197,6 @@ async def test_two_locks_in_one_task(masters):
             await asyncio.sleep(10)
     assert caught.value.name == "job"
     assert not other.lost
-
-
-@in_tasks
-async def test_a_decorated_function_is_cancelled_as_well(masters):
-    @short(masters)
-    async def work():
-        await asyncio.sleep(10)
-
-    with pytest.raises(LockLost):
-        await work()
 
 
 # -- levels (R26) --------------------------------------------------------------------------------------
@@ -270,8 +233,8 @@ async def test_nested_bodies_whose_lease_is_lost(masters, *, redlock_servers, ca
             async with lock:
                 try:
                     async with lock:
-                        await asyncio.to_thread(each, redlock_servers, "delete", "redlock:job")
-                        await asyncio.sleep(5 if cancel_on_loss else 2 * TTL)
+                        await asyncio.to_thread(steal, redlock_servers)
+                        await asyncio.sleep(20 if cancel_on_loss else 2 * TTL)
                 except LockLost:
                     levels.append("inner")
         except LockLost:
@@ -282,10 +245,9 @@ async def test_nested_bodies_whose_lease_is_lost(masters, *, redlock_servers, ca
         await asyncio.sleep(0.01)
 
     task = asyncio.create_task(work())
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(30):
         await task
     assert levels == ["inner", "outer"]
-    await asyncio.to_thread(each, redlock_servers, "delete", "redlock:job")
 
 
 @in_tasks
@@ -298,7 +260,7 @@ async def test_a_body_that_is_to_be_cancelled_inside_of_one_that_is_not(masters,
             async with masters.lock("job", ttl=TTL, cancel_on_loss=False):
                 try:
                     async with masters.lock("job", ttl=TTL):
-                        await asyncio.to_thread(each, redlock_servers, "delete", "redlock:job")
+                        await asyncio.to_thread(steal, redlock_servers)
                         await asyncio.sleep(20)
                 except LockLost:
                     levels.append("inner")
@@ -322,8 +284,8 @@ async def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(master
         async with lock:
             async with inner:
                 pass
-            await asyncio.to_thread(each, redlock_servers, "delete", "redlock:job")
-            await asyncio.sleep(3)
+            await asyncio.to_thread(steal, redlock_servers)
+            await asyncio.sleep(20)
             pytest.fail("nobody told it")
 
     task = asyncio.create_task(work())
@@ -333,23 +295,6 @@ async def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(master
 
 
 # -- cancelled from outside (R11) ------------------------------------------------------------------------
-
-
-@in_tasks
-async def test_a_body_that_is_cancelled_gives_the_lock_back_before_it_goes_on(masters):
-    async def work():
-        async with masters.lock("job", ttl=60):
-            holds.set()
-            await asyncio.Event().wait()
-
-    holds = asyncio.Event()
-    task = asyncio.create_task(work())
-    await holds.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    async with masters.lock("job", ttl=60, timeout=0):
-        pass
 
 
 @in_tasks

@@ -11,6 +11,7 @@ import pytest
 
 from redlock import LockLost, Masters
 from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, logged, pause, resume, take
+from tests.servers.process import run
 
 TTL = 0.6
 OWNER = "web-3/17"
@@ -100,11 +101,11 @@ STAYS = {"auto_extend": False}  # it is not renewed
         (is_unreachable, {}, "it could not be renewed in time", True),
         (lasts_too_long, {"max_hold": 0.2}, "it was held for as long as it may be", True),
         (is_taken, {"shared": True}, "somebody else holds it", True),
-        (is_found_taken, {"bound": False}, "somebody else holds it", True),
     ],
 )
 def test_each_loss_is_logged_once(quick, redlock_servers, caplog, happens, options, how, ran):
-    lock = quick.lock("job", ttl=TTL if happens not in (is_taken, is_released_and_gone) else 3.0, **options)
+    in_time = happens in (is_taken, is_found_taken, is_released_and_gone)  # else its time is over first
+    lock = quick.lock("job", ttl=3.0 if in_time else TTL, **options)
     happens(lock, redlock_servers)
     lease = lock.lease
     text = the_only(caplog)
@@ -122,7 +123,7 @@ def test_a_slot_and_several_names_are_one_lease(quick, redlock_servers, caplog, 
     expires(lock, redlock_servers)
     text = the_only(caplog)
     assert ("'a#0'" if slot else "'a, b'") in text
-    assert 0.8 * TTL <= float(text.partition("held for ")[2].split()[0]) <= TTL
+    assert TTL / 2 <= float(text.partition("held for ")[2].split()[0]) <= TTL  # R7
 
 
 def test_a_body_that_nobody_runs_any_more(redlock_servers, caplog):
@@ -133,8 +134,7 @@ def test_a_body_that_nobody_runs_any_more(redlock_servers, caplog):
         assert "its body had ended" in the_only(caplog)
 
 
-@pytest.mark.parametrize("confirmed", [True, False])
-@pytest.mark.parametrize("by", ["extend", "release"])
+@pytest.mark.parametrize(("by", "confirmed"), [("extend", False), ("release", True)])
 def test_one_that_was_resumed_from_its_token(quick, redlock_servers, caplog, by, confirmed):
     """C9 and C11: also if nobody had confirmed here yet that it is ours, and `on_lost` hears of it as well."""
     first = quick.lock("job", ttl=3.0, auto_extend=False)
@@ -161,7 +161,7 @@ def test_a_release_is_no_loss(quick, caplog):
 
 def test_a_loss_that_was_found_right_before_the_masters_are_closed(world, redlock_servers, caplog):
     """C9: who closes them knows of it, and so do `on_lost` and the log."""
-    for number in range(20):
+    for number in range(5):
         caplog.clear()
         told: list[Any] = []
         with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
@@ -190,3 +190,22 @@ def test_the_term_of_a_leader(redlock_servers, caplog):
     text = the_only(caplog)
     assert "the lease on 'shop' was lost: somebody else holds it; held for" in text
     assert "its body still ran" in text
+
+
+NO_LOGGING = """
+import sys, time
+from redlock import Masters
+with Masters(sys.argv[1:], restart_guard=False) as masters:
+    lock = masters.lock("job", ttl=1, auto_extend=False)
+    lock.acquire()
+    time.sleep(1.1)
+    print(lock.lease.valid)
+"""
+
+
+def test_a_program_that_configures_no_logging_is_told_on_standard_error(redlock_servers):
+    """By Python's handler of last resort: an application that wants something else configures `logging`."""
+    done = run("-c", NO_LOGGING, *redlock_servers.urls)
+    assert done.stdout == "False\n"
+    assert done.stderr.startswith("the lease on 'job' was lost: it expired")
+    assert done.stderr.count("\n") == 1

@@ -32,7 +32,7 @@ from redlock import (
 from tests.servers.look import all_up, each, eventually, kill, logged, no_thread_besides, restart, take
 from tests.servers.waiter import Waiting
 
-TTL = 0.6
+TTL = 1.5
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def seen():
 @pytest.fixture
 def watched(world, redlock_servers, seen):
     urls = redlock_servers.urls
-    with world.Masters(urls, restart_guard=False, node_timeout=0.1, observer=seen.append) as masters:
+    with world.Masters(urls, restart_guard=False, node_timeout=0.4, observer=seen.append) as masters:
         eventually(lambda: all_up(masters))
         yield masters
 
@@ -93,7 +93,7 @@ def test_refused_and_lost(watched, seen, redlock_servers):
         lock.release()
     eventually(lambda: len(seen) == 2)
     assert seen[1] == LeaseLost("other", lease.token, lease.fence, "expired", seen[1].held)
-    assert 0.8 * TTL < seen[1].held < TTL  # it ended when its time was over, not when somebody noticed
+    assert TTL / 2 <= seen[1].held < TTL  # it ended when its time was over, not when somebody noticed
 
 
 def test_who_waits_is_told_until_the_wait_ends(watched, others, seen):
@@ -147,12 +147,12 @@ def test_a_quarantined_master_is_told(world, redlock_servers, seen, caplog):
     """R21, R22."""
     caplog.set_level(logging.INFO, logger="redlock")
     redlock_servers.restart(0)
-    with world.Masters(redlock_servers.urls[:1], node_timeout=0.1, observer=seen.append) as masters:
+    with world.Masters(redlock_servers.urls[:1], node_timeout=0.5, observer=seen.append) as masters:
         with pytest.raises(QuorumUnreachable, match="quarantined"):
             masters.lock("job", ttl=TTL).acquire(timeout=0)
     (up,) = (event for event in seen if isinstance(event, MasterUp))
     assert 50 < up.quarantined <= 61
-    assert "votes in" in caplog.text
+    assert "its vote counts in" in caplog.text
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])  # that of a task it has asked
@@ -186,7 +186,7 @@ def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
             told.append(event)
             masters.close()
 
-    masters = Masters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=0.1, observer=observe)
+    masters = Masters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=0.5, observer=observe)
     with contextlib.suppress(RedlockError):  # wherever it is closed, what is under way says so
         lock = masters.lock("job", ttl=TTL, auto_extend=when is LeaseExtended)
         take(lock, timeout=0)
@@ -195,7 +195,7 @@ def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
     eventually(lambda: told)
     eventually(lambda: no_thread_besides(before))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
-    assert masters._runtime.driver is None
+    assert not masters._runtime.drivers
 
 
 def urls_for(when, servers):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 
 import pytest
 
@@ -25,13 +24,8 @@ def tokens(servers, name: str = "job") -> set[str]:
 
 
 @pytest.mark.parametrize(("masters_owner", "lock_owner", "owner"), [
-    (None, None, HERE),
-    ("web-3", None, "web-3"),
-    ("web-3", "request 7: a", "request 7: a"),
-    ("web-3", "", ""),
-    ("", None, ""),
-    (None, "Zoë", "Zoë"),
-], ids=["host-and-pid", "masters", "lock", "lock-none", "none", "lock-alone"])  # fmt: skip
+    (None, None, HERE), ("web-3", None, "web-3"), ("web-3", "request 7: Zoë", "request 7: Zoë"), ("web-3", "", ""),
+], ids=["host-and-pid", "masters", "lock", "lock-none"])  # fmt: skip
 def test_it_is_part_of_the_token_and_shown(world, redlock_servers, masters_owner, lock_owner, owner):
     with world.Masters(redlock_servers.urls, restart_guard=False, owner=masters_owner) as masters:
         lock = masters.lock("job", owner=lock_owner)
@@ -46,14 +40,6 @@ def test_it_is_part_of_the_token_and_shown(world, redlock_servers, masters_owner
         lock.release()
         assert masters.status("job").owner == ""
     eventually(lambda: nothing_left(redlock_servers))
-
-
-@pytest.mark.parametrize("wrong", ["x" * 65, "two\nlines", "\x1b[31m", 7])
-def test_a_wrong_one_is_refused_where_it_is_given(world, redlock_servers, masters, wrong):
-    with pytest.raises(ConfigurationError, match="owner="):
-        world.Masters(redlock_servers.urls, owner=wrong)
-    with pytest.raises(ConfigurationError, match="owner="):
-        masters.lock("job", owner=wrong)
 
 
 def test_a_resumed_lease_has_the_owner_of_its_token(world, masters):
@@ -130,13 +116,8 @@ def give_back(servers, token: str, key: str = "redlock:job") -> int:
     return sum(servers.client(i).eval(RELEASE, 1, key, token) for i in range(5))
 
 
-@pytest.mark.parametrize("token", [
-    "0123456789abcdef0123456789abcdef01234567",  # our version before
-    "xZ4rQyYzq9xkfTCkJ8cVbA==",  # redsync
-    "7c9e6679-7425-40de-944b-e07fc1f90ae7",  # pottery
-    "12345678901234567890",  # its older versions
-])  # fmt: skip
-def test_other_clients_and_we_exclude_each_other(redlock_servers, world, token):
+def test_other_clients_and_we_exclude_each_other(redlock_servers, world):
+    token = "xZ4rQyYzq9xkfTCkJ8cVbA=="  # noqa: S105 - as redsync makes them
     with world.Masters(redlock_servers.urls, restart_guard=False, owner="web-3") as masters:
         assert theirs(redlock_servers, token) == 5
         assert masters.lock("job").acquire(timeout=0) is None
@@ -153,25 +134,6 @@ def test_other_clients_and_we_exclude_each_other(redlock_servers, world, token):
         lock.release()
         eventually(lambda: nothing_left(redlock_servers))
         assert theirs(redlock_servers, token) == 5
-
-
-def test_the_owner_proves_nothing(redlock_servers, masters):
-    """The token counts, and all of it: not its digits without the owner, not the owner with other digits."""
-    ours = masters.lock("job", owner="web", auto_extend=False)
-    with ours as lease:
-
-        def everywhere():
-            ours.extend()  # a master that was not connected in time gets the key now (R14)
-            return all("redlock:job" in keys for keys in redlock_servers.keys())
-
-        eventually(everywhere)
-        for other in (lease.token[:40], f"{secrets.token_hex(20)}:web", f"{lease.token}b", f"{lease.token[:40]}:xeb"):
-            lock = masters.lock("job", token=other)
-            with pytest.raises(redlock.LockLost):
-                lock.extend()
-            with pytest.raises(redlock.LockLost):
-                masters.lock("job", token=other).release()
-        assert tokens(redlock_servers) == {lease.token}
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\r\nforged  granted"
@@ -194,25 +156,12 @@ def test_what_a_stranger_wrote_is_printed_safely(redlock_servers, masters, token
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_what_a_stranger_wrote_over_a_lock_is_printed_safely(redlock_servers, masters):
-    lock = masters.lock("job", auto_extend=False)
-    take(lock)
-    for number in range(len(redlock_servers.urls)):
-        redlock_servers.client(number).set("redlock:job", HOSTILE)
-    with pytest.raises(redlock.LockLost) as caught:
-        lock.extend()
-    assert caught.value.reason == "taken"
-    assert all(vote.reason.isprintable() for vote in caught.value.votes)
-    for number in range(len(redlock_servers.urls)):
-        redlock_servers.client(number).delete("redlock:job")
-
-
 # -- redlock-run -------------------------------------------------------------------------------------
 
 SHOW = ["sh", "-c", 'echo "$REDLOCK_OWNER|$REDLOCK_TOKEN"']
 
 
-@pytest.mark.parametrize("owner", ["nightly on web-3", "a:b", ""])
+@pytest.mark.parametrize("owner", ["nightly on: web-3", ""])
 def test_redlock_run_gives_the_owner_to_its_command(redlock_servers, owner):
     done = run([*RUN, "job", "--no-restart-guard", "--owner", owner, "--", *SHOW], redlock_servers.urls)
     assert done.returncode == 0, done.stderr

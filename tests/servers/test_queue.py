@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import threading
 import time
 from typing import Any
@@ -11,20 +9,8 @@ from typing import Any
 import pytest
 from tenacity import wait_fixed
 
-from redlock import AsyncMasters, ConfigurationError, LockLost, NotAcquired, QuorumUnreachable
-from tests.servers.look import (
-    all_up,
-    at_once,
-    each,
-    elsewhere,
-    eventually,
-    kill,
-    nothing_left,
-    restart,
-    script_calls,
-    take,
-)
-from tests.servers.waiter import subscribers_up
+from redlock import LockLost, NotAcquired, QuorumUnreachable
+from tests.servers.look import all_up, at_once, elsewhere, eventually, kill, nothing_left, script_calls, steal, take
 
 
 def test_no_more_wait_than_may(world, masters, others):
@@ -54,23 +40,17 @@ def test_a_crowd_that_waits_in_an_outage_is_no_crowd(world, redlock_servers, mas
     kill(redlock_servers, 3)
     waiting = Contenders(world, masters)
     for _ in range(2):
-        waiting.come(masters.lock("job", ttl=30, max_waiters=1), timeout=5)
+        waiting.come(masters.lock("job", ttl=30, max_waiters=1), timeout=2)
 
     def refused():
         try:
-            masters.lock("job", ttl=30, max_waiters=1).acquire(timeout=5)
+            masters.lock("job", ttl=30, max_waiters=1).acquire(timeout=2)
         except QuorumUnreachable:
             return True
         return False  # the one in front has not heard yet
 
     eventually(refused)
     waiting.join()
-
-
-@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "many"])
-def test_a_number_of_waiters_that_cannot_be(masters, wrong):
-    with pytest.raises(ConfigurationError, match="max_waiters="):
-        masters.lock("job", max_waiters=wrong)
 
 
 def in_line(world, masters, name="job") -> int:
@@ -131,14 +111,14 @@ def test_exactly_one_at_a_time(world, redlock_servers, masters):
 
     def work():
         nonlocal counter
-        for _ in range(50):
+        for _ in range(20):
             with lock:
                 seen = counter
                 time.sleep(0)
                 counter = seen + 1
 
     at_once([work] * 20)
-    assert counter == 20 * 50
+    assert counter == 20 * 20
     assert nobody_in_line(world, masters)
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -168,32 +148,15 @@ def test_a_handover_is_one_script_call_and_its_release(world, redlock_servers, m
     before = script_calls(redlock_servers)
 
     def work():
-        for _ in range(20):
+        for _ in range(10):
             with lock:
                 pass
 
     at_once([work] * 10)
     eventually(lambda: nothing_left(redlock_servers))
     calls = [now - then for then, now in zip(before, script_calls(redlock_servers), strict=True)]
-    assert max(calls) <= 4 * 10 * 20
-    assert sum(calls) <= 2.2 * 5 * 10 * 20  # an acquire and a release on each, and few more
-
-
-def test_whoever_gives_up_in_the_middle_disturbs_nobody(world, masters):
-    lock = masters.lock("job", ttl=10)
-    lock.acquire()
-    contenders = Contenders(world, masters)
-    for number in range(5):
-        contenders.come(masters.lock("job", ttl=10), timeout=0.2 if number in (0, 2, 4) else 20)
-    eventually(lambda: len(contenders.outcomes) == 3)
-    assert in_line(world, masters) == 3
-    for number in (0, 2, 4):
-        assert contenders.outcomes[number] is None
-        assert 0.2 <= contenders.took[number] < 10  # its own patience
-    lock.release()
-    contenders.join()
-    assert contenders.order == [1, 3]
-    assert nobody_in_line(world, masters)
+    assert max(calls) <= 4 * 10 * 10
+    assert sum(calls) <= 2.3 * 5 * 10 * 10  # an acquire and a release on each, and few more
 
 
 # -- without waiting (C3) ----------------------------------------------------------------------------
@@ -210,53 +173,6 @@ def test_the_text_of_who_was_not_served_in_time(masters):
         str(refused).splitlines()[0]
         == "'job' not acquired in time: other threads or tasks of this process hold it or wait for it"
     )
-
-
-def settled(servers) -> list[int]:
-    """What each master was asked for, when nothing is under way any more."""
-    calls = script_calls(servers)
-    while True:
-        time.sleep(0.1)
-        calls, before = script_calls(servers), calls
-        if calls == before:
-            return calls
-
-
-@pytest.mark.parametrize("options", [{"blocking": False}, {"timeout": 0}], ids=["blocking", "timeout"])
-@pytest.mark.parametrize("front", ["holder", "waiter"])
-def test_whoever_does_not_want_to_wait_does_not_queue(world, redlock_servers, masters, options, front):
-    """C3: None at once, and the masters hear nothing of it."""
-    with world.Masters(redlock_servers.urls, restart_guard=False) as others:
-        eventually(lambda: all_up(masters))
-        contenders = Contenders(world, masters)
-        if front == "holder":
-            holder = masters.lock("job", ttl=60)
-            holder.acquire()
-        else:  # of this process; the holder is somewhere else, and the next look at the masters far off
-            holder = others.lock("job", ttl=60)
-            holder.acquire()
-            calls = script_calls(redlock_servers)
-            contenders.come(masters.lock("job", ttl=10, retry=wait_fixed(2.0)))
-            eventually(lambda: all(a > b for a, b in zip(script_calls(redlock_servers), calls, strict=True)))
-            eventually(lambda: subscribers_up(world, masters) == 5)  # then it looks once more
-        before = settled(redlock_servers)
-        seen: list[Any] = []
-
-        def impatient():
-            began = time.monotonic()
-            seen.extend(masters.lock("job", ttl=10).acquire(**options) for _ in range(10))
-            seen.append(time.monotonic() - began)
-
-        thread = threading.Thread(target=impatient)
-        thread.start()
-        thread.join()
-        assert seen[:-1] == [None] * 10
-        assert seen[-1] < 5  # and not as long as anybody in front
-        assert script_calls(redlock_servers) == before
-        holder.release()
-        contenders.join()
-        assert nobody_in_line(world, masters)
-        assert masters.lock("job", ttl=10).acquire(**options) is not None  # and nobody is in front now
 
 
 # -- an outage (C2) ----------------------------------------------------------------------------------
@@ -285,31 +201,13 @@ def told(lock, count, **options) -> list[str]:
 OUTAGE = "at least 3 of 5 masters did not vote, and a majority is 3"
 
 
-@pytest.mark.parametrize("timeout", [0.7, 0])
 @pytest.mark.parametrize("what", ["lock", "slots"])
-def test_an_outage_is_told_to_everybody(world, redlock_servers, masters, what, timeout):
+def test_an_outage_is_told_to_everybody(world, redlock_servers, masters, what):
     """And not that somebody has the lock, to all but one.  Also in the moment in which nobody knows of it yet."""
     eventually(lambda: all_up(masters))
     kill(redlock_servers, 3)
-    assert told(lambda: lock_or_slots(masters, what), 8, timeout=timeout) == [OUTAGE] * 8
+    assert told(lambda: lock_or_slots(masters, what), 8, timeout=0) == [OUTAGE] * 8
     assert nobody_in_line(world, masters)
-
-
-@pytest.mark.parametrize("what", ["lock", "slots"])
-def test_who_does_not_wait_is_told_what_the_waiter_in_front_has_learned(world, redlock_servers, masters, what):
-    eventually(lambda: all_up(masters))
-    kill(redlock_servers, 3)
-    in_front: list[str] = []
-    thread = threading.Thread(
-        target=lambda: in_front.extend(told(lambda: lock_or_slots(masters, what), 1, timeout=60.0))
-    )
-    thread.start()
-    eventually(lambda: told(lambda: lock_or_slots(masters, what), 1, blocking=False) == [OUTAGE])
-    for options in ({"blocking": False}, {"timeout": 0}, {"timeout": 0.1}):
-        assert told(lambda: lock_or_slots(masters, what), 3, **options) == [OUTAGE] * 3
-    restart(redlock_servers, 3)
-    thread.join()
-    assert in_front == ["granted"]
 
 
 # -- whoever loses it lets the next one pass ----------------------------------------------------------
@@ -317,9 +215,9 @@ def test_who_does_not_wait_is_told_what_the_waiter_in_front_has_learned(world, r
 TTL = 0.9
 
 
-def deleted(servers):
-    """On a majority: the next renewal, within a third of the TTL, proves it (R13)."""
-    each(servers, "delete", "redlock:job")
+def stolen(servers):
+    """The next renewal, within a third of the TTL, proves it (R13)."""
+    steal(servers)
 
 
 def nothing(servers):
@@ -327,7 +225,7 @@ def nothing(servers):
 
 
 @pytest.mark.parametrize(("what", "ttl", "options"), [
-    pytest.param(deleted, TTL, {}, id="deleted"),
+    pytest.param(stolen, TTL, {}, id="stolen"),
     pytest.param(nothing, 60, {"max_hold": 0.3}, id="max_hold"),
     pytest.param(nothing, TTL, {"auto_extend": False}, id="expired"),
 ])  # fmt: skip
@@ -348,32 +246,3 @@ def test_a_lease_that_is_lost_lets_the_next_one_pass(world, redlock_servers, wha
         with pytest.raises(LockLost):
             lock.release()
         assert nobody_in_line(world, masters)
-
-
-# -- tasks that are cancelled (R11) ----------------------------------------------------------------------
-
-
-def test_cancelled_at_random_while_it_moves(redlock_servers):
-    """Nobody behind is forgotten.  Each moment for itself: `core/test_local_queue.py`, `asyncio/test_operation.py`."""
-    choose = random.Random(1)
-
-    async def work(masters):
-        for _ in range(5):
-            async with masters.lock(choose.choice(["job", ["job", "more"], ["more", "job"], "more"]), ttl=10):
-                await asyncio.sleep(choose.random() * 0.002)
-
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            loop = asyncio.get_running_loop()
-            tasks = [asyncio.create_task(work(masters)) for _ in range(100)]
-            for task in choose.sample(tasks, 70):
-                loop.call_later(choose.random() * 0.4, task.cancel)
-            done, left = await asyncio.wait(tasks, timeout=30)
-            assert not left
-            assert {task.exception() for task in done if not task.cancelled()} == {None}
-            assert 10 < sum(task.cancelled() for task in done) <= 70
-            async with asyncio.timeout(5), masters.lock(["job", "more"], ttl=10):
-                pass
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))

@@ -15,7 +15,7 @@ import pytest
 from fastapi import Depends, FastAPI
 
 from redlock import AsyncMasters, ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
-from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
+from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, steal, take
 from tests.servers.process import run
 
 
@@ -130,6 +130,15 @@ def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet):
         again.release()
 
 
+def test_it_is_renewed_while_one_who_asks_for_that_is_inside(quiet):
+    """R26: its time ran out in there, without a word."""
+    lease, inner = take(quiet.lock("job", ttl=1.5, auto_extend=False)), quiet.lock("job", ttl=1.5)
+    assert inner.acquire() is lease
+    assert not lease.wait_lost(2.5)
+    inner.release()
+    assert lease.wait_lost(2.5)
+
+
 def test_a_shorter_max_hold_than_that_of_the_lease_is_refused(quiet):
     with quiet.lock("job", ttl=10, max_hold=60), quiet.lock("job", ttl=10, max_hold=100), quiet.lock("job", ttl=10):
         with pytest.raises(ConfigurationError, match=r"with max_hold=60.* asks for max_hold=5: give both"):
@@ -138,6 +147,18 @@ def test_a_shorter_max_hold_than_that_of_the_lease_is_refused(quiet):
             pass
     with quiet.lock("job", ttl=10), pytest.raises(ConfigurationError, match="max_hold=None"):
         quiet.lock("job", ttl=10, max_hold=60).acquire()
+
+
+def test_an_extension_through_the_second_one_keeps_the_guard_of_the_lease(redlock_servers, quiet):
+    """R36: it took the guard away.  And `max_ttl` is for both together."""
+    inner, longer = quiet.lock("job", ttl=20), quiet.lock("job", ttl=50)
+    with quiet.lock("job", ttl=10, guard=30) as lease, inner, longer:
+        inner.extend()
+        assert lease.ttl == 20
+        assert redlock_servers.client(0).pttl("redlock:job") > 40_000
+        with pytest.raises(ConfigurationError, match=r"ttl=50.* with guard=30"):
+            longer.extend()
+        assert lease.valid
 
 
 def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
@@ -159,7 +180,7 @@ def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
         assert lock.acquire() is lease
     left.release()
     eventually(lambda: all(lock_keys(redlock_servers)))
-    each(redlock_servers, "delete", "redlock:job")
+    steal(redlock_servers)
     eventually(lambda: len(told) >= 3)
     time.sleep(0.05)
     assert told == [("outer", lease.token), ("inner", lease.token), ("fails", lease.token)]
@@ -204,9 +225,7 @@ def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock
 # -- waiting for oneself (C5) ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("held", "wanted"), [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"]), (["a", "b", "c"], ["c", "a"])]
-)
+@pytest.mark.parametrize(("held", "wanted"), [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"])])
 def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_servers, world, quiet, held, wanted):
     lock = quiet.lock(wanted, ttl=10)
     with quiet.lock(held, ttl=10) as lease:

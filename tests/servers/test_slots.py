@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from redlock import (
-    AsyncMasters,
-    ConfigurationError,
-    LockLost,
-    Masters,
-    NotAcquired,
-    NotHeld,
-    QuorumUnreachable,
-    WouldDeadlock,
-)
-from tests.servers.commands import CHECK, RUN, run
-from tests.servers.look import eventually, nothing_left
+from redlock import LockLost, Masters, NotAcquired, NotHeld, QuorumUnreachable, WouldDeadlock
+from tests.servers.commands import CHECK, NO_WAIT, RUN, run
+from tests.servers.look import eventually
 
 PATIENCE = 30.0
-
-
-@pytest.fixture
-def others(world, redlock_servers):
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        yield masters
 
 
 def test_no_more_than_the_limit(masters, others):
@@ -50,14 +35,6 @@ def test_a_slot_is_the_lock_of_its_name(masters, others):
         assert others.lock("import").acquire(timeout=0) is not None, "the group itself is no lock"
     with others.lock("import#0"):
         assert masters.slots("import", limit=1).acquire(timeout=0) is None
-
-
-def test_fences_order_the_holders_of_one_slot(masters, others):
-    fences = []
-    for one in (masters, others) * 3:
-        with one.slots("import", limit=1) as lease:
-            fences.append(lease.fence)
-    assert fences == sorted(set(fences))
 
 
 def test_entering_again_gives_the_same_slot(masters):
@@ -96,8 +73,7 @@ def never(_: object) -> float:
     return 20 * PATIENCE
 
 
-@pytest.mark.parametrize("which", range(3))
-def test_the_release_of_any_slot_wakes_who_waits(masters, others, redlock_servers, which):
+def test_the_release_of_any_slot_wakes_who_waits(masters, others, redlock_servers):
     leases = {}
     for _ in range(3):
         slots = masters.slots("import", limit=3, bound=False, ttl=60)
@@ -106,8 +82,8 @@ def test_the_release_of_any_slot_wakes_who_waits(masters, others, redlock_server
         waits = pool.submit(others.slots("import", limit=3, retry=never, bound=False).acquire, timeout=PATIENCE)
         masters_listen = [redlock_servers.client(number) for number in range(len(redlock_servers.urls))]
         eventually(lambda: all(one.pubsub_numsub("redlock:import#:released")[0][1] for one in masters_listen))
-        leases[which].release()
-        assert waits.result(2 * PATIENCE).slot == which
+        leases[1].release()
+        assert waits.result(2 * PATIENCE).slot == 1
 
 
 def test_a_reader_of_one_slot_leaves_the_others_to_whoever_asks(masters, others):
@@ -178,9 +154,8 @@ def test_the_first_slot_of_a_new_process_is_asked_for_in_one_trip(world, redlock
     for server in servers:
         server.script_flush()
         server.config_resetstat()
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        with masters.slots("import", limit=3):
-            pass
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters, masters.slots("import", limit=3):
+        pass
     assert not any("errorstat_NOSCRIPT" in server.info("errorstats") for server in servers)
 
 
@@ -217,29 +192,6 @@ def _as_many_tries_as_slots(slots):
     assert {lease.slot for lease in leases if lease is not None} == {0, 1, 2, 3}
 
 
-def test_many_threads_of_two_processes_worth_of_masters(masters, others, redlock_servers):
-    inside, most, done = 0, 0, 0
-    mutex = threading.Lock()
-
-    def work(slots):
-        nonlocal inside, most, done
-        for _ in range(10):
-            with slots:
-                with mutex:
-                    inside += 1
-                    most = max(most, inside)
-                threading.Event().wait(0.001)
-                with mutex:
-                    inside, done = inside - 1, done + 1
-
-    with ThreadPoolExecutor(12) as pool:
-        for future in [pool.submit(work, one.slots("import", limit=3)) for one in (masters, others) * 6]:
-            future.result(2 * PATIENCE)
-    assert done == 120
-    assert most <= 3
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_a_refusal_says_how_many_slots_there_are(masters, others):
     with (
         masters.slots("import", limit=1, ttl=20),
@@ -257,8 +209,7 @@ def test_hold_at_least_keeps_a_slot(masters, others):
         pass
     status = others.slots("import", limit=2).status()
     assert [slot.released for slot in status.holders] == [True]
-    free = others.slots("import", limit=2).acquire(timeout=0)
-    assert free.slot == 1 - lease.slot
+    assert others.slots("import", limit=2).acquire(timeout=0).slot == 1 - lease.slot
 
 
 def test_as_a_decorator(masters, others):
@@ -285,50 +236,12 @@ def test_without_fences(masters, redlock_servers):
         assert not any(key.endswith(b":fence") for key in redlock_servers.client(0).keys())
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"limit": 0}, "limit=0: allowed is a whole number from 1 to 100"),
-        ({"limit": 101}, "limit=101"),
-        ({"limit": True}, "limit=True"),
-        ({"limit": 2.0}, "limit=2.0"),
-        ({"limit": 2, "token": "x"}, "token: slots are not resumed"),
-        ({"limit": 2, "name": ["a", "b"]}, "allowed is one name"),
-        ({"limit": 2, "name": "n" * 511}, "name="),
-        ({"limit": 2, "ttl": -1}, "ttl=-1"),
-    ],
-)
-def test_what_cannot_be_right_is_refused_at_once(masters, options, text):
-    with pytest.raises(ConfigurationError, match=text.replace("(", "\\(")):
-        masters.slots(**{"name": "import", **options})
-
-
-def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing(redlock_servers):
-    async def main() -> None:
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-
-            async def work() -> None:
-                async with masters.slots("import", limit=2):
-                    await asyncio.sleep(PATIENCE)
-
-            for turn in range(30):
-                task = asyncio.create_task(work())
-                await asyncio.sleep(turn / 10_000)
-                task.cancel()
-                await asyncio.wait([task], timeout=PATIENCE)
-                assert task.cancelled()
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_redlock_run(redlock_servers, masters):
     show = ["sh", "-c", 'echo "$REDLOCK_NAME $REDLOCK_SLOT"']
-    done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", "--", *show], redlock_servers.urls)
+    done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", "--verbose", "--", *show], redlock_servers.urls)
     assert done.stdout in {"job#0 0\n", "job#1 1\n"}, done.stderr
+    slot = done.stdout.split()[0]
+    assert re.fullmatch(f".* acquired '{slot}', .*\n.* released '{slot}'\n", done.stderr)
     with masters.lock("job#0"), masters.lock("job#1"):
-        done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", "--no-wait", "--", *show], redlock_servers.urls)
+        done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", *NO_WAIT, "--", *show], redlock_servers.urls)
     assert (done.returncode, done.stdout) == (75, "")
-    for words in (["--slots", "0"], ["--slots", "2", "--service"]):
-        done = run([*RUN, "--no-restart-guard", "job", *words, "--", *show], redlock_servers.urls)
-        assert (done.returncode, done.stdout) == (64, ""), words

@@ -13,15 +13,17 @@ import pytest
 from redis.exceptions import ResponseError
 
 from redlock import scripts
-from redlock._core import wire
+from redlock._core import records, tickets, wire
 from tests.servers.look import all_up, each, eventually, take
 from tests.servers.waiter import Waiting
 
 BEFORE = {file.stem: file.read_text("utf-8") for file in Path(__file__).with_name("version_0_1").glob("*.lua")}
 KEYS = wire.keys_for("redlock:", ["job"])
 (LOCK,), (FENCE,), _ = KEYS
+RECORDED = wire.keys_for("redlock:", ["job"], records=True)
+(GRANT,) = RECORDED.grants
 LONGEST = wire.announcement_key("redlock:")
-OURS, THEIRS = "a" * 40, "b" * 40
+OURS, THEIRS, WAITER = "a" * 40, "b" * 40, "c" * 40
 HOUR = 3600.0
 OLD = {
     "acquire": ([LOCK, FENCE], ["1", THEIRS, "30000", "5", "60000"]),
@@ -45,18 +47,39 @@ NEW = {
     "release shared": wire.release_shared(KEYS, OURS),
     "mark": wire.mark(KEYS, OURS, 20.0),
     "take the mark back": wire.mark(KEYS, OURS, 0.0),
-    "occupy": wire.occupy(KEYS.locks, (0,), KEYS, OURS, 20.0, 9, HOUR),
+    "occupy": wire.occupy(KEYS, (0,), KEYS, OURS, 20.0, 9, HOUR),
     "vacate": wire.vacate("redlock:job#", (0,), KEYS, OURS),
     "look": wire.look("redlock:", ["job"]),
     "status": wire.status(LOCK),
+    "stand in line": tickets.stand(KEYS, WAITER, 9, HOUR, new=True),
+    "leave the line": tickets.leave(KEYS, WAITER, HOUR),
+    "acquire in order": tickets.acquire(KEYS, OURS, 20.0, 9, HOUR, WAITER),
+    "acquire in order, recorded": tickets.acquire(RECORDED, OURS, 20.0, 9, HOUR, WAITER),
+    "extend resumed": wire.extend_resumed(KEYS, OURS, 20.0, HOUR),
+    "acquire recorded": records.acquire(RECORDED, OURS, 20.0, 9, HOUR),
+    "settle": records.settle(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}]),
+    "phantom": records.settle(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}], phantom=True),
+    "extend recorded": records.extend(RECORDED, OURS, 20.0, HOUR, "1", 9),
+    "renew recorded": records.renew([(RECORDED, OURS, 20.0, 9)], HOUR, "1"),
+    "repair recorded": records.repair(RECORDED, OURS, 20.0, 9, HOUR),
+    "release recorded": records.release(RECORDED, OURS, 0.0, 9),
+    "occupy recorded": records.occupy(RECORDED, (0,), RECORDED, OURS, 20.0, 9, HOUR),
+    "vacate recorded": records.vacate("redlock:job#", (0,), RECORDED, OURS, 0.0, 9),
+    "acquire shared recorded": wire.acquire_shared(RECORDED, OURS, 20.0, 9, HOUR, 9),
+    "settle shared": records.settle(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}], shared=True),
 }
 # What of this version is on a master, by the scripts that have made it, and what undoes it.
 STATES = {
     "a lock": (["acquire"], "release"),
     "a slot": (["occupy"], "vacate"),
+    "a lock in order": (["stand in line", "acquire in order", "leave the line"], "release"),
+    "a lock in order, on record": (["acquire in order, recorded"], "release recorded"),
     "a lock that is held at least": (["acquire", "release, held at least"], ""),
     "readers": (["acquire shared"], "release shared"),
     "a writer that waits": (["mark"], "take the mark back"),
+    "a lock on record": (["acquire recorded", "extend recorded"], "release recorded"),
+    "a slot on record": (["occupy recorded"], "vacate recorded"),
+    "a name in doubt": (["phantom"], ""),
 }
 
 
@@ -85,7 +108,9 @@ def kept(master):
 def test_all_scripts_take_part():
     assert set(BEFORE) == {*OLD, "announce"}
     assert {call.script for call in NEW.values()} >= {
-        script for script in (*scripts.USUAL, scripts.LOOK) if script.name not in ("announce", "fleet")
+        script
+        for script in (*scripts.USUAL, *scripts.RECORDED, scripts.LOOK)
+        if script.name not in ("announce", "fleet")
     }
 
 
@@ -114,11 +139,47 @@ def test_this_version_leaves_alone_what_the_one_before_holds(master, script):
     old(master, "acquire")
     there = kept(master)
     answer = new(master, script)
-    assert answer in ([1], [THEIRS.encode()]) if script in ("mark", "take the mark back", "renew") else answer[0] != 1
+    usual = script in ("mark", "take the mark back", "renew", "renew recorded")
+    if script == "stand in line":
+        assert answer[:3] == [1, b"9", 1], "behind who holds it"
+    else:
+        assert answer in ([1], [THEIRS.encode()]) if usual else answer[0] != 1
     assert kept(master) == there
     assert old(master, "extend") == [1]
     assert old(master, "release")[0] == 1
+    new(master, "leave the line")
     assert new(master, "acquire")[0] in (1, 2), "and then it is free"
+
+
+@pytest.mark.parametrize("by", ["the version before", "this one, without records"])
+def test_who_keeps_no_records_takes_what_is_only_on_record_and_spoils_nothing(master, by):
+    """R35: the lock key is gone, and nobody has released it.  What is on record stays, byte for byte, for those that mind it."""
+    new(master, "acquire recorded")
+    new(master, "extend recorded")
+    on_record = master.get(GRANT)
+    assert on_record == f"1 20000 9 {OURS}".encode()
+    master.delete(LOCK)
+
+    def run(script):
+        return old(master, script) if by == "the version before" else without(master, script)
+
+    assert run("acquire")[0] in (1, 2)
+    assert new(master, "acquire recorded")[0] == 0, "held"
+    assert run("extend") == [1]
+    assert run("repair") in ([0], [1])  # by its fence
+    assert run("release")[0] == 1
+    assert master.get(GRANT) == on_record
+    assert new(master, "acquire recorded")[0] == 3, "and then it is as it was: shown, and not taken"
+    new(master, "release recorded")
+    assert master.get(GRANT) is None
+
+
+def without(master, script):
+    call = {
+        "acquire": wire.acquire(KEYS, THEIRS, 20.0, 9, HOUR), "extend": wire.extend(KEYS, THEIRS, 20.0, HOUR),
+        "repair": wire.repair(KEYS, THEIRS, 20.0, 9, HOUR), "release": wire.release(KEYS, THEIRS),
+    }[script]  # fmt: skip
+    return master.eval(call.script.text, len(call.keys), *call.keys, *call.args)
 
 
 # -- leases ------------------------------------------------------------------------------------------
@@ -145,6 +206,8 @@ def test_they_take_turns(redlock_servers, masters, hold):
             for answer in (lock.extend(), lease):
                 assert answer.valid
             if not lease.shared:
+                ours = lease.token.encode()  # on each master: one may be late
+                eventually(lambda: all(redlock_servers.client(i).get(LOCK) == ours for i in range(5)))  # noqa: B023
                 assert all(
                     answer[0] == 0 and answer[2].decode() == lease.token
                     for answer in everywhere(redlock_servers, "acquire")

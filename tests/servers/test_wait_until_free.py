@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
 import threading
 import time
 
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError, RedlockError
+from redlock import RedlockError
 from tests.servers.look import eventually, take
-from tests.servers.waiter import Waiting, subscribers_up
+from tests.servers.waiter import subscribers_up
 
 
 class Looking:
@@ -40,8 +37,7 @@ class Looking:
 
 def looks(servers, which=0):
     """How many scripts this master has run.  A holder whose renewal is not due yet runs none."""
-    stats = servers.client(which).info("commandstats")
-    return stats.get("cmdstat_evalsha", {}).get("calls", 0)
+    return servers.client(which).info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
 
 
 @pytest.mark.parametrize("timeout", [0, 0.5, -1])
@@ -68,27 +64,12 @@ def test_a_release_wakes_all_who_wait_and_nobody_polls(world, redlock_servers, m
     waiting = [Looking(masters, "job") for _ in range(3)]
     eventually(lambda: subscribers_up(world, masters) == 5)
     before = looks(redlock_servers)
-    time.sleep(2.0)
+    time.sleep(1.0)
     # After 0.5, 1, 2 s at most; a waiter that polls asks hundreds of times
     assert looks(redlock_servers) - before <= 3 * 12
     assert all(one.goes_on() for one in waiting)
     held.release()
     assert [one.end() for one in waiting] == [True] * 3
-
-
-def test_beside_a_waiter_that_wants_it(world, masters, others):
-    """Neither keeps the other from hearing, or from what it waits for."""
-    held = others.lock("job", ttl=50)
-    take(held)
-    lock = masters.lock("job", ttl=50)
-    before = Looking(masters, "job")
-    eventually(lambda: subscribers_up(world, masters) == 5)
-    wanting = Waiting(lock)
-    after = Looking(masters, "job")
-    time.sleep(0.1)
-    held.release()
-    assert wanting.end() is not None
-    assert (before.end(), after.end()) == (True, True)
 
 
 def test_a_holder_of_this_process_and_no_line(masters):
@@ -101,14 +82,6 @@ def test_a_holder_of_this_process_and_no_line(masters):
     assert waiting.end() is True
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("", {}), ([], {}), ("a", {"timeout": "soon"}), ("a", {"timeout": None})]
-)
-def test_what_cannot_be_right(masters, name, options):
-    with pytest.raises(ConfigurationError):
-        masters.wait_until_free(name, **options)
-
-
 def test_masters_that_are_closed(world, redlock_servers, others):
     held = others.lock("job", ttl=30)
     take(held)
@@ -119,41 +92,4 @@ def test_masters_that_are_closed(world, redlock_servers, others):
         assert isinstance(waiting.end(), RedlockError)
         with pytest.raises(RedlockError, match="closed"):
             masters.wait_until_free("job")
-    held.release()
-
-
-# -- interruptions ---------------------------------------------------------------------------------------
-
-
-def subscribed(servers):
-    return [len(servers.client(i).client_list(_type="pubsub")) for i in range(len(servers))]
-
-
-def test_a_task_that_is_cancelled_leaves_no_subscription_behind(redlock_servers, others):
-    held = others.lock("job", ttl=30)
-    take(held)
-
-    async def run():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await masters.wait_until_free("job")
-            await asyncio.sleep(1.2)
-            assert subscribed(redlock_servers) == [0] * 5
-            assert await masters.wait_until_free("job", 0) is False
-
-    asyncio.run(run())
-    held.release()
-
-
-def test_ctrl_c_leaves_no_subscription_behind(redlock_servers, redlock_masters, others):
-    held = others.lock("job", ttl=30)
-    take(held)
-    me = threading.get_ident()
-    strike = threading.Timer(0.3, lambda: signal.pthread_kill(me, signal.SIGINT))
-    strike.start()
-    with pytest.raises(KeyboardInterrupt):
-        redlock_masters.wait_until_free("job")
-    strike.join()
-    eventually(lambda: subscribed(redlock_servers) == [0] * 5)
     held.release()

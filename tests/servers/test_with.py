@@ -5,32 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import itertools
 import sys
 import time
 import weakref
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock import AsyncMasters, LockLost, Masters, NotHeld, RedlockError
+from redlock import AsyncMasters, LockLost, Masters
+from redlock._core.release import abandon
 from tests.servers.interrupt import Interrupt, Struck, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 
-TTL = 0.8
-
-
-def test_threads_that_take_turns_at_entering_and_leaving(redlock_servers, masters):
-    lock = masters.lock("job", ttl=10, bound=False)
-    lock.__enter__()
-    assert elsewhere(lambda: lock.__exit__(None, None, None)) is None
-    assert not lock.owned()
-    elsewhere(lock.__enter__)
-    assert lock.owned()
-    lock.__exit__(None, None, None)
-    assert not lock.owned()
-    eventually(lambda: nothing_left(redlock_servers))
+TTL = 2.0
 
 
 def test_leaving_what_was_lost_leaves_the_next_holder_alone(masters):
@@ -45,45 +34,17 @@ def test_leaving_what_was_lost_leaves_the_next_holder_alone(masters):
     lock.__exit__(None, None, None)
 
 
-def test_a_body_that_has_released_it(masters):
-    """What it raises is what it raised."""
-    lock = masters.lock("job", ttl=10)
-    with pytest.raises(ZeroDivisionError) as caught, lock:
-        lock.release()
-        raise ZeroDivisionError
-    assert "does not hold" in caught.value.__notes__[0]
-    with pytest.raises(NotHeld), lock:
-        lock.release()
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_body_whose_masters_are_closed(world, redlock_servers, fails):
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        with pytest.raises(ZeroDivisionError if fails else RedlockError) as caught, masters.lock("job", ttl=1):
-            masters.close()
-            if fails:
-                raise ZeroDivisionError
-        assert "closed" in (caught.value.__notes__[0] if fails else str(caught.value))
-    eventually(lambda: nothing_left(redlock_servers))  # nothing renews it
-
-
 # -- threads ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
-@pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
-def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(redlock_servers, redlock_masters, bound, stack):
+def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(redlock_servers, redlock_masters, bound):
     """P8: it is closed by the thread that drops it, inside of a ``with`` of its own."""
     lock = redlock_masters.lock("job", ttl=TTL, auto_extend=False, bound=bound, timeout=5)
 
     def items():
-        if stack:
-            with contextlib.ExitStack() as entered:
-                entered.enter_context(lock)
-                yield 1
-        else:
-            with lock:
-                yield 1
+        with lock:
+            yield 1
 
     for begin in (next, lambda generator: elsewhere(lambda: next(generator))):
         generator = items()
@@ -181,6 +142,23 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
     eventually(lambda: nothing_left(redlock_servers))
 
 
+def test_a_second_ctrl_c_where_the_first_one_gives_back_what_nobody_gets(redlock_servers, redlock_masters):
+    """Found by the simulation of the shipped client: the keys, and the place in line, stayed (R11)."""
+    lock, second = redlock_masters.lock("job", ttl=30), [KeyboardInterrupt()]
+
+    def struck(*args: Any) -> Any:
+        if second:
+            raise second.pop()
+        return abandon(*args)
+
+    first = patch.object(type(lock), "_conclude_acquire", side_effect=KeyboardInterrupt)
+    with first, patch("redlock._lock.lock.abandon", struck), pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    with redlock_masters.lock("job", ttl=30, timeout=5):
+        pass
+    eventually(lambda: nothing_left(redlock_servers))
+
+
 def test_the_names_of_an_interrupted_with_are_free_for_a_try_at_once(redlock_servers, redlock_masters):
     """Also before its renewer has had time to notice: whoever comes back notices, and does not enter it again (R15)."""
     lease = enter(redlock_masters.lock("job", ttl=30))
@@ -192,9 +170,9 @@ def test_the_names_of_an_interrupted_with_are_free_for_a_try_at_once(redlock_ser
 
 def enter(lock):
     """As a `with` whose frame was torn down: its end is looked up, it is entered, and nobody leaves."""
-    leaving = type(lock).__exit__
+    with_exit = type(lock).__exit__
     lease = lock.__enter__()
-    assert leaving.entered.hold.lease is lease
+    assert with_exit.entered.hold.lease is lease
     return lease
 
 
@@ -248,23 +226,10 @@ def test_a_lock_object_that_is_dropped_while_it_holds(redlock_servers, redlock_m
         pass
 
 
-def test_an_asynchronous_lock_object_that_is_dropped_while_it_holds(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            lease = await masters.lock("job", ttl=30, bound=False).acquire()
-            assert lease is not None
-            async with masters.lock("job", ttl=30, timeout=5) as next_one:
-                assert (next_one.fence or 0) > (lease.fence or 0)
-            assert not lease.lost
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_a_lock_object_that_somebody_is_inside_of_is_not_dropped(redlock_servers, redlock_masters):
-    with redlock_masters.lock("job", ttl=0.9, bound=False) as lease:
+    with redlock_masters.lock("job", ttl=3, bound=False) as lease:
         gc.collect()
-        assert not lease.wait_lost(1.5)
+        assert not lease.wait_lost(4)
         assert lease.valid
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -276,9 +241,6 @@ def test_a_lease_that_was_handed_over_ends_with_the_object_that_took_it(redlock_
     taken.extend()
     del taken
     eventually(lambda: nothing_left(redlock_servers))
-
-
-# -- very many holds -------------------------------------------------------------------------------------
 
 
 # -- the collector clears weak references first, and lets code of the program run afterwards -----------
@@ -307,27 +269,18 @@ def stays(lease, others) -> list[str]:
 
 
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
-@pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
 def test_a_generator_in_a_cycle_is_inside_of_its_with_until_it_has_ended(
-    redlock_servers, redlock_masters, others, bound, stack
+    redlock_servers, redlock_masters, others, bound
 ):
     lock = redlock_masters.lock("job", ttl=30, bound=bound)
     found: list[str] = []
 
     def items():
-        with contextlib.ExitStack() as entered:
-            if stack:
-                lease = entered.enter_context(lock)
-                try:
-                    yield 1
-                finally:
-                    found.extend(stays(lease, others))
-            else:
-                with lock as lease:
-                    try:
-                        yield 1
-                    finally:
-                        found.extend(stays(lease, others))
+        with lock as lease:
+            try:
+                yield 1
+            finally:
+                found.extend(stays(lease, others))
 
     cycle = Cycle(items())
     next(cycle.content)
@@ -335,27 +288,6 @@ def test_a_generator_in_a_cycle_is_inside_of_its_with_until_it_has_ended(
     gc.collect()
     assert found == ["it stayed"]
     eventually(lambda: nothing_left(redlock_servers))
-
-
-@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
-def test_an_object_in_a_cycle_that_releases_its_lock_at_its_end(redlock_servers, redlock_masters, others, bound):
-    found: list[str] = []
-
-    class Service(Cycle):
-        def __init__(self) -> None:
-            super().__init__()
-            self.lock = redlock_masters.lock("job", ttl=30, bound=bound)
-            self.lease = self.lock.acquire()
-
-        def __del__(self) -> None:
-            found.extend(stays(self.lease, others))
-            self.lock.release()
-            found.append("released")
-
-    Service()
-    gc.collect()
-    assert found == ["it stayed", "released"]
-    assert nothing_left(redlock_servers)
 
 
 def test_a_stack_in_a_cycle_that_nobody_closes(redlock_servers, redlock_masters):
@@ -380,7 +312,8 @@ def torn(interrupt, stack) -> None:
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
 def test_a_second_ctrl_c_while_a_torn_with_goes_keeps_no_lease(redlock_masters, others, monkeypatch, bound):
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    for at in itertools.count(1):
+    at = 1
+    while True:
         interrupt = Interrupt(at)
         stack = [contextlib.ExitStack()]
         stack[0].enter_context(redlock_masters.lock("job", ttl=60, auto_extend=False, bound=bound))
@@ -388,29 +321,8 @@ def test_a_second_ctrl_c_while_a_torn_with_goes_keeps_no_lease(redlock_masters, 
         print(interrupt.at, interrupt.where)
         with others.lock("job", ttl=10, timeout=10, retry=wait_fixed(0.02)):  # it would be free after its TTL
             pass
-        if interrupt.left > 0:
+        if interrupt.left <= 0:
+            at += 1
+        elif at > 5:
             break
-    assert at > 5
-
-
-def test_a_second_ctrl_c_while_a_torn_with_goes_on_a_loop(redlock_servers, monkeypatch):
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-
-    async def main():
-        async with (
-            AsyncMasters(redlock_servers.urls, restart_guard=False) as masters,
-            AsyncMasters(redlock_servers.urls, restart_guard=False) as others,
-        ):
-            for at in itertools.count(1):
-                interrupt = Interrupt(at)
-                stack = [contextlib.AsyncExitStack()]
-                await stack[0].enter_async_context(masters.lock("job", ttl=60, auto_extend=False, cancel_on_loss=False))
-                torn(interrupt, stack)
-                print(interrupt.at, interrupt.where)
-                async with others.lock("job", ttl=10, timeout=10, retry=wait_fixed(0.02)):
-                    pass
-                if interrupt.left > 0:
-                    break
-            assert at > 5
-
-    asyncio.run(main())
+        # Else another thread looked at the lock just then, and was the last one to have it: once more.

@@ -69,7 +69,6 @@ async def _future_that_nobody_asked() -> None:
     (_future_that_nobody_asked, "never retrieved"),
 ])  # fmt: skip
 def test_what_is_left_is_told(name, leaves, complaint):
-    with pytest.raises(AssertionError, match=complaint):
-        with worlds.opened(name) as world:
-            world.do(leaves)
+    with pytest.raises(AssertionError, match=complaint), worlds.opened(name) as world:
+        world.do(leaves)
     stays.clear()

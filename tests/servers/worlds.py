@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from redlock._io.connections import ConnectionsBase
+    from redlock._io.connections import Connections
 
 NAMES = ("threads", "asyncio", "uvloop")
 _PATIENCE = 5.0  # with what should have ended by now, in seconds
@@ -75,10 +75,9 @@ class Threads:
     MultiLock = redlock.MultiLock
     Lease = redlock.Lease
 
-    def connections(self, masters: redlock.Masters) -> ConnectionsBase:
+    def connections(self, masters: redlock.Masters) -> Connections:
         """To look at, behind the library's back."""
-        assert masters._runtime.driver is not None
-        return masters._runtime.driver._connections
+        return masters._runtime.driver()._connections
 
     @contextlib.contextmanager
     def forgives(self, kind: type[BaseException]) -> Iterator[None]:
@@ -116,10 +115,10 @@ class OnLoop:
 
     # -- what is only for looking --------------------------------------------------------------------
 
-    def connections(self, masters: Any) -> ConnectionsBase:
+    def connections(self, masters: Any) -> Connections:
         """To look at, behind the library's back."""
         (driver,) = self.real(masters)._runtime.drivers.values()
-        connections: ConnectionsBase = driver._connections
+        connections: Connections = driver._connections
         return connections
 
     @contextlib.contextmanager

@@ -5,14 +5,22 @@
 --crowd             of runs in which many wait for one name
 --household         of runs in which each client holds many names
 --periods           of runs in which nobody else gets a lock for a while after a grant
+--rivals            of runs in which many want the same at once, and nothing else goes wrong
+--guarded           of runs in which names stay taken for a while after a loss
 --elections         of runs in which all clients are candidates of one election
 --readers           of runs with readers and writers
 --come-and-go       of runs with many readers and one writer
 --slots             of runs in which all want one of few slots
+--in-order          of runs in which most wait in order (R42)
 --transactions      of runs in which all add to what their locks protect, in fenced transactions
 --confirmed         of runs in which a minority of clocks is wrong, and an expiry is confirmed by more than one (R35)
+--replay            of all of these in turn, where each step must be one of the specification (`replay.py`)
 --fleets            instead: fleets that change their masters one at a time
+--shipped           instead: the client as it ships, with threads and event loops, on simulated masters
+--coverage          ... and which lines of it that has run
+--variants          ... and instead of seeds its variants: which seed catches each of them, and how
 --trace SEED        everything that happens in one run
+--schedules         instead: schedules of small scope where an expiry is confirmed (R35)
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
 
@@ -21,38 +29,37 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.simulation import parameters
 from tests.simulation.exhaustive import explore
 from tests.simulation.fleets import FleetRun, settings
 from tests.simulation.invariants import Violation
-from tests.simulation.parameters import (
-    Parameters,
-    at_once,
-    come_and_go,
-    confirmed,
-    crowd,
-    draw,
-    elections,
-    household,
-    periods,
-    readers_and_writers,
-    slots,
-    transactions,
-)
+from tests.simulation.replay import Replay, drawn as replayed
 from tests.simulation.run import Run, collect_rarely, report
+from tests.simulation.schedules import play as play_schedules
+from tests.simulation.seeds import Played, chunks, many, played, trace
+from tests.simulation.shipped import variants as shipped_variants
+from tests.simulation.shipped.many import main as shipped
 from tests.simulation.variants import VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CHUNK = 100
-Draw: TypeAlias = "Callable[[int], Parameters]"
+CHUNK = 20  # seeds of one process at a time
+Draw: TypeAlias = "Callable[[int], parameters.Parameters]"
+# By the name of their option.
+DRAWS: dict[str, Draw] = {
+    name: getattr(parameters, name)
+    for name in (
+        "crowd", "household", "periods", "rivals", "guarded", "elections", "come_and_go", "slots", "in_order", "transactions",
+        "confirmed", "at_once",
+    )
+} | {"readers": parameters.readers_and_writers}  # fmt: skip
 
 
 def main() -> int:
@@ -61,117 +68,93 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--crowd", action="store_true")
-    parser.add_argument("--household", action="store_true")
-    parser.add_argument("--periods", action="store_true")
-    parser.add_argument("--elections", action="store_true")
-    parser.add_argument("--readers", action="store_true")
-    parser.add_argument("--come-and-go", action="store_true")
-    parser.add_argument("--slots", action="store_true")
-    parser.add_argument("--transactions", action="store_true")
-    parser.add_argument("--confirmed", action="store_true")
-    parser.add_argument("--at-once", action="store_true")
-    parser.add_argument("--fleets", action="store_true")
-    parser.add_argument("--variant", choices=sorted(VARIANTS))
+    for option in (*DRAWS, "replay", "fleets", "schedules", "shipped", "coverage", "variants", "exhaustive"):
+        parser.add_argument(f"--{option.replace('_', '-')}", action="store_true")
+    parser.add_argument("--variant", choices=sorted({**VARIANTS, **shipped_variants.VARIANTS}), metavar="NAME")
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--exhaustive", action="store_true")
     options = parser.parse_args()
     if options.exhaustive:
         for ahead in (-50.0, 0.0, 50.0):
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
+    if options.shipped:
+        return shipped(options)
     if options.fleets:
-        return fleets(range(options.start, options.start + options.seeds), options.trace)
-    drawn = crowd if options.crowd else household if options.household else draw
-    drawn = periods if options.periods else elections if options.elections else slots if options.slots else drawn
-    drawn = readers_and_writers if options.readers else come_and_go if options.come_and_go else drawn
-    drawn = transactions if options.transactions else drawn
-    drawn = at_once if options.at_once else confirmed if options.confirmed else drawn
+        return (
+            trace_fleet(options.trace)
+            if options.trace is not None
+            else tallied(fleet_chunk, chunks(options.start, options.seeds, CHUNK), options.jobs)
+        )
+    if options.schedules:
+        with VARIANTS[options.variant].applied() if options.variant else nullcontext():
+            if options.trace is not None:
+                print(*play_schedules(range(options.trace, options.trace + 1), traced=True))
+                return 0
+            return tallied(play_schedules, chunks(options.start, options.seeds, 50 * CHUNK), options.jobs)
+    drawn = next((draws for option, draws in DRAWS.items() if getattr(options, option)), parameters.draw)
+    kind, drawn = (Replay, replayed) if options.replay else (Run, drawn)
     if options.trace is not None:
-        return trace(options.trace, drawn, options.variant)
-    return many(options.start, options.seeds, drawn, options.variant, options.jobs)
+        context, draws = broken(options.variant, drawn)
+        run = kind(draws(options.trace))
+        with context:
+            return trace(run, run.parameters)
+    play = partial(chunk, drawn=drawn, variant=options.variant, kind=kind)
+    fits = options.variant and VARIANTS[options.variant].expected
+    return many(play, chunks(options.start, options.seeds, CHUNK), options.jobs, options.variant, fits)
 
 
 def broken(name: str | None, drawn: Draw) -> tuple[Any, Draw]:
     return (VARIANTS[name].applied(), VARIANTS[name].parameters) if name else (nullcontext(), drawn)
 
 
-def trace(seed: int, drawn: Draw, variant: str | None) -> int:
+def chunk(seeds: range, *, drawn: Draw, variant: str | None, kind: type[Run] = Run) -> Played:
     context, drawn = broken(variant, drawn)
-    run = Run(drawn(seed))
     with context:
-        try:
-            run.play()
-        except Violation:  # it is the last line of the trace
-            pass
-        finally:
-            print(run.parameters, *run.world.lines(), sep="\n")
+        return played(((seed, kind(drawn(seed))) for seed in seeds), report)
+
+
+def trace_fleet(seed: int) -> int:
+    run = FleetRun(settings(seed))
+    with suppress(Violation):  # it is the last line of the trace
+        run.play()
+    print(run.settings, *run.lines, sep="\n")
     return 0
 
 
-def chunk(start: int, *, seeds: int, drawn: Draw, variant: str | None) -> tuple[int, int, list[tuple[int, str, str]]]:
-    """So many seeds from ``start``: how many, how many grants, and what went wrong."""
-    grants, failures = 0, []
-    context, drawn = broken(variant, drawn)
-    with context:
-        for seed in range(start, start + seeds):
-            run = Run(drawn(seed))
-            try:
-                run.play()
-            except Violation as violation:
-                failures.append((seed, violation.invariant, f"{violation}\n{report(run)}"))
-            except Exception as error:  # noqa: BLE001 - a long run goes on and tells in the end
-                failures.append((seed, type(error).__name__, f"{error!r}\n{report(run)}"))
-            grants += run.judge.grants
-    return seeds, grants, failures
-
-
-def fleets(seeds: range, traced: int | None) -> int:
-    collect_rarely()
-    violated = grants = extensions = steps = refused = 0
-    for played, seed in enumerate(seeds if traced is None else (traced,), 1):
+def fleet_chunk(seeds: range) -> tuple[Counter[str], list[str]]:
+    """What they had, and what went wrong."""
+    had: Counter[str] = Counter()
+    failures = []
+    for seed in seeds:
         run = FleetRun(settings(seed))
         try:
             run.play()
         except Violation as violation:
-            violated += 1
-            print(f"seed {seed}: {violation}: python -m tests.simulation --fleets --trace {seed}", file=sys.stderr)
-        grants, steps, refused = grants + run.grants, steps + run.steps, refused + run.refused
-        extensions += run.extensions
-        if traced is not None:
-            print(run.settings, *run.lines, sep="\n")
-        if played % CHUNK == 0:
-            print(f"\r{played} seeds, {grants} grants, violated: {violated}", end="", flush=True)
-    print(
-        f"\n{grants} grants, {extensions} extensions, {steps} steps, a client gave way {refused} times, violated: {violated}"
-    )
-    return 1 if violated else 0
+            failures.append(f"seed {seed}: {violation}: python -m tests.simulation --fleets --trace {seed}")
+        had.update(
+            {
+                "seeds": 1,
+                "grants": run.grants,
+                "extensions": run.extensions,
+                "steps": run.steps,
+                "times a client gave way": run.refused,
+            }
+        )
+    return had, failures
 
 
-def many(start: int, seeds: int, drawn: Draw, variant: str | None, jobs: int) -> int:
-    began = time.perf_counter()
-    done = grants = 0
-    seen: Counter[str] = Counter()
-    starts = range(start, start + seeds, CHUNK)
+def tallied(play: Callable[[range], tuple[Counter[str], list[str]]], pieces: list[range], jobs: int) -> int:
+    violated, had = 0, Counter[str]()
     with ProcessPoolExecutor(jobs, initializer=collect_rarely) as pool:
-        for count, granted, failures in pool.map(partial(chunk, seeds=CHUNK, drawn=drawn, variant=variant), starts):
-            done += count
-            grants += granted
-            for seed, invariant, text in failures:
-                seen[invariant] += 1
-                if not variant and sum(seen.values()) <= 3:
-                    print(f"\n{text}", file=sys.stderr)
-                elif variant and sum(seen.values()) <= 3:
-                    print(f"\nseed {seed}: {text.splitlines()[0]}")
-            took = time.perf_counter() - began
-            print(f"\r{done} seeds, {grants} grants, {took:.0f} s, violated: {dict(seen)}", end="", flush=True)
+        for more, failures in pool.map(play, pieces):
+            violated += len(failures)
+            had.update(more)
+            print(*failures, sep="\n", end="\n" if failures else "", file=sys.stderr)
+            shown = ", ".join(f"{number} {what}" for what, number in had.items())
+            print(f"\r{shown}, violated: {violated}", end="", flush=True)
     print()
-    if variant:
-        caught = sum(count for name, count in seen.items() if name in VARIANTS[variant].expected)
-        print(f"{variant}: caught in {caught} of {done} runs")
-        return 0 if caught else 1
-    return 1 if seen else 0
+    return 1 if violated else 0
 
 
 if __name__ == "__main__":

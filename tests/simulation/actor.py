@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from tenacity.wait import wait_random_exponential
-
+from redlock import scripts
 from redlock._core import acquire as acquiring, ballots, extend as extending, quorum, release as releasing, wire
 from redlock._core.confirm import ConfirmingTarget
-from redlock._core.downgrade import downgrade
+from redlock._core.extend import downgrade
+from redlock._core.fair import FairConfirmingTarget, FairTarget
 from redlock._core.listing import Listing
 from redlock._core.mode import EXCLUSIVE, RECORDED, shared_by
+from redlock._core.retry import FullJitter
 from redlock._core.settings import LockSpec
-from redlock._core.wait_until_free import wait_until_free
-from redlock._core.watch import Watch
+from redlock._core.watch import Watch, wait_until_free
 from redlock.errors import QuorumUnreachable
 from tests.simulation.client import Cancelled
 from tests.simulation.invariants import ACQUIRES, PREFIX
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Send
+    from redlock._core.fair import Ticket
     from redlock._core.inspect import LockStatus
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Hold
@@ -40,9 +41,10 @@ def spec_for(
         ttl=ttl,
         min_validity=max(parameters.min_validity * ttl, enough),
         # In proportion to the TTL, so that a run has about as many attempts whatever its TTL is.
-        retry=wait_random_exponential(multiplier=ttl / 20, max=parameters.eager * ttl, min=ttl / 500),
+        retry=FullJitter(multiplier=ttl / 20, max=parameters.eager * ttl, min=ttl / 500),
         hold_at_least=at_least,
-        mode=shared_by(records_=parameters.confirm) if shared else RECORDED if parameters.confirm else EXCLUSIVE,
+        guard=parameters.after,
+        mode=shared_by() if shared else RECORDED if parameters.confirm else EXCLUSIVE,
     )
 
 
@@ -66,6 +68,7 @@ class Actor:
         self._spec: LockSpec
         self._request: Send  # of the present attempt
         self._invoked_at = 0.0
+        self._ticket: Ticket | None = None
         self.acquired = 0
         self.writes = False  # the only one that writes, where there is only one
         self._idle = False  # between two things
@@ -171,13 +174,20 @@ class Actor:
             at_least = ttl * self.world.random.choice((0.3, 0.6, 0.9, 1.0))
         shared = bool(client.parameters.readers) and self._reads()
         self._spec = spec_for(client, names, ttl, at_least, shared=shared)._replace(refused=self._refused)
-        self._invoked_at = self.world.now
-        began = client.clock()
-        deadline = began + timeout
-        target = (ConfirmingTarget if client.parameters.confirm else acquiring.Target)(self._spec)
-        op = acquiring.acquire(client.settings, target, deadline, began)
+        confirm, self._ticket = client.parameters.confirm, None
+        target = (ConfirmingTarget if confirm else acquiring.Target)(client.settings, self._spec)
+        if client.parameters.fair and not shared and self.world.random.random() < client.parameters.fair:
+            target = in_line = (FairConfirmingTarget if confirm else FairTarget)(client.settings, self._spec)
+            self._ticket = in_line.ticket
+        self._acquire(target, timeout)
+
+    def _acquire(self, target: acquiring.Target, timeout: float, granted: acquiring.Granted | None = None) -> None:
+        """The judge hears until when it waits: nobody is woken after that (C3)."""
+        client = self.client
+        self._invoked_at, began = self.world.now, client.clock()
+        op = acquiring.acquire(target, began + timeout, began, granted)
         self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
-        self.judge.tries.waits_until(task, deadline)
+        self.judge.tries.waits_until(task, began + timeout)
 
     def _refused(self, refusal: ballots.Refusal) -> None:
         """What a release keeps from everybody is not asked for before that is over: by what the masters said of it."""
@@ -195,8 +205,13 @@ class Actor:
 
     def _sends_acquire(self, request: Send, task: Task) -> None:
         """Every acquire that is sent is an attempt of its own; every release ends one."""
+        if self._ticket is not None and not task.in_order:
+            task.in_order = True
+            self.judge.line.begins(task, self._ticket, self._spec.names)
         if request.call.script in ACQUIRES:
             self._attempts(request, task)
+        elif request.call.script is scripts.TICKET:
+            self.judge.line.sends(request.call)
         self._sends(request, task)
 
     def _attempts(self, request: Send, task: Task) -> None:
@@ -205,7 +220,7 @@ class Actor:
         token = request.call.args[1]
         self._request = request
         self.judge.waits.attempts(task)
-        task.attempt = self.judge.attempt(self.client, self._spec.names, token, self._spec.ttl)
+        task.attempt = self.judge.attempt(self.client, self._spec.names, token, self._spec.lasts)
 
     def _sends(self, request: Send, task: Task) -> None:
         if request.owed_until is not None and task.attempt is not None:
@@ -214,6 +229,8 @@ class Actor:
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquiring = None
+        if task.in_order and self._ticket is not None:
+            self.judge.line.ended(self._ticket)
         if self.client.parameters.one_writer and not self._spec.mode.shared and interrupted is None:
             self.judge.wrote(self.client, self._invoked_at, granted=isinstance(outcome, ballots.Grant))
         if isinstance(outcome, ballots.Grant):
@@ -232,9 +249,9 @@ class Actor:
         client, attempt, spec = self.client, task.attempt, self._spec
         assert attempt is not None
         assert attempt.token == outcome.token
-        lease = Lease(spec.names, spec.ttl, outcome, clock=client.clock, mine=lambda: True)
+        lease = Lease(spec, outcome, clock=client.clock, mine=lambda: True)
         lease.client, lease.lost_by = client, None
-        lease.hold_at_least, lease.mode = spec.hold_at_least, spec.mode
+        lease.hold_at_least = spec.hold_at_least
         self.acquired += 1
         origins: dict[int, tuple[int, float, bool]] = {}
         for request, answered in task.origins.items():  # its last round may have asked masters that had said nothing
@@ -259,6 +276,8 @@ class Actor:
             self.client.renewer.keep(hold, spec, renew=renewed, max_hold=limit)
             if chance.random() < parameters.deserted:
                 ends = self._desert
+        elif spec.guard:  # whoever lets go of what is lost while its guard lasts leaves it to a renewer (R36)
+            self.client.renewer.keep(hold, spec, renew=False, max_hold=None)
         if parameters.readers and not spec.mode.shared and chance.random() < 0.5:
             self.world.after(chance.uniform(0.0, 0.6) * ttl, self.client.gate, self._downgrade, hold, spec)
         match chance.choice(("short", "short", "short", "long", "keep", "keep")):
@@ -282,7 +301,7 @@ class Actor:
             return
         client, chance = self.client, self.world.random
         self.judge.looked(hold)
-        ttl = chance.choice((spec.ttl, spec.ttl, 0.5 * spec.ttl, client.parameters.max_ttl))
+        ttl = chance.choice((spec.ttl, spec.ttl, 0.5 * spec.ttl, client.parameters.max_ttl - spec.guard))
         ttl = max(ttl, 3 * client.parameters.node_timeout, spec.hold_at_least)
         extending_ = Extending(hold, ttl)
 

@@ -169,10 +169,7 @@ class Bookkeeper(Actor):
         if chance.random() >= parameters.several:
             names = [chance.choice(names)]
         self._spec = spec_for(client, names, parameters.ttl)
-        self._invoked_at = self.world.now
-        now = client.clock()
-        op = acquiring.acquire(client.settings, acquiring.Target(self._spec), now + 2 * parameters.ttl, now)
-        self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
+        self._acquire(acquiring.Target(client.settings, self._spec), 2 * parameters.ttl)
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquiring = None

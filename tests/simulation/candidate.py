@@ -47,7 +47,7 @@ class Candidate(Actor):
         self._progress = Progress()
         self._steps = electing.election(stop, BETWEEN_TERMS if self._retries else None)
         self.judge.terms.begins(self)
-        stop.wakes(self, self._woken)
+        stop.subscribe(self, self._woken)
         if chance.random() < 0.7:
             self.world.after(chance.expovariate(1 / (3 * parameters.ttl)), self.client.gate, self.stop, stop)
         self._go_on(None)
@@ -120,7 +120,7 @@ class Candidate(Actor):
         self._spec = spec_for(client, ["lock-0"], client.parameters.ttl)
         self._invoked_at = self.world.now
         op = _campaign(
-            acquiring.acquire(client.settings, acquiring.Target(self._spec), float("inf"), client.clock()), self._stop
+            acquiring.acquire(acquiring.Target(client.settings, self._spec), float("inf"), client.clock()), self._stop
         )
         self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
 

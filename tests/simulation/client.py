@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.effects import Leave, Listen, LookAhead, ReleaseHeard, Send, Tell, Turn
-from redlock._core.fencing import FenceClock
+from redlock._core.effects import Leave, Listen, LookAhead, ReleaseHeard, Send, Turn, WakeBehind
 from redlock._core.local_queue import LocalQueue
 from redlock._core.operation import WAITS, SteppedOperation
-from redlock._core.outcomes import Failure
+from redlock._core.outcomes import ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, SentAgain, request_of
-from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.settings import MastersSettings
+from redlock._core.tokens import FenceClock
 from redlock._core.voters import Voters
+from redlock.errors import OUTCOMES
 from tests.simulation.exchange import ClientExchange
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import PREFIX, Violation
@@ -65,6 +65,7 @@ class Task(SteppedOperation[Any, "Client"]):
         self.attempted_at = -math.inf  # when it sent the latest acquire, true time
         self.deadline = math.inf  # of an acquire, by its own clock; it tries no more for long then (C3)
         self.kept_until = -math.inf  # ... nobody can get what it wants, as a release keeps it from everybody (R28)
+        self.in_order = False  # ... and it stands in line meanwhile (R42), see `line.py`
         self.refused = False  # ... and that was held by others, as far as is known
         self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: not attempted yet
         self.background = False  # of the renewer: nobody waits for it, so nothing interrupts it
@@ -137,19 +138,14 @@ class Task(SteppedOperation[Any, "Client"]):
         if number == self._alarms:
             self.on_alarm()
 
-    def _ended(self, result: Any) -> None:
-        done, self._done = self._done, _nobody  # the engine tells it again if the judge objects
-        done(self, result, None)
-
-    def _failed(self, error: BaseException) -> bool:
-        if not isinstance(error, Cancelled):
-            return True
-        self._done(self, None, error)
-        return False
-
-    def _end(self) -> None:
-        super()._end()
+    def _conclude(self, error: BaseException | None) -> bool:
+        super()._conclude(error)
         self.client.hearing.unlisten(self)
+        if error is not None and not isinstance(error, Cancelled):
+            return True
+        done, self._done = self._done, _nobody  # the engine tells it again if the judge objects
+        done(self, self.result if error is None else None, error)
+        return False
 
 
 def _nobody(*_: Any) -> None:
@@ -199,17 +195,10 @@ class Client:
         self.local_queue = LocalQueue()
         self.voters = Voters(shown, parameters.max_ttl, guard=parameters.guard)
         self.settings = MastersSettings(
-            masters=shown,
-            node_timeout=parameters.node_timeout,
-            drift_factor=parameters.drift_factor,
-            fence_ttl=parameters.fence_ttl,
-            voters=self.voters,
-            fences=FenceClock(self.wall_us),
-            token=self.token,
-            outages=cast("Outages", self),
-            random=world.random.random,
-            mark=count(1).__next__,
-        )
+            masters=shown, node_timeout=parameters.node_timeout, drift_factor=parameters.drift_factor,
+            fence_ttl=parameters.fence_ttl, voters=self.voters, fences=FenceClock(self.wall_ns), token=self.token,
+            outages=cast("Outages", self), random=world.random.random, mark=count(1).__next__,
+        )  # fmt: skip
         self.links = [Link(world, parameters, self, master) for master in masters]
         self.exchange = ClientExchange(self, len(masters))
         self.pipelines: list[Pipeline] = self.exchange.pipelines
@@ -229,8 +218,8 @@ class Client:
     def true_time(self, clock: float) -> float:
         return (clock - self._offset) / self._rate
 
-    def wall_us(self) -> int:
-        return int((EPOCH + self.world.now + self.skew) * 1_000_000)
+    def wall_ns(self) -> int:
+        return int((EPOCH + self.world.now + self.skew) * 1_000_000) * 1000
 
     def token(self) -> str:
         return f"{self.world.random.getrandbits(64):016x}"
@@ -249,7 +238,8 @@ class Client:
         if self.driven.attempt is None:
             return  # it only looks
         self.driven.refused = not (tally.won or tally.unreachable)
-        said_no = ("held", "error", "timeout")  # not one whose vote does not count: it would not after a release either
+        # Not one that answers and whose vote does not count: it would not after a release either.
+        said_no = ("held", *(outcome for outcome, part in OUTCOMES.items() if part == ("absent", False)))
         no = {master for master, vote in enumerate(tally.votes()) if vote.outcome in said_no}
         # Won, and refused all the same by the round for the fence: nobody tells us by whom.
         self.driven.refused_by = set() if tally.won else no
@@ -280,13 +270,8 @@ class Client:
 
     def send(self, request: Send, task: Task) -> None:
         place = request.enters
-        if place is not None:
-            self.local_queue.enter(place)
-            if not place.turn:
-                place.inbox = task
-            self.hearing.entered(place)
-            if not place.may_ask:
-                return
+        if place is not None and not self.local_queue.enter(place, task, self.clock()):
+            return
         error = self.perform(request, task)
         if error is not None:
             raise error
@@ -300,19 +285,20 @@ class Client:
             self.hearing.listen(effect.subscription, task)
         elif isinstance(effect, LookAhead):
             effect.learned = self.local_queue.look_ahead(effect.place)
-        elif isinstance(effect, Tell):
+        elif isinstance(effect, WakeBehind):
             self._tell(self.local_queue.behind(effect.place))
         elif isinstance(effect, ReleaseHeard):
-            self.hearing.release_heard(effect)
+            others = self.hearing.subscriptions.others_heard(effect.keys, effect.heard)
+            self.local_queue.released(effect.keys, effect.took, self.clock(), others=others)
         else:
-            effect.stop.wakes(effect, lambda: self.world.after(0.0, self.gate, task.put, Turn(self.clock())))
+            effect.stop.subscribe(effect, lambda: self.world.after(0.0, self.gate, task.put, Turn(self.clock())))
 
-    def last_look(self, request: Send | None) -> None:
+    def read_and_close(self, request: Send | None) -> None:
         if request is not None:
             self.judge.timed_out(request)
             request.open = False
 
-    def wake(self, task: Task) -> None:
+    def step_soon(self, task: Task) -> None:
         """It has an event: its thread or its loop comes to it."""
         self.later(task.step)
 
@@ -320,7 +306,7 @@ class Client:
         """Those who are first in line now go on, in an instant of their own (R23)."""
         turns = self.local_queue.leave(gone, stays)
         for place in turns:
-            self.hearing.turned(place)
+            self.local_queue.set_yield_until(place, self.clock(), turn=True)
         self._tell(turns)
 
     def _tell(self, places: list[Place]) -> None:

@@ -21,8 +21,8 @@ PACKET = b"a request"  # what is sent is the last one in the queue
 
 class ClientExchange(Exchange):
     def __init__(self, client: Client, masters: int) -> None:
-        patience = client.parameters.patience
-        super().__init__([Pipeline(index, patience) for index in range(masters)], client.voters.votes_from)
+        pipelines = [Pipeline(index, client.parameters.patience) for index in range(masters)]
+        super().__init__(pipelines, client.voters.votes_from, lambda _: PACKET)
         self._client = client
         self._cuts = random.Random(f"cuts of {client.name} under {client.parameters.seed}")
         self._parsers = [_connect.parser()] * masters

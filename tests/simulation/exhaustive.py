@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from redlock._core import collisions
+from redlock._core import patience
 from redlock._core.pipeline import request_of
 from redlock._core.voters import Facts
 from tests.simulation.actor import Actor, spec_for
@@ -269,7 +269,7 @@ class Explored:
 
 def explore(**scene: Any) -> Explored:
     """Follow every step out of every state.  A `Violation` carries the path that led to it."""
-    with mock.patch.object(collisions, "MOST", 0):
+    with mock.patch.object(patience, "MOST", 0):
         return _explore(scene)
 
 

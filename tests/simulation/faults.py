@@ -5,63 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.strikes import Strikes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.simulation.client import Client
     from tests.simulation.master import Master
     from tests.simulation.network import Link
     from tests.simulation.run import Run
 
 
-class Nemesis:
-    """Each fault that is switched on strikes at random times, until `stop`."""
-
+class Nemesis(Strikes):
     def __init__(self, run: Run) -> None:
+        super().__init__(run.world, run.parameters, run.masters)
         self.run = run
-        self.world = run.world
-        self.random = run.world.random
         self.restarted = False
-        self._stopped = False
-        self._heals: dict[int, Callable[[], None]] = {}
-        self._count = 0
-        # Within the drift of the shortest TTL that is asked for, all steps of a run together (P1).
+        # Within the drift of the shortest TTL that is asked for, and the guard, all steps of a run together (P1, R36).
         self._steps_left = [
-            0.45 * run.parameters.drift_factor * 0.5 * run.parameters.ttl / run.parameters.episodes for _ in run.masters
+            (0.45 * run.parameters.drift_factor * 0.5 * run.parameters.ttl + run.parameters.after * 0.9)
+            / run.parameters.episodes
+            for _ in run.masters
         ]
-        # Those that may be wrong about time in this episode (R35).  What was granted before has to be over first.
-        masters = run.parameters.masters
-        self._wrong = self.random.sample(run.masters, (masters - 1) // 2) if run.parameters.confirm else []
-        self._wrong_from = self.world.now + (0.0 if run.world.now < 1.0 else 1.1 * run.parameters.max_ttl)
-        for fault, rate in run.parameters.faults:
-            self._later(fault, rate / run.parameters.ttl)
-
-    def _later(self, fault: str, rate: float) -> None:
-        self.world.after(self.random.expovariate(rate), self._strike, fault, rate)
-
-    def _strike(self, fault: str, rate: float) -> None:
-        if not self._stopped:
-            getattr(self, f"_{fault}")()
-            self._later(fault, rate)
-
-    def stop(self) -> None:
-        """Heal everything, now."""
-        self._stopped = True
-        for number in list(self._heals):
-            self._heal(number)
-
-    def _until(self, most: float, heal: Callable[[], None]) -> None:
-        """Undo it after at most ``most`` TTLs."""
-        self._count += 1
-        self._heals[self._count] = heal
-        lasts = self.random.choice((0.1, 1.0)) * self.random.random() * most * self.run.parameters.ttl
-        self.world.after(lasts, self._heal, self._count)
-
-    def _heal(self, number: int) -> None:
-        heal = self._heals.pop(number, None)
-        if heal is not None:
-            heal()
+        self.begin(run.parameters.faults)
 
     # -- whom it hits --------------------------------------------------------------------------------
 
@@ -144,8 +108,7 @@ class Nemesis:
         master = self._master()
         if master is None or (master.durable and not remember):
             return
-        if self._wrong and not remember:  # its uptime, by which it is kept from voting, is wall time (R21)
-            remember = master in self._wrong or master.stepped
+        remember = remember or self._remembers(master)
         self.restarted = True
         self.world.log("fault: stop", f"m{master.index}", "with" if remember else "without", "memory")
         master.stop()
@@ -205,23 +168,6 @@ class Nemesis:
     def _jump(self) -> None:
         by = self.random.choice((-2.0, -0.5, 0.5, 1.0, 5.0)) * self.run.parameters.ttl
         self._move(self.random.choice(self.run.masters), by)
-
-    def _lie(self) -> None:
-        by = self.random.choice((-1.0, -0.3, 0.3, 0.7, 1.0, 1.1)) * self.run.parameters.max_ttl
-        if self._wrong and self.world.now >= self._wrong_from:
-            master = self.random.choice(self._wrong)
-            master.stepped = True
-            self._move(master, by)
-
-    def _evict(self) -> None:
-        if self._wrong and self.world.now >= self._wrong_from:
-            master = self.random.choice(self._wrong)
-            self.world.log("fault: evict", f"m{master.index}")
-            master.lose_locks()
-
-    def _move(self, master: Master, by: float) -> None:
-        self.world.log("fault: clock", f"m{master.index}", f"{by:+.4f}")
-        master.step(by)
 
     # -- clients -------------------------------------------------------------------------------------
 

@@ -31,11 +31,11 @@ from redlock._core.acquire import Target, attempt
 from redlock._core.ballots import Grant
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import extend
-from redlock._core.fencing import FenceClock
 from redlock._core.fleet import Fleet, compatible
 from redlock._core.lease import LeaseState
 from redlock._core.outages import Outages
 from redlock._core.settings import LockSpec, MastersSettings
+from redlock._core.tokens import FenceClock
 from redlock._core.voters import Facts, Voters
 from redlock._io import announcer
 from redlock._io.announcer import Announcer
@@ -184,7 +184,7 @@ class Client:
         self.voters = Voters(masters, MAX_TTL, guard=False, fleet=self.fleet)
         self.settings = MastersSettings(
             masters=masters, node_timeout=NODE_TIMEOUT, drift_factor=run.settings.drift_factor, fence_ttl=3600.0,
-            voters=self.voters, fences=FenceClock(lambda: int((EPOCH + run.now) * 1e6)), token=run.token,
+            voters=self.voters, fences=FenceClock(lambda: int((EPOCH + run.now) * 1e9)), token=run.token,
             random=run.chance.random, outages=Outages(lambda *_: None),
         )  # fmt: skip
         run.log(self.name, "starts with", masters)
@@ -321,13 +321,13 @@ class Client:
     def _try(self, done: Callable[[LockSpec, Any], None]) -> None:
         ttl = self.run.chance.choice((1.0, MAX_TTL))
         spec = LockSpec(("lock",), KEYS, ttl, 0.02 * ttl, wait_none())
-        self._drive(attempt(self.settings, Target(spec)), partial(done, spec))
+        self._drive(attempt(Target(self.settings, spec)), partial(done, spec))
 
     def _acquired(self, spec: LockSpec, grant: object) -> None:
         if not isinstance(grant, Grant):
             self._plan(self.run.chance.uniform(0.05, 0.1 if self.errand else 0.5), self._acquire)
             return
-        lease = LeaseState(spec.names, spec.ttl, grant, clock=self.clock, mine=lambda: True)
+        lease = LeaseState(spec, grant, clock=self.clock, mine=lambda: True)
         self.run.granted(self, lease)
         self.held = lease
         self._plan(spec.ttl / 3, partial(self._renew, spec, lease))
@@ -336,7 +336,7 @@ class Client:
     def _had_for_a_moment(self, spec: LockSpec, grant: object) -> None:
         """Another thread of the process: it comes when that wakes."""
         if isinstance(grant, Grant):
-            lease = LeaseState(spec.names, spec.ttl, grant, clock=self.clock, mine=lambda: True)
+            lease = LeaseState(spec, grant, clock=self.clock, mine=lambda: True)
             self.run.granted(self, lease)
             self._let_go(lease)
 
@@ -470,7 +470,7 @@ class FleetRun:
         if self.settings.hangs:
             self._hang()
             self.later(1.0, self._look)
-        with mock.patch.object(announcer, "random", self.chance):
+        with mock.patch.object(announcer, "chance", self.chance):
             while self._events and self.now < self.settings.duration:
                 self.now, _, action, args = heapq.heappop(self._events)
                 action(*args)

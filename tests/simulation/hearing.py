@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from redlock._core.effects import Notified, ReleaseHeard
-from redlock._core.outcomes import NEVER
-from redlock._core.refusals import ErrorReply
+from redlock._core.effects import Notified
+from redlock._core.outcomes import NEVER, ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import LINGER, Subscriptions
 from tests.simulation.network import ANSWERS, Connection, Link
@@ -20,7 +19,6 @@ from tests.simulation.network import ANSWERS, Connection, Link
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redlock._core.local_queue import Place
     from redlock._core.subscriptions import Subscription
     from tests.simulation.client import Client, Task
     from tests.simulation.master import Master
@@ -126,17 +124,6 @@ class Hearing:
     def _forget(self, subscription: Subscription) -> None:
         subscription.inbox = None
         self.subscriptions.remove(subscription, self.client.clock())
-
-    def entered(self, place: Place) -> None:
-        if self.subscriptions.contended and place.turn:
-            self.subscriptions.set_yield_until(place, self.client.clock(), turn=False)
-
-    def turned(self, place: Place) -> None:
-        """It is first in line now."""
-        self.subscriptions.set_yield_until(place, self.client.clock(), turn=True)
-
-    def release_heard(self, effect: ReleaseHeard) -> None:
-        self.subscriptions.released(effect.keys, effect.heard, effect.took, self.client.clock())
 
     # -- what masters tell ---------------------------------------------------------------------------
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.confirm import ConfirmingBallot, PhantomRound
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 from redlock._core.rounds import Round
+from redlock._core.whole import AGAIN
 from tests.simulation import database
 from tests.simulation.database import Database
+from tests.simulation.line import A_SECOND, IN_ORDER, LEFT, Line
 from tests.simulation.parameters import WRONG_FAULTS
 from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
 from tests.simulation.tries import ENDS, SOMEBODY_WINS, Tries
@@ -41,7 +43,10 @@ if TYPE_CHECKING:
 MILLISECOND = 0.001
 TINY = 1e-9
 LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
-ACQUIRES = (scripts.ACQUIRE, scripts.ACQUIRE_SHARED, scripts.ACQUIRE_RECORDED, scripts.ACQUIRE_SHARED_RECORDED)
+ACQUIRES = (
+    scripts.ACQUIRE, scripts.ACQUIRE_SHARED, scripts.ACQUIRE_RECORDED, scripts.ACQUIRE_SHARED_RECORDED,
+    scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED,
+)  # fmt: skip
 OCCUPIES = (scripts.OCCUPY, scripts.OCCUPY_RECORDED)
 EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED)
 RENEWS = (scripts.RENEW, scripts.RENEW_RECORDED)
@@ -50,7 +55,7 @@ VACATES = (scripts.VACATE, scripts.VACATE_RECORDED)
 RELEASES = (scripts.RELEASE, scripts.RELEASE_RECORDED, *VACATES, scripts.RELEASE_SHARED)
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
 EXPIRED = "expired:"  # in front of a token: nobody can tell whether its last lease is over (R35)
-NO_LOCK = (":fence", ":grant")  # keys that end so stand beside that of a lock
+NO_LOCK = (":fence", ":grant", ":tickets")  # keys that end so stand beside that of a lock
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
 # The invariants by name; `Violation.invariant` is one of them.
@@ -66,6 +71,8 @@ R7 = "R7 worth having"
 R12 = "R12 stays lost"
 R13 = "R13 not given up"
 R15 = "R15 let go"
+R36 = "R36 guarded"
+R37 = "R37 made whole"
 R32 = "R32 at most"
 R28 = "R28 at least"
 AGREEMENT = "R34 one works on"
@@ -77,41 +84,10 @@ FREE = "it was free"
 C7 = "C7 not held for longer"
 LIVE = "live"
 ALL = (
-    P1,
-    P2,
-    P3,
-    P5,
-    P6,
-    P7,
-    P8,
-    R2,
-    R7,
-    R12,
-    R13,
-    R15,
-    R28,
-    R28_END,
-    R29,
-    R32,
-    R33,
-    FREE,
-    R41,
-    C7,
-    WOKEN,
-    ANYWAY,
-    QUIET,
-    APART,
-    ONE_BODY,
-    IN_TERM,
-    RESIGNED,
-    TOLD_ONCE,
-    STOPS,
-    RAISES,
-    SOMEBODY_WINS,
-    ENDS,
-    LIVE,
-    *database.ALL,
-)
+    P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, R36, R37, R28, R28_END, R29, R32, R33, FREE, R41, C7, WOKEN,
+    ANYWAY, QUIET, APART, ONE_BODY, IN_TERM, RESIGNED, TOLD_ONCE, STOPS, RAISES, SOMEBODY_WINS, ENDS, IN_ORDER,
+    A_SECOND, LEFT, LIVE, *database.ALL,
+)  # fmt: skip
 
 
 # A lock key; or a reader in the set that is there (R33).
@@ -154,6 +130,7 @@ class Attempt:
     names: tuple[str, ...]
     token: str
     longest: float  # the longest TTL asked for, seconds
+    sent_at: float = 0.0  # true time
     over: bool = False  # it failed, or its lease was released
     released_on: set[tuple[int, str]] = field(default_factory=set)  # masters that carried out its release, and its key
     owed_until: float = float("inf")  # true time until which its release is owed (R10)
@@ -161,6 +138,7 @@ class Attempt:
     denied: list[tuple[Call, int]] = field(default_factory=list)  # ... and in answer to what
     hold: Hold | None = None  # what was granted for it
     gave: dict[int, int] = field(default_factory=dict)  # by master: which slot it gave (R32)
+    repaired: dict[int, float] = field(default_factory=dict)  # by master: when a repair was sent there last, true time
 
     def __repr__(self) -> str:
         return f"{self.client.name}#{self.number}"
@@ -217,6 +195,7 @@ class Judge:
         self.terms = Terms(self)
         self.database = Database(self)
         self.tries = Tries(self)
+        self.line = Line(self)
         self._attempts: list[Attempt] = []
         self._by_token: dict[str, Attempt] = {}
         self.together: Counter[int] = Counter()  # rounds, by how many leases they renewed
@@ -224,6 +203,7 @@ class Judge:
         self._holds: dict[str, list[Hold]] = defaultdict(list)
         self._at_least: dict[str, list[Hold]] = defaultdict(list)
         self._fences: dict[str, list[Hold]] = defaultdict(list)
+        self._guarded: dict[str, list[Hold]] = defaultdict(list)
 
     def fail(self, invariant: str, text: str) -> None:
         self.world.log("VIOLATION", invariant, text)
@@ -246,6 +226,7 @@ class Judge:
     def before(self, master: Master, call: Call) -> Sequence[tuple[Where, Attempt | None, str | None, int | None]]:
         """The lock keys that ``call`` names, as they are before it runs."""
         self.calls += 1
+        self.line.before(master, call)
         if call.script is scripts.ANNOUNCE or call.script in LOOKS:
             return ()
         found: list[tuple[Where, Attempt | None, str | None, int | None]] = []
@@ -268,6 +249,7 @@ class Judge:
         reply: Any,
     ) -> None:
         self.world.log("runs", f"m{master.index}", call.script.name, attempt, reply)
+        self.line.after(master, call)
         together = self._together(call)
         whose = {name: one for one, names in together for name in names}
         if call.script in RENEWS and not isinstance(reply, ErrorReply):
@@ -308,7 +290,8 @@ class Judge:
                 self.fail(P7, f"m{master.index}: {call.script.name} of {attempt} set {name} behind its release")
             # What hides a lease of somebody else lasts as long as that may (R35).
             phantom = str(key.value).startswith(EXPIRED)
-            longest = int(wire.milliseconds(self.parameters.max_ttl if phantom else attempt.longest))
+            longest = self.parameters.max_ttl if phantom else min(attempt.longest, self.parameters.max_ttl)
+            longest = int(wire.milliseconds(longest))
             # What is kept by `hold_at_least` (R28) may outlive a TTL by its drift, where the master's clock was set back.
             released = str(key.value).startswith(RELEASED)
             if key.expires is None or (key.expires > master.now_ms + longest and not released):
@@ -366,11 +349,15 @@ class Judge:
 
     def clean(self) -> None:
         """Everything is healed and has had time to settle: what is over is gone (P7)."""
+        self.line.clean()
         for master in self.masters:
             master.tick()
             for name, key, attempt in self._locks(master):
                 wanted = not attempt.over and name.removeprefix(PREFIX) in attempt.names
-                if wanted or attempt.client.crashed or str(key.value).startswith((RELEASED, EXPIRED)):
+                if wanted or self._may_stay(attempt, master) or str(key.value).startswith((RELEASED, EXPIRED)):
+                    continue
+                hold = attempt.hold
+                if hold is not None and hold.late and self.world.now < self._guards_until(hold):
                     continue
                 # R10 owes a release for as long as the key can live.  What a broken connection delivers
                 # even later than that is bounded by its TTL, and by nothing else.  Nor does it owe one for as long as a
@@ -379,8 +366,21 @@ class Judge:
                 if key.changed_at < attempt.owed_until and not attempt.owed_until < self.world.now <= stays:
                     self.fail(P7, f"m{master.index} still has {name} of {attempt}, which is over")
 
+    def _may_stay(self, attempt: Attempt, master: Master) -> bool:
+        """For its TTL."""
+        return attempt.client.crashed
+
+    def _guards_until(self, hold: Hold) -> float:
+        """What was lost is left alone until then, true time (R36)."""
+        lost_at = hold.client.true_time(min(hold.until, hold.ends))
+        return lost_at + self.parameters.after * (1 + self.parameters.drift_factor)
+
+    def started(self, master: Master) -> None:
+        """It is another process from now on."""
+
     def crashed(self, client: Client) -> None:
         """Look at every moment at which a key of ``client`` may have to be gone."""
+        self.line.died()
         for attempt in self._attempts:
             if attempt.client is client:
                 self.world.after(self._lifetime(attempt), self.freed)
@@ -411,7 +411,7 @@ class Judge:
     # -- leases: P1, P2, P5, R7, R12 -----------------------------------------------------------------
 
     def attempt(self, client: Client, names: tuple[str, ...], token: str, ttl: float) -> Attempt:
-        attempt = Attempt(len(self._attempts), client, names, token, ttl)
+        attempt = Attempt(len(self._attempts), client, names, token, ttl, self.world.now)
         self._attempts.append(attempt)
         self._by_token[token] = attempt
         return attempt
@@ -449,6 +449,8 @@ class Judge:
         self._at_most(hold)
         self._alone(hold)
         self._none_too_early(hold)
+        self._after_the_guards(hold)
+        self.line.granted(hold, attempt, attempt.sent_at, client.driven)
         for name in attempt.names:
             self._holds[name].append(hold)
         return hold
@@ -490,6 +492,7 @@ class Judge:
         if hold.late:
             self.world.after(PROMPT, self._must_be_told, hold)
         self.world.log("release", hold.attempt)
+        self.line.released(hold)
 
     def looked(self, hold: Hold) -> None:
         """A look at the lease, as users take them."""
@@ -505,6 +508,28 @@ class Judge:
             hold.ends = hold.client.clock() + max_hold
         self._watched.append(hold)
         self._expect(hold)
+        if self.parameters.undisturbed:
+            # It is looked at a quarter later at most, together with others, and another thread may come in between.
+            late = 2 * self.parameters.node_timeout + PROMPT
+            for after in (0.0, AGAIN):
+                since = hold.client.true_time(hold.client.clock() + after + self.parameters.node_timeout) - TINY
+                self.world.at(since + late, self._must_be_whole, hold, since)
+
+    def _must_be_whole(self, hold: Hold, since: float) -> None:
+        """Masters that lack its key were sent it, some time after the grant and a second later (R37)."""
+        if hold.let_go or hold.lease.extensions or hold.deserted_at is not None or not hold.valid():
+            return
+        for master in self.masters:
+            lacks = [name for name in hold.attempt.names if not self._has(master, PREFIX + name, hold.attempt)]
+            if lacks and hold.attempt.repaired.get(master.index, -math.inf) < since:
+                self.fail(
+                    R37, f"m{master.index} lacks {lacks} of {hold.attempt}, and was not sent it since {since:.4f}"
+                )
+
+    def _has(self, master: Master, name: str, attempt: Attempt) -> bool:
+        master.tick()
+        found = (find(master, (name, None)), *(one for _, one in readers(master, name)))
+        return any(key is not None and key.attempt is attempt for key in found)
 
     def _expect(self, hold: Hold) -> None:
         """Its end has moved: look whether its holder is told then, and not only later."""
@@ -614,6 +639,8 @@ class Judge:
     def sent(self, request: Send, attempt: Attempt | None) -> None:
         """A request is written: none that keeps a lease which was let go."""
         script = request.call.script
+        if attempt is not None and script in REPAIRS:
+            attempt.repaired |= dict.fromkeys(request.to or (), self.world.now)
         together = self._together(request.call)
         if together:
             self.together[len(together)] += 1
@@ -687,6 +714,25 @@ class Judge:
                         R28, f"{name} is granted to {hold.attempt}, {other.attempt} has it until {other.kept_until:.4f}"
                     )
             self._at_least[name] = [hold] if hold.kept_until > self.world.now else []
+
+    def _after_the_guards(self, hold: Hold) -> None:
+        """Nobody had it, but for the time of a guard: what a lost lease has under way gets that (R36)."""
+        after, drift = self.parameters.after, self.parameters.drift_factor
+        if not after or self.parameters.rate("step") or not self.parameters.clocks_hold:
+            return
+        for name in hold.attempt.names:
+            for other in self._guarded[name]:
+                denied = len(other.attempt.denied_on) > len(self.masters) // 2  # its keys were gone before
+                if other.normal or (other.let_go and not other.late and not other.told) or denied or other.valid():
+                    continue
+                end = other.client.true_time(min(other.until, other.ends)) + after
+                least = end - drift * (other.attempt.longest + after) - 3 * MILLISECOND
+                if self.world.now < least:
+                    self.fail(
+                        R36,
+                        f"{name} is granted to {hold.attempt}, and {other.attempt} was lost: it guards to {least:.4f}",
+                    )
+            self._guarded[name] = [other for other in self._guarded[name] if other.valid()] + [hold]
 
     def _kept(self, master: Master, name: str, attempt: Attempt, before: int | None, expires: int) -> None:
         """A release has left its key, so that nobody has the name too early (R28)."""

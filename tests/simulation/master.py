@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lupa.lua51 import LuaError, LuaRuntime, lua_type
 
 from redlock import scripts
-from redlock._core.refusals import ErrorReply
+from redlock._core.outcomes import ErrorReply
 from redlock._core.voters import Facts
 
 if TYPE_CHECKING:
@@ -73,15 +73,16 @@ class Keyspace:
         return key
 
     def command(self, name: str, *args: Any) -> Any:
-        name = name.upper()
         if self.refuses and not self.dirty:
             if self.refuses == "OOM" and name in WRITES_THAT_NEED_MEMORY:
                 raise Refused("OOM command not allowed when used memory > 'maxmemory'.")
             if self.refuses == "MISCONF" and name in WRITES:
                 raise Refused("MISCONF Redis is configured to save, but is unable to persist to disk.")
-        self.dirty = self.dirty or name in WRITES
+        if name in WRITES:
+            self.dirty = True
         try:
-            return getattr(self, f"_{name.lower()}")(*map(_argument, args))
+            method = getattr(self, _METHODS.get(name, name))
+            return method(*[one if type(one) is str else _argument(one) for one in args])
         except (TypeError, ValueError, AttributeError) as error:
             raise Refused(f"ERR {name}: {error}") from error
 
@@ -243,10 +244,12 @@ def _listed(found: list[Key], options: tuple[str, ...]) -> list[str]:
     return [str(one.value) for one in found]
 
 
+# Commands, as our scripts call them, and who carries them out.
+_METHODS = {name[1:].upper(): name for name, member in vars(Keyspace).items() if callable(member)}
+
+
 def _argument(value: Any) -> str:
     """Redis hands numbers to a command as text, integers without a fraction."""
-    if isinstance(value, str):
-        return value
     if isinstance(value, bool):
         raise TypeError("Lua redis lib command arguments must be strings or integers")
     return f"{value:.17g}"
@@ -258,13 +261,13 @@ class Engine:
     def __init__(self) -> None:
         # latin-1: every byte is a character, so that any token and any name passes through.
         self._lua = LuaRuntime(encoding="latin-1")
-        self._keyspace: Keyspace = Keyspace()
+        self.keyspace: Keyspace = Keyspace()
         self._functions: dict[str, Any] = {}
         table = self._lua.table_from
 
         def call(name: str, *args: Any) -> Any:
-            reply = self._keyspace.command(name, *args)
-            if isinstance(reply, list):
+            reply = self.keyspace.command(name, *args)
+            if type(reply) is list:
                 reply = table([table(one) if isinstance(one, list) else one for one in reply])
             return reply
 
@@ -282,10 +285,11 @@ class Engine:
         function = self._functions.get(text)
         if function is None:
             function = self._functions[text] = self._lua.execute(f"return function(KEYS, ARGV) {text}\nend")
-        self._keyspace, keyspace.dirty = keyspace, False
+        self.keyspace, keyspace.dirty = keyspace, False
         try:
             reply = self._run(function, keyspace.version, len(keys), *keys, *args)
         except Refused as refused:
+            refused.__traceback__ = None  # Lua keeps it until it collects, and all of this run with it
             return ErrorReply(str(refused))
         except LuaError as error:
             return ErrorReply(f"ERR {error}")
@@ -394,7 +398,7 @@ class Master(Keyspace):
         confirm = self.judge.parameters.confirm
         self._cached.update(script.sha for script in scripts.USUAL + (scripts.RECORDED if confirm else ()))
         uptime = math.floor(self.wall()) - self._started
-        return Facts(f"run-{self.index}-{self.incarnation}", uptime, self.durable)
+        return Facts(f"run-{self.index}-{self.incarnation}", uptime, self.durable, clock=self.wall())
 
     def evaluate(self, call: Call, attempt: Attempt | None = None, *, text: bool = False) -> Any:
         """EVALSHA, or EVAL where the client sends the text."""
@@ -413,10 +417,6 @@ class Master(Keyspace):
     def flush_scripts(self) -> None:
         self._cached.clear()
 
-    def _pubsub(self, what: str, channel: str) -> Any:
-        assert what == "NUMSUB"
-        return [channel, 0]
-
     def _publish(self, channel: str, message: str) -> int:
         if not self.announces:
             raise Refused("NOPERM this user has no permissions to access the channel used as argument")
@@ -433,7 +433,7 @@ class Master(Keyspace):
 
     def lose_locks(self) -> None:
         """Somebody deletes the lock keys, or the master evicts them; what stands beside them stays (R35)."""
-        for name in [name for name in self.keys if not name.endswith((":fence", ":grant"))]:
+        for name in [name for name in self.keys if not name.endswith((":fence", ":grant", ":tickets"))]:
             del self.keys[name]
 
     def stop(self) -> None:
@@ -452,6 +452,7 @@ class Master(Keyspace):
         self.forgot = not remember
         if not remember:
             self.keys.clear()
+        self.judge.started(self)
 
     def freeze(self) -> None:
         self.frozen = True

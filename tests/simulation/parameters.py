@@ -29,6 +29,7 @@ FAULTS = (
 WRONG_FAULTS = (
     "lie",  # a wall clock of it steps far, to and fro
     "evict",  # a master of it loses its lock keys
+    "miss",  # ... and beside that: one master misses one renewal
 )
 
 # ... of the connections on which masters announce releases (R24).
@@ -79,11 +80,13 @@ class Parameters:
     patient: float = 0.0  # share of acquires that wait for ten TTLs
     contended: bool = False  # drawn by `crowd`
     together: bool = False  # drawn by `household`
+    after: float = 0.0  # seconds for which names stay taken after a loss (R36); drawn by `guarded`
     watches: float = 0.0  # share of what is done that watches who holds a name, for a few changes
     looks: float = 0.0  # share of what is done that takes nothing: waits until a name is free, lists all locks
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
     elected: bool = False  # drawn by `elections`
     readers: float = 0.0  # share of acquires that are shared (R33); drawn by `readers_and_writers`
+    fair: float = 0.0  # share of other acquires that wait in order (R42); drawn by `in_order`
     one_writer: bool = False  # ... all others read, come and go, and extend nothing; drawn by `come_and_go`
     slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
     transactions: bool = False  # drawn by `transactions`
@@ -96,9 +99,19 @@ class Parameters:
         return dict(self.faults).get(fault, 0.0)
 
     @property
+    def free_after(self) -> float:
+        """Seconds in which every name becomes free where all is well, whatever has happened to its holder."""
+        return (3.5 if self.confirm else 2) * self.max_ttl * (1 + self.drift_factor)
+
+    @property
     def clocks_hold(self) -> bool:
         """The assumptions of P1 about clocks and memory."""
         return not self.rate("jump") and (self.guard or not self.rate("amnesia"))
+
+    @property
+    def undisturbed(self) -> bool:
+        """Nothing goes wrong, but that several want the same."""
+        return not (self.faults or self.slow or self.young or self.slots)
 
     @property
     def calm(self) -> bool:
@@ -232,6 +245,37 @@ def periods(seed: int, **fixed: Any) -> Parameters:
     return draw(seed, **(values | fixed))
 
 
+def rivals(seed: int, **fixed: Any) -> Parameters:
+    """Many want the same and try at once, so that masters refuse who is granted it, and nothing else goes wrong (R37)."""
+    pick = random.Random(f"rivals of {seed}")
+    ttl = pick.choice((8.0, 16.0, 30.0))
+    node_timeout = ttl * pick.choice((0.01, 0.03))
+    values: dict[str, Any] = {
+        "masters": pick.choice((3, 3, 5, 5, 4)), "clients": pick.choice((3, 5, 8)), "ttl": ttl, "max_ttl": 2 * ttl,
+        "node_timeout": node_timeout, "patience": 2 * node_timeout, "delay": node_timeout * pick.choice((0.02, 0.1)),
+        "eager": pick.choice((0.03, 0.2)), "fence_ttl": 3600.0, "skew": 0.001, "keep": 1.0, "slow": 0.0, "young": 0.0,
+        "patient": 0.5, "faults": (),
+    }  # fmt: skip
+    return draw(seed, **(values | fixed))
+
+
+def guarded(seed: int, **fixed: Any) -> Parameters:
+    """Names stay taken for a while after a loss or a crash, and clocks of masters may step by so much (R36)."""
+    pick = random.Random(f"guarded of {seed}")
+    ttl = pick.choice((2.0, 4.0, 8.0))
+    after = ttl * pick.choice((0.2, 0.5, 1.0))
+    on = {fault: pick.choice((0.2, 0.6)) for fault in ("isolate", "cut", "freeze", "pause", "crash", "cancel", "snap")}
+    values: dict[str, Any] = {
+        "ttl": ttl, "max_ttl": 2 * ttl, "after": after, "fence_ttl": 3600.0, "skew": 0.001, "eager": 0.03,
+        "node_timeout": ttl * pick.choice((0.05, 0.12)), "keep": pick.choice((0.4, 0.8)), "limited": 0.5,
+        "deserted": pick.choice((0.0, 0.2)), "several": 0.0, "faults": tuple(on.items()),
+    }  # fmt: skip
+    values["patience"], values["delay"] = 2 * values["node_timeout"], values["node_timeout"] * pick.choice((0.02, 0.1))
+    if pick.random() < 0.5:
+        values["faults"] = (*[one for one in on.items() if pick.random() < 0.5], ("step", 2.0))
+    return draw(seed, **(values | fixed))
+
+
 def elections(seed: int, **fixed: Any) -> Parameters:
     """All clients are candidates of one election (R31): they lead, fail, are stopped, and stand again."""
     pick = random.Random(f"elections of {seed}")
@@ -260,6 +304,21 @@ def come_and_go(seed: int, **fixed: Any) -> Parameters:
         "one_writer": True, "keep": 0.0, "looks": 0.0, "slow": 0.0, "lost": 0.0, "young": 0.0, "announces": True,
         "patient": 1.0, "budget": 3000, "min_validity": 0.02, "faults": (("crash", 0.2),) if pick.random() < 0.3 else (),
     }  # fmt: skip
+    return draw(seed, **(values | fixed))
+
+
+def in_order(seed: int, **fixed: Any) -> Parameters:
+    """Most wait in order (R42), some do not; in half of the runs nothing goes wrong but that waiters die and are interrupted."""
+    pick = random.Random(f"in order of {seed}")
+    values: dict[str, Any] = {
+        "clients": pick.choice((3, 4, 6)), "actors": pick.choice((1, 1, 2)), "names": pick.choice((1, 1, 1, 2)),
+        "ttl": pick.choice((4.0, 8.0)), "max_ttl": 8.0, "node_timeout": 0.25, "patience": 0.5, "fence_ttl": 3600.0,
+        "delay": pick.choice((0.001, 0.005)), "patient": pick.choice((0.5, 1.0)), "fair": pick.choice((1.0, 1.0, 0.7)),
+        "budget": 1500, "looks": 0.0, "keep": pick.choice((0.0, 0.5, 0.8)), "confirm": pick.random() < 0.2,
+    }  # fmt: skip
+    if pick.random() < 0.5:
+        on = {fault: pick.choice((0.2, 0.6)) for fault in ("crash", "cancel") if pick.random() < 0.6}
+        values |= {"faults": tuple(on.items()), "slow": 0.0, "young": 0.0, "lost": 0.0}
     return draw(seed, **(values | fixed))
 
 

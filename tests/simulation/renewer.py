@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redlock._core.lease import LeaseState
-from redlock._core.renewals import Renewal
 from redlock._io.renewer import Renewer as Shipped
 from tests.simulation.invariants import EXTENDS, RELEASES, RENEWS
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from redlock._core import renewals as renewing
     from redlock._core.effects import Send
     from redlock._core.local_queue import Place
-    from redlock._core.renewals import Presence
+    from redlock._core.renewals import Presence, Renewal
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
     from tests.simulation.client import Client, Task
@@ -55,7 +54,7 @@ class Extending:
         self._judge = hold.client.judge
         self._sent: Send | None = None
         self._won = False
-        hold.attempt.longest = max(hold.attempt.longest, ttl)
+        hold.attempt.longest = max(hold.attempt.longest, ttl + hold.lease.guarded)
 
     def sends(self, request: Send, task: Task) -> None:
         if request.call.script in (*EXTENDS, *RENEWS):
@@ -92,7 +91,7 @@ class HeldBy:
         hold = self.hold
         return "here" if hold.deserted_at is None else "abandoned" if hold.abandoned else "gone"
 
-    def tell_lost(self, on_lost: object) -> None:
+    def notify_lost(self, on_lost: object) -> None:
         assert on_lost is None
         self.hold.client.judge.told(self.hold)
         if self.hold.on_told is not None:
@@ -100,13 +99,13 @@ class HeldBy:
 
 
 class Renewer(Shipped):
-    """Renews, and tells when a lease is lost.  Stands still while its process does.  It is its own `Port`."""
+    """Renews, and tells of losses.  Stands still while its process does.  It is its own `Port`, and its connections."""
 
     here, closed, stopped = True, False, ()
 
     def __init__(self, client: Client) -> None:
         port: Any = self
-        super().__init__(port)
+        super().__init__(port, port)
         self._client = client
         self._holds: dict[Renewal, Hold] = {}
         self._alarm = 0  # the number of the one that is not void
@@ -114,15 +113,14 @@ class Renewer(Shipped):
     def keep(self, hold: Hold, spec: LockSpec, *, renew: bool, max_hold: float | None) -> None:
         client = self._client
         spec = spec._replace(auto_extend=renew, max_hold=max_hold)
-        renewal = Renewal(client.settings, spec, hold.lease, HeldBy(hold), client.clock())
         client.judge.watch(hold, renew=renew, max_hold=max_hold)
+        renewal = self.add(client.settings, spec, hold.lease, HeldBy(hold), client.clock())
         self._holds[renewal] = hold
-        self.add(renewal)
 
     def now(self) -> float:
         return self._client.clock()
 
-    def call_at(self, at: float) -> None:
+    def tick_at(self, at: float) -> None:
         self._alarm += 1
         world = self._client.world
         # Not now: converting between two clocks is inexact, and the alarm must not be early for ever.
@@ -133,9 +131,9 @@ class Renewer(Shipped):
         if number == self._alarm:
             at = self.work(self.now())
             if at < math.inf:
-                self.call_at(at)
+                self.tick_at(at)
 
-    def pass_by(self, place: Place) -> None:
+    def leave(self, place: Place) -> None:
         self._client.let_pass(place)
 
     def call_soon(self, call: Callable[[], object]) -> None:
@@ -144,7 +142,7 @@ class Renewer(Shipped):
     def left_behind(self, hold: Hold) -> None:
         """A holder of its lease has gone, as the collector tells the renewers of the shells."""
         [renewal] = [one for one, kept in self._holds.items() if kept is hold]
-        self._look_at(renewal)  # at once: the judge sees what comes of it
+        self._check_now(renewal)  # at once: the judge sees what comes of it
 
     def start(self, op: renewing.Task, renewals: list[Renewal]) -> None:
         judge = self._client.judge

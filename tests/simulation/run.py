@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from redlock._core import renewals
+from redlock._core import renewals, retry
 from tests.simulation.actor import Actor
 from tests.simulation.bookkeeper import Bookkeeper
 from tests.simulation.candidate import Candidate
@@ -16,13 +16,13 @@ from tests.simulation.client import Client
 from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import LIVE, Judge, Violation
 from tests.simulation.master import Master
-from tests.simulation.parameters import Parameters, draw
 from tests.simulation.single_try import SlotTrier, Trier, reach
 from tests.simulation.slot_user import SlotUser
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.network import Link
+    from tests.simulation.parameters import Parameters
 
 TRACE_LINES = 60
 # Renewals are due at moments that are so far apart, of the TTL: the few leases of a run then meet often.
@@ -39,37 +39,32 @@ def collect_rarely() -> None:
 class Run:
     """One set of parameters, played to its end."""
 
+    judged_by = Judge
+
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
         self.world = world = World(parameters.seed)
-        self.judge = Judge(world, parameters)
+        self.judge = self.judged_by(world, parameters)
         chance = world.random
         self.masters = [
             Master(
-                world,
-                self.judge,
-                index,
-                rate=self._rate(),
-                offset=chance.uniform(-5.0, 5.0),
+                world, self.judge, index, rate=self._rate(), offset=chance.uniform(-5.0, 5.0),
                 age=chance.random() if chance.random() < parameters.young else chance.uniform(1e5, 1e6),
                 durable=chance.random() < parameters.durable,
             )
             for index in range(parameters.masters)
-        ]
+        ]  # fmt: skip
         self.judge.masters = self.masters
         self.clients: list[Client] = []
         self.actors: list[Actor] = []
 
     def play(self) -> Run:
         """Raises `Violation` when a promise is broken."""
-        # The waits between attempts and connections come from tenacity, which asks `random` itself.
-        state = random.getstate()
-        random.seed(self.parameters.seed)
-        try:
-            with COARSE if self.parameters.together else nullcontext():
-                self._play()
-        finally:
-            random.setstate(state)
+        with (
+            mock.patch.object(retry, "chance", random.Random(self.parameters.seed)),
+            COARSE if self.parameters.together else nullcontext(),
+        ):
+            self._play()
         return self
 
     def _play(self) -> None:
@@ -129,7 +124,7 @@ class Run:
         client.closing = True
         client.calm(down=True)
         longest = parameters.max_ttl * (1 + parameters.drift_factor)
-        bound = (3.5 if parameters.confirm else 2) * longest + max(master.jumped for master in self.masters) + 1.0
+        bound = parameters.free_after + max(master.jumped for master in self.masters) + 1.0
         for number in range(parameters.names):
             actor = SlotUser(client) if parameters.slots else Actor(client)
             actor.acquire([f"lock-{number}"], parameters.ttl, bound)
@@ -142,14 +137,9 @@ class Run:
     def add_client(self) -> Client:
         chance, parameters = self.world.random, self.parameters
         client = Client(
-            self.world,
-            self.judge,
-            parameters,
-            self.masters,
-            f"c{len(self.clients)}",
-            rate=self._rate(),
+            self.world, self.judge, parameters, self.masters, f"c{len(self.clients)}", rate=self._rate(),
             skew=chance.random() * parameters.skew,
-        )
+        )  # fmt: skip
         self.clients.append(client)
         if parameters.far:
             reach(client, len(self.clients))
@@ -193,17 +183,16 @@ def simulate(parameters: Parameters) -> Run:
         raise
 
 
-def simulate_seed(seed: int) -> Run:
-    return simulate(draw(seed))
-
-
 def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
     crowd = " --slots" if run.parameters.slots else " --transactions" if run.parameters.transactions else crowd
     crowd = " --at-once" if run.parameters.far else " --confirmed" if run.parameters.confirm else crowd
+    crowd = " --in-order" if run.parameters.fair else crowd
     crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd
+    crowd = " --guarded" if run.parameters.after else crowd
+    crowd = crowd if run.judged_by is Judge else " --replay"
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"

@@ -9,8 +9,7 @@ from tests.simulation.run import Run
 
 def quiet(**values):
     """A world without faults: one client a name, all links up."""
-    parameters = Parameters(seed=1, duration=1.0, clients=0, ttl=30.0, max_ttl=60.0, delay=0.001, **values)
-    return Run(parameters)
+    return Run(Parameters(seed=1, duration=1.0, clients=0, ttl=30.0, max_ttl=60.0, delay=0.001, **values))
 
 
 def client_of(run, skew=0.0):

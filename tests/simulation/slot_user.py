@@ -6,16 +6,15 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, slots as slotting, wire
-from redlock._core.confirm_slots import ConfirmingSlotTarget
-from redlock._core.slots import Board, SlotTarget, group_of
+from redlock._core import slots as slotting, wire
+from redlock._core.confirm import ConfirmingSlotTarget
+from redlock._core.slots import KnownSlots, SlotTarget, group_of
 from tests.simulation.actor import Actor, spec_for
 from tests.simulation.invariants import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redlock._core.ballots import Grant
     from redlock._core.effects import Send
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Hold
@@ -26,8 +25,8 @@ class SlotUser(Actor):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        boards: dict[str, Board] = client.__dict__.setdefault("boards", {})  # one for all threads of a client
-        self._board = boards.setdefault("lock-0", Board())
+        boards: dict[str, KnownSlots] = client.__dict__.setdefault("boards", {})  # one for all threads of a client
+        self._board = boards.setdefault("lock-0", KnownSlots())
         self._asking: SlotTarget
 
     def __repr__(self) -> str:
@@ -41,14 +40,8 @@ class SlotUser(Actor):
         spec = spec_for(client, names, ttl)._replace(refused=self._refused)
         group = group_of(spec, keys, PREFIX, self._board)
         kind = ConfirmingSlotTarget if records else SlotTarget
-        self._asking = kind(group, len(client.links), client.settings.random)
-        self._invoked_at = self.world.now
-        won: list[Grant] = []
-        began = client.clock()
-        deadline = began + timeout
-        op = acquiring.acquire(client.settings, self._asking, deadline, began, won)
-        self._acquiring = task = client.run(op, self._acquired, on_send=self._sends_acquire)
-        self.judge.tries.waits_until(task, deadline)
+        self._asking = kind(client.settings, group)
+        self._acquire(self._asking, timeout)
 
     def _sends_acquire(self, request: Send, task: Task) -> None:
         if request.call.script in (scripts.OCCUPY, scripts.OCCUPY_RECORDED):

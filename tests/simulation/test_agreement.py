@@ -199,8 +199,7 @@ def test_who_has_the_list_of_settled_ones_works_at_once(world):
     live(world, 1.0, first)
     late = Client(world, NEW)
     live(world, 0.5, first, late)
-    another = Client(world, OLD)
-    assert another.works, "shown an incompatible list, and its own is settled on a majority"
+    assert Client(world, OLD).works, "shown an incompatible list, and its own is settled on a majority"
 
 
 @pytest.mark.parametrize("settled", [True, False])
@@ -209,11 +208,11 @@ def test_who_settled_stays_where_it_is_recorded_anew(settled):
     fleet = Fleet(OLD, MAX_TTL, 0.01, NODE_TIMEOUT, refuses=True)
     if settled:
         for master in range(3):
-            fleet.told(master, wire.Lists(1), 0.0, 0.0)
-        assert fleet.announcing(0.1) == "settled"
+            fleet.answered(master, wire.Lists(1), 0.0, 0.0)
+        assert fleet.next_announcement(0.1) == "settled"
     for master in range(2):
-        fleet.told(master, wire.Lists(1), 1.0, 1.0)
-    fleet.told(2, wire.Lists(0, (wire.OtherList("1", LIFE, frozenset(NEW)),)), 1.0, 1.0)
+        fleet.answered(master, wire.Lists(1), 1.0, 1.0)
+    fleet.answered(2, wire.Lists(0, (wire.OtherList("1", LIFE, frozenset(NEW)),)), 1.0, 1.0)
     assert fleet.rejected is not settled
 
 
@@ -256,7 +255,7 @@ def test_a_master_that_is_down_is_not_awaited(world):
 
 def test_a_master_that_takes_no_announcement_is_not_awaited(world):
     client = Client(world, ONE, silent="m")
-    client.voters.told(0, None, world.now, world.now)
+    client.voters.lists_answered(0, None, world.now, world.now)
     assert client.works
 
 
@@ -427,7 +426,7 @@ def test_an_attempt_from_when_it_gave_way_takes_nothing_back(world):
     """It works again, and the master carries out what came on a connection that was given up long before."""
     client = Client(world, OTHER, silent="m")
     shown = wire.OtherList("2", LIFE, frozenset(ONE))
-    client.voters.told(0, wire.Lists(0, (shown,)), world.now, world.now)
+    client.voters.lists_answered(0, wire.Lists(0, (shown,)), world.now, world.now)
     assert client.fleet.in_the_way
     given_up = client.announcer.call()
     live(world, LIFE + 1.0, client)
@@ -580,13 +579,13 @@ def test_masters_that_refuse_to_be_told_and_one_that_is_gone_stop_nobody(world):
     five = ("a", "b", "c", "d", "e")
     client = Client(world, five)
     for refusing in (0, 1):
-        client.voters.told(refusing, None, world.now, world.now)
+        client.voters.lists_answered(refusing, None, world.now, world.now)
     live(world, 0.5)
     gone = 2
     for at in range(1, 20):
         world.now = at * MAX_TTL / 2
         for master in (3, 4):
-            client.voters.told(master, wire.Lists(1), world.now, world.now)
+            client.voters.lists_answered(master, wire.Lists(1), world.now, world.now)
     assert client.fleet.known_until > world.now, f"{five[gone]} was not heard for long"
 
 
@@ -624,8 +623,8 @@ def test_the_price(world, permitted):
     if not permitted:
         world.run = lambda *_: (_ for _ in ()).throw(PermissionError)
         for master in range(3):
-            client.voters.announced(master, None, world.now, world.now)
-            client.voters.told(master, None, world.now, world.now)
+            client.voters.max_ttl_answered(master, None, world.now, world.now)
+            client.voters.lists_answered(master, None, world.now, world.now)
     live(world, 100 * MAX_TTL, client)
     assert 190 < client.sent <= 200
 
@@ -633,7 +632,7 @@ def test_the_price(world, permitted):
 def test_who_may_not_announce_works(world):
     client = Client(world, OLD)
     for master in range(3):
-        client.voters.told(master, None, world.now, world.now)
+        client.voters.lists_answered(master, None, world.now, world.now)
     assert client.works
     assert client.fleet.known_until == math.inf
 

@@ -48,7 +48,7 @@ def released_elsewhere(lags: float, *, extended: bool, order: int) -> tuple[bool
         hold.lease.token, hold.lease.fence, -math.inf, second.clock(), frozenset(range(len(run.masters))), tuple
     )
     spec = spec_for(second, ["lock-0"], TTL)
-    lease = LeaseState(spec.names, TTL, grant, clock=second.clock, mine=lambda: True, resumed=True)
+    lease = LeaseState(spec, grant, clock=second.clock, mine=lambda: True, resumed=True)
     for _ in range(2 * extended):  # a master that answers last gets the key back one extension later
         second.run(extending.extend(second.settings, spec, lease, TTL, second.clock()), lambda *_: None, hold.attempt)
         run.world.run(run.world.now + 0.1)

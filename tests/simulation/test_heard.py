@@ -12,10 +12,11 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from redlock import scripts
+from redlock._core.acquire import Target, acquire
+from redlock._core.release import release
 from redlock._core.subscriptions import LINGER, Subscription
 from tests.simulation.actor import Actor, spec_for
 from tests.simulation.client import Client
-from tests.simulation.interruption import Caller
 from tests.simulation.invariants import Violation
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters, crowd
@@ -23,9 +24,12 @@ from tests.simulation.run import Run, simulate
 from tests.simulation.scene import client_of, quiet
 
 if TYPE_CHECKING:
+    from redlock._core.ballots import Grant
     from redlock._core.settings import LockSpec
+    from tests.simulation.client import Task
+    from tests.simulation.invariants import Hold
 
-CROWDS = 200
+CROWDS = 100
 CHUNK = 20
 
 TTL = 30.0
@@ -44,11 +48,32 @@ def test_crowds_are_woken(start):
     assert prompt > CHUNK, "so little is released where all is well that nobody can be late"
 
 
-class Waiter(Caller):
+class Waiter(Actor):
     """Does what it is told; the pause between its attempts is long."""
 
-    def spec(self) -> LockSpec:
-        return spec_for(self.client, ["lock-0"], TTL)._replace(retry=wait_fixed(PAUSE))
+    def think(self) -> None:
+        pass
+
+    def _plan_hold(self, hold: Hold, spec: LockSpec) -> None:
+        pass
+
+    def take(self, timeout: float = 0.0) -> None:
+        self._spec = spec_for(self.client, ["lock-0"], TTL)._replace(retry=wait_fixed(PAUSE))
+        self._invoked_at = self.world.now
+        self._won: list[Grant] = []
+        now, target = self.client.clock(), Target(self.client.settings, self._spec)
+        op = acquire(target, now + timeout, now, self._won.append)
+        self.client.run(op, self._taken, None, self._sends_acquire)
+
+    def _taken(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
+        self._acquired(task, outcome, interrupted)
+
+    def give(self) -> None:
+        hold, self.hold = self.hold, None
+        assert hold is not None
+        self.judge.ended(hold)
+        op = release(self.client.settings, self._spec, hold.lease)
+        self.client.run(op, lambda *_: None, hold.attempt, self._sends)
 
 
 class Scene:
@@ -186,7 +211,7 @@ def test_nothing_is_left_of_one_who_gave_up() -> None:
     scene.passes(1.0)
     (task,) = scene.others[0].client.tasks
     task.strike()
-    assert scene.others[0].ended
+    assert task.over
     scene.silence()
     listening = [connection for master in scene.masters for each in master.listening.values() for connection in each]
     assert all(connection.dead for connection in listening)

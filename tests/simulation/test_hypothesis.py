@@ -5,8 +5,9 @@ What is drawn here stays inside the assumptions that the judge knows of; see ``P
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
+from tests.properties.profile import PROPERTY
 from tests.simulation.parameters import FAULTS, FEED_FAULTS, draw
 from tests.simulation.run import simulate
 
@@ -16,13 +17,7 @@ RATES = st.dictionaries(st.sampled_from(FAULTS + FEED_FAULTS), st.sampled_from((
 )
 
 
-@settings(
-    max_examples=150,
-    derandomize=True,  # the test command gives the same answer twice; --hypothesis-seed explores
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@settings(PROPERTY, max_examples=80)
 @given(
     seed=st.integers(0, 2**32),
     faults=RATES,
@@ -37,15 +32,7 @@ def test_any_schedule_keeps_every_promise(seed, faults, masters, clients, actors
     skew = min(drawn.skew, 0.98 * drawn.max_ttl, 0.98 * drawn.fence_ttl)
     simulate(
         draw(
-            seed,
-            faults=faults,
-            masters=masters,
-            clients=clients,
-            actors=actors,
-            names=names,
-            delay=delay * drawn.node_timeout,
-            skew=skew,
-            fence_ttl=3600.0,
-            budget=600,
+            seed, faults=faults, masters=masters, clients=clients, actors=actors, names=names,
+            delay=delay * drawn.node_timeout, skew=skew, fence_ttl=3600.0, budget=600,
         )
-    )
+    )  # fmt: skip

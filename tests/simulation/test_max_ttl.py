@@ -20,9 +20,9 @@ from redlock._core import wire
 from redlock._core.acquire import Target, attempt
 from redlock._core.ballots import Grant
 from redlock._core.effects import Send, Timeout
-from redlock._core.fencing import FenceClock
 from redlock._core.outages import Outages
 from redlock._core.settings import LockSpec, MastersSettings
+from redlock._core.tokens import FenceClock
 from tests.simulation import master
 from tests.simulation.test_agreement import Client, World, live
 
@@ -128,7 +128,7 @@ def test_no_lease_lasts_longer_than_its_max_ttl_is_known(world, agrees):
 def test_masters_that_take_no_announcement_stop_nobody(world):
     one = client(world, agrees=False)
     for number in range(2):
-        one.voters.announced(number, None, world.now, world.now)
+        one.voters.max_ttl_answered(number, None, world.now, world.now)
     live(world, 10 * SHORT)
     assert one.voters.known_until > world.now
 
@@ -171,7 +171,7 @@ class Many:
         one.number, one.stands_until = number, 0.0
         one.settings = MastersSettings(
             masters=ALL, node_timeout=0.25, drift_factor=0.01, fence_ttl=3600.0, voters=one.voters,
-            fences=FenceClock(lambda: int((master.EPOCH + self.world.now) * 1e6)),
+            fences=FenceClock(lambda: int((master.EPOCH + self.world.now) * 1e9)),
             token=lambda: f"token-{next(self.order)}", random=self.chance.random, outages=Outages(lambda *_: None),
         )  # fmt: skip
         self.here[number] = one
@@ -218,7 +218,7 @@ class Many:
             return
         self._at(self.chance.uniform(0.3, 3.0), self._try, one)
         ttl = self.chance.choice((0.3, 0.9)) * one.voters.max_ttl
-        op = attempt(one.settings, Target(LockSpec(("lock",), KEYS, ttl, 0.01, wait_none())))
+        op = attempt(Target(one.settings, LockSpec(("lock",), KEYS, ttl, 0.01, wait_none())))
         try:
             effect = next(op)
             while True:

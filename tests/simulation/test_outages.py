@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
-from redlock._core import acquire as acquiring
-from redlock._core.outages import Patience
+from redlock._core.local_queue import LocalQueue
+from redlock._core.patience import Patience
 from tests.simulation.actor import Actor
 from tests.simulation.scene import client_of, quiet
 from tests.simulation.slot_user import SlotUser
@@ -186,7 +186,7 @@ def test_nobody_gives_up_too_early_or_never() -> None:
 @pytest.mark.parametrize("broken", [
     pytest.param(lambda: mock.patch.object(Patience, "after", lambda patience, _, **__: patience.ends), id="never-anew"),
     pytest.param(lambda: mock.patch.object(Patience, "ends", math.inf), id="for-ever"),
-    pytest.param(lambda: mock.patch.object(acquiring, "_outage", return_value=None), id="only-the-one-in-front"),
+    pytest.param(lambda: mock.patch.object(LocalQueue, "look_ahead", return_value=[]), id="only-the-one-in-front"),
 ])  # fmt: skip
 def test_it_would_be_seen(broken: Callable[[], Any]) -> None:
     with broken(), pytest.raises(AssertionError):

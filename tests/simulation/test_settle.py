@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from redlock._core.slots import Board, SlotTarget
+from redlock._core.slots import KnownSlots, SlotTarget
 from tests.simulation.network import Link
 from tests.simulation.scene import client_of, quiet
 from tests.simulation.slot_user import SlotUser
@@ -29,7 +29,7 @@ class Contender(SlotUser):
 
     def __init__(self, client: Client, rounds: list[int]) -> None:
         super().__init__(client)
-        self._board = Board()
+        self._board = KnownSlots()
         self._rounds = rounds
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:

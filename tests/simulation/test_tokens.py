@@ -17,7 +17,7 @@ def test_two_clients_that_propose_the_same_fence():
     """The second one finds it stored, but not by itself: it is no majority for its proposal (R18)."""
     run = quiet()
     first, second = client_of(run), client_of(run)
-    same = first.wall_us() + 1_000_000
+    same = first.wall_ns() // 1000 + 1_000_000
     for client in (first, second):
         client.settings.fences.learn(same - 1)
     fences = []

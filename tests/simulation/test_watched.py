@@ -11,6 +11,6 @@ from tests.simulation.run import simulate
 @pytest.mark.parametrize("family", [periods, readers_and_writers])
 def test_names_that_are_watched(family):
     told = 0
-    for seed in range(60):
+    for seed in range(30):
         told += simulate(family(seed, watches=0.5)).judge.watches
-    assert told > 60, "so little is told that nothing can be wrong"
+    assert told > 30, "so little is told that nothing can be wrong"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 KEYS = wire.keys_for("redlock:", ["a"], records=True)
 (LOCK,), (FENCE,), (GRANT,) = KEYS
+TWO = wire.keys_for("redlock:", ["a", "b"], records=True)
 TTL = 30.0
 HOUR = 3600.0
 
@@ -103,8 +104,7 @@ class Stage:
             may = [
                 {f"{mark} {whose}" for which, mark, whose in found.over if which == name} for name in range(self._names)
             ]
-            asked = [*clean, *self.shown(answers)]
-            return sum(self.settle(token, fence, may, *asked)) >= self.need
+            return sum(self.settle(token, fence, may, *[*clean, *self.shown(answers)])) >= self.need
         return found.verdict == "clean"
 
     @property
@@ -446,6 +446,15 @@ def marks_of_two_processes_agree_with_none() -> bool:
     return stage.granted("C", 21, stage.acquire("C", 20, 0, 1))
 
 
+@scene(VARIANTS["names-add-up"].patches)
+def two_names_are_no_two_witnesses() -> bool:
+    """A has both on 1 and 2; the clock of 2 jumps; then 1 is out of B's reach, and 3 is back."""
+    stage = Stage(3, TWO)
+    assert stage.granted("A", 10, stage.acquire("A", 10, 0, 1))
+    stage.gone(1)
+    return stage.granted("B", 21, stage.acquire("B", 20, 1, 2))
+
+
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
 def test_nobody_is_let_in(play):
     assert not play(), play.__doc__
@@ -472,8 +481,6 @@ def test_who_gives_it_back_is_not_on_record_any_more():
 
 # -- several names ---------------------------------------------------------------------------------------------------
 
-TWO = wire.keys_for("redlock:", ["a", "b"], records=True)
-
 
 def test_a_name_of_which_nothing_is_on_record_is_taken_with_the_one_that_is_over():
     """A had the one name, nobody the other.  `NONE` is what a master has shown of that one."""
@@ -496,6 +503,13 @@ def test_only_what_is_over_is_taken_back_by_a_release_to_keep():
     stage.gone(0)
     stage.release("A", 10, 0, keep=5.0)
     assert set(stage.masters[0].keys) == {FENCE}
+    with script(scripts.RELEASE_RECORDED, ("  if found == token then\n    local left = ARGV[3] and redis.call('PTTL', KEYS[i])",
+                                           "  if found == token or whose == token then\n    local left = ARGV[3] and 5")):  # fmt: skip
+        stage.acquire("X", 15, 0)
+        stage.gone(0)
+        stage.release("X", 15, 0, keep=5.0)
+        assert LOCK in stage.masters[0].keys
+        stage.gone(0)
     stage.acquire("B", 20, 0)
     stage.release("B", 20, 0, keep=5.0)
     assert stage.masters[0].keys[LOCK].value == "released:B"

@@ -16,41 +16,40 @@ from redlock import scripts
 from redlock._core import (
     acquire as acquiring,
     ballots,
-    collisions,
     confirm as confirming,
-    downgrade as downgrading,
     election as electing,
     expiry,
     extend as extending,
+    fair,
     inspect,
     listing,
+    patience,
     quorum,
     records,
     release as releasing,
     renewals,
     slots as slotting,
     subscriptions,
+    tickets,
     watch,
     wire,
-    writer_mark,
 )
 from redlock._core.effects import Send, wait
 from redlock._core.extend import Extension
 from redlock._core.extend_many import BatchExtension
 from redlock._core.lease import LeaseState, PendingExtension
+from redlock._core.listing import scan
 from redlock._core.local_queue import LocalQueue
 from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.pipeline import CONNECTING, Pipeline
 from redlock._core.release import Claim, release_lost
 from redlock._core.renewals import Renewal
 from redlock._core.rounds import Round
-from redlock._core.scan import scan
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.stop import Stop
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
-from redlock._core.wait_until_free import FreeLook
-from redlock._core.watch import Watch
+from redlock._core.watch import FreeLook, Watch
 from redlock._io import renewer as base_renewer
 from redlock.fenced import _order as fencing
 from redlock.fenced._order import Step
@@ -81,8 +80,11 @@ from tests.simulation.invariants import (
     R29,
     R32,
     R33,
+    R36,
+    R37,
     R41,
 )
+from tests.simulation.line import A_SECOND, IN_ORDER, LEFT
 from tests.simulation.parameters import (
     Parameters,
     at_once,
@@ -91,9 +93,12 @@ from tests.simulation.parameters import (
     crowd,
     draw,
     elections,
+    guarded,
     household,
+    in_order,
     periods,
     readers_and_writers,
+    rivals,
     slots,
     transactions,
 )
@@ -105,10 +110,10 @@ from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._core.collisions import Collisions
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus, Look
     from redlock._core.outcomes import Failure
+    from redlock._core.patience import Patience
     from redlock._core.quorum import Tally
     from tests.simulation.client import Task
 
@@ -256,9 +261,10 @@ def _() -> list[Any]:
     """One token for all attempts of a call: a late release of one removes the key of the next (R8)."""
     correct = acquiring.acquire
 
-    def acquire(settings: MastersSettings, *rest: Any) -> Any:
-        token = settings.token()
-        return correct(settings._replace(token=lambda: token), *rest)
+    def acquire(target: acquiring.Target, *rest: Any) -> Any:
+        token = target.settings.token()
+        target.settings = target.settings._replace(token=lambda: token)
+        return correct(target, *rest)
 
     return [mock.patch.object(acquiring, "acquire", acquire)]
 
@@ -327,7 +333,7 @@ def _() -> list[Any]:
             return -math.inf
         if renewal._pause is None:
             renewal._pause = renewals._pause(renewal.lease.ttl, renewal.settings.random())
-        return min(renewal._since + renewal._pause, renewal._ends)
+        return min(renewal._since + renewal._pause, renewal._max_hold_at)
 
     return [mock.patch.object(Renewal, "due", property(due))]
 
@@ -335,7 +341,7 @@ def _() -> list[Any]:
 @variant("told-twice", P6, **_KEPT)
 def _() -> list[Any]:
     """Each look that finds the lease lost tells its holder, although it was told before (C9)."""
-    return [mock.patch.object(Renewal, "tell", lambda renewal: renewal.held_by.tell_lost(None))]
+    return [mock.patch.object(Renewal, "report_loss", lambda renewal: renewal.held_by.notify_lost(None))]
 
 
 @variant("told-after-release", P6, **_KEPT)
@@ -353,7 +359,7 @@ def _() -> list[Any]:
     return [
         mock.patch.object(LeaseState, "lost", property(lost)),
         mock.patch.object(LeaseState, "over", property(lambda lease: lease.lost)),
-        mock.patch.object(Renewal, "look", return_value="nothing"),
+        mock.patch.object(Renewal, "next_action", return_value="nothing"),
         mock.patch.object(Renewal, "due", property(due)),
     ]
 
@@ -387,6 +393,67 @@ def _() -> list[Any]:
         correct(pipeline, request, *rest)
 
     return [mock.patch.object(Pipeline, "_follow", follow)]
+
+
+@variant("never-made-whole", R37, drawn=rivals)
+def _() -> list[Any]:
+    """A grant is left on the majority that granted it (R37)."""
+    return [mock.patch.object(renewals, "lacking", return_value=[])]
+
+
+class _Unasked(extending.Repair):
+    """A repair that is written whatever was written meanwhile."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.only_if = lambda: True
+
+
+@variant(
+    "made-whole-when-it-is-over", R15, drawn=rivals, clients=8, ttl=8.0, max_ttl=16.0, node_timeout=1.0,
+    patience=2.0, delay=0.2, eager=0.03,
+)  # fmt: skip
+def _() -> list[Any]:
+    """What is to make a lease whole is written, whatever has become of the lease (R37)."""
+    return [mock.patch.object(extending, "Repair", _Unasked)]
+
+
+@variant("repairs-counted-as-votes", R12, P1, faults=(("amnesia", 0.6),), guard=False, **_KEPT)
+def _() -> list[Any]:
+    """A master that gets the key back has extended it (R14, R37)."""
+    correct = extending.Extending.read
+
+    def read(claim: Any, master: int, value: Any) -> Any:
+        missing = len(claim.missing)
+        outcome = correct(claim, master, value)
+        return outcome if len(claim.missing) == missing else ("granted", "")
+
+    return [mock.patch.object(extending.Extending, "read", read)]
+
+
+@variant("lost-and-released-at-once", R36, drawn=guarded)
+def _() -> list[Any]:
+    """A client that finds a lease lost releases it, whatever its holder has under way (R36)."""
+    return [mock.patch.object(LeaseState, "guards", False)]
+
+
+@variant("valid-while-it-guards", R36, P1, drawn=guarded, ttl=4.0, max_ttl=8.0, after=2.0)
+def _() -> list[Any]:
+    """A lease is valid for as long as masters keep its keys (R36)."""
+    correct = quorum.valid_until
+    return [mock.patch.object(quorum, "valid_until", lambda sent_at, ttl, factor: correct(sent_at, ttl + 2.0, factor))]
+
+
+@variant("guard-beyond-max-ttl", P7, drawn=guarded, ttl=4.0, max_ttl=8.0, after=6.0)
+def _() -> list[Any]:
+    """Keys live longer than a master that has forgotten them is kept from voting (R21, R36)."""
+    return []
+
+
+@variant("keys-without-a-guard", P1, drawn=guarded, ttl=4.0, max_ttl=8.0, after=4.0, masters=3, faults=(("step", 3.0),))
+def _() -> list[Any]:
+    """Masters keep keys for the TTL alone, and their clocks step by up to the guard (R36)."""
+    return [mock.patch.object(LockSpec, "guard", property(lambda spec: 0.0, lambda spec, value: None))]
 
 
 @variant("released-lease-renewed", R15, R12, **_KEPT)
@@ -424,14 +491,14 @@ def _() -> list[Any]:
 @variant("renewal-not-tried-again", R13, **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered was the last one (R13)."""
-    correct = Renewal.renewed
+    correct = Renewal.conclude
 
-    def renewed(renewal: Renewal, extension: Extension, spread: float) -> None:
+    def conclude(renewal: Renewal, extension: Extension, spread: float) -> None:
         if extension.kind == "unanswered":
             extension = extension._replace(at=_NEVER)
         correct(renewal, extension, spread)
 
-    return [mock.patch.object(Renewal, "renewed", renewed)]
+    return [mock.patch.object(Renewal, "conclude", conclude)]
 
 
 @variant("renewal-without-pause", R13, faults=(("isolate", 0.6), ("snap", 0.6)), **_KEPT)
@@ -441,11 +508,8 @@ def _() -> list[Any]:
 
 
 _TOGETHER: dict[str, Any] = {
-    "drawn": household,
-    "masters": 5,
-    "guard": False,
-    "faults": (("amnesia", 0.6), ("freeze", 0.6)),
-}
+    "drawn": household, "masters": 5, "guard": False, "faults": (("amnesia", 0.6), ("freeze", 0.6)),
+}  # fmt: skip
 
 
 @variant("answers-of-others", R12, R13, **_TOGETHER)
@@ -474,24 +538,24 @@ def _() -> list[Any]:
 @variant("denied-one-denied-all", R13, **_TOGETHER)
 def _() -> list[Any]:
     """In a round for many, a lease that is lost takes the others with it (R13)."""
-    correct = BatchExtension._leave
+    correct = BatchExtension._detach
 
-    def leave(batch: BatchExtension, index: int) -> None:
+    def detach(batch: BatchExtension, index: int) -> None:
         correct(batch, index)
         for member in batch.asked:
             member.lease.lose("expired")
 
-    return [mock.patch.object(BatchExtension, "_leave", leave)]
+    return [mock.patch.object(BatchExtension, "_detach", detach)]
 
 
 @variant("alone-and-forgotten", R13, **_TOGETHER)
 def _() -> list[Any]:
     """A lease that is not extended in a round for many is not tried again by itself (R13)."""
 
-    def leave(renewal: Renewal) -> None:
+    def detach(renewal: Renewal) -> None:
         renewal._since = _NEVER
 
-    return [mock.patch.object(Renewal, "leave", leave)]
+    return [mock.patch.object(Renewal, "detach", detach)]
 
 
 @variant("max-hold-ignored", C7, limited=0.5, **_KEPT)
@@ -573,8 +637,8 @@ def _() -> list[Any]:
         return replace(status, token=None) if any(not one.holder for one in seen.values()) else status
 
     def is_news(self: Watch, status: LockStatus, look: Look) -> bool:
-        self._told, before = (status.token,), self._told
-        return before != self._told
+        self._last, before = (status.token,), self._last
+        return before != self._last
 
     return [mock.patch.object(watch, "status_of", status_of), mock.patch.object(Watch, "_is_news", is_news)]
 
@@ -672,8 +736,8 @@ def _() -> list[Any]:
     """A release counts when every master has announced it (R24)."""
     correct = Subscription.__init__
 
-    def init(subscription: Subscription, keys: Any, masters: int) -> None:
-        correct(subscription, keys, masters)
+    def init(subscription: Subscription, keys: Any, masters: int, **others: Any) -> None:
+        correct(subscription, keys, masters, **others)
         subscription._need = masters
 
     return [mock.patch.object(Subscription, "__init__", init)]
@@ -721,11 +785,9 @@ def _() -> list[Any]:
     """A listener does not try again before it hears something (R24)."""
     correct = acquiring.pause
 
-    def pause(
-        settings: MastersSettings, subscription: Subscription | None, refusal: ballots.Refusal, until: float
-    ) -> Op[bool]:
-        listens = subscription is not None and refusal.kind == "held"
-        return (yield from correct(settings, subscription, refusal, math.inf if listens else until))
+    def pause(target: acquiring.Target, refusal: ballots.Refusal, until: float) -> Op[bool]:
+        listens = target.subscription is not None and refusal.kind == "held"
+        return (yield from correct(target, refusal, math.inf if listens else until))
 
     return [mock.patch.object(acquiring, "pause", pause)]
 
@@ -733,15 +795,17 @@ def _() -> list[Any]:
 @variant("others-first-for-ever", ANYWAY, drawn=crowd, actors=3)
 def _() -> list[Any]:
     """A client that lets others go first waits until they have had it, and they may not want it (R24)."""
-    correct = acquiring._let_others_go_first
+    correct = acquiring.Target.our_turn
 
-    def let_others_go_first(settings: Any, target: acquiring.Target, deadline: float) -> Any:
-        place = target.place
-        if place.yield_until < deadline:
-            place.yield_until, deadline = place.yield_until + 1000.0, math.inf  # as it was, if it is `NEVER`
-        return correct(settings, target, deadline)
+    def our_turn(target: acquiring.Target) -> Any:
+        deadline = target.patience.deadline
+        if target.place.yield_until < deadline:
+            target.place.yield_until += 1000.0  # as it was, if it is `NEVER`
+            target.patience.deadline = math.inf
+        yield from correct(target)
+        target.patience.deadline = deadline
 
-    return [mock.patch.object(acquiring, "_let_others_go_first", let_others_go_first)]
+    return [mock.patch.object(acquiring.Target, "our_turn", our_turn)]
 
 
 @variant("rollback-taken-for-a-release", APART, drawn=crowd, faults=(("amnesia", 0.6),))
@@ -848,7 +912,7 @@ def _() -> list[Any]:
         for flagged in first.shown:
             first.tally.entries[flagged] = None
             first.tally.count(flagged, "granted")
-        return first.highest + 1, first.ended_at, first.tally
+        return first.highest + 1, first.decided_at, first.tally
 
     return [mock.patch.object(acquiring, "second_round", second_round)]
 
@@ -907,19 +971,30 @@ def _() -> list[Any]:
     ]
 
 
+@variant("names-add-up", P1, names=2, several=1.0, masters=3, **_WRONG)
+def _() -> list[Any]:
+    """A master that shows the same lease for two names is two witnesses (R35)."""
+
+    def over(wrong: int, shown: Any) -> Any:
+        found = [(name, *one[:2]) for of_one in shown.values() for name, one in of_one.items()]
+        return {one for one in found if sum(other[1:] == one[1:] for other in found) > wrong}
+
+    return [mock.patch.object(expiry, "_over", over)]
+
+
 @variant("ttl-by-the-clock-of-a-master", P1, **_WRONG)
 def _() -> list[Any]:
     """A phantom lasts for as long as a master says that the record has left (R35)."""
-    correct = confirming.ConfirmingBallot.leave_phantom
+    correct = confirming.ConfirmingBallot.place_phantom
 
-    def leave_phantom(ballot: Any, spec: LockSpec, token: str, at: float) -> Any:
+    def place_phantom(ballot: Any, spec: LockSpec, token: str, at: float) -> Any:
         ballot._shown = {
             flagged: {name: one._replace(ttl=0.02) for name, one in shown.items()}
             for flagged, shown in ballot._shown.items()
         }
         return correct(ballot, spec, token, at)
 
-    return [mock.patch.object(confirming.ConfirmingBallot, "leave_phantom", leave_phantom)]
+    return [mock.patch.object(confirming.ConfirmingBallot, "place_phantom", place_phantom)]
 
 
 # -- elections ---------------------------------------------------------------------------------------
@@ -1132,21 +1207,87 @@ def _() -> list[Any]:
 
 @variant("refused-by-those-who-are-refused", SOMEBODY_WINS, drawn=at_once, clients=5)
 def _() -> list[Any]:
-    """Whoever only tries takes contenders for holders, and gives up as they do (C3)."""
-    return [mock.patch.object(collisions, "MOST", 0)]
+    """A single try takes contenders for holders, and gives up as they do (C3)."""
+    return [mock.patch.object(patience, "MOST", 0)]
 
 
 @variant("tries-for-as-long-as-somebody-has-it", ENDS, faults=())
 def _() -> list[Any]:
-    """Whoever only tries does not believe that somebody has it (C3)."""
+    """A single try does not believe that somebody has it (C3)."""
 
-    def is_answer(refusal: ballots.Refusal, deadline: float, _: Collisions) -> Op[bool]:
+    def is_answer(refusal: ballots.Refusal, deadline: float, _: Patience) -> Op[bool]:
         if refusal.at >= deadline and refusal.kind == "held":
             yield from wait(refusal.at + 0.05)
             return False
         return refusal.at >= deadline or refusal.tally.misconfigured
 
     return [mock.patch.object(acquiring, "is_answer", is_answer)]
+
+
+# -- who waits in order (R42) ------------------------------------------------------------------------
+
+
+@variant("tickets-by-the-clock", IN_ORDER, drawn=in_order, skew=3.0)
+def _() -> list[Any]:
+    """A ticket has the number that the clock of its client shows, and masters take any number."""
+    correct = fair.Ticket.look
+
+    def look(ticket: fair.Ticket, settings: MastersSettings) -> Any:
+        if not ticket.number:
+            ticket.number, ticket._settled = settings.fences._wall_ns() // 1000, True
+        return (yield from correct(ticket, settings))
+
+    return [mock.patch.object(fair.Ticket, "look", look)]
+
+
+@variant("tickets-that-are-not-settled", IN_ORDER, drawn=in_order, skew=3.0)
+def _() -> list[Any]:
+    """The first number that was proposed is the ticket, whoever has stored a greater one."""
+    correct = fair.Ticket.look
+
+    def look(ticket: fair.Ticket, settings: MastersSettings) -> Any:
+        with mock.patch.object(fair, "_PROPOSALS", 1):
+            steps = correct(ticket, settings)
+            effect = next(steps)
+        while True:
+            event = yield effect
+            try:
+                effect = steps.send(event)
+            except StopIteration as stop:
+                ticket._settled = True
+                return stop.value
+            ticket._settled = True
+
+    return [mock.patch.object(fair.Ticket, "look", look)]
+
+
+@variant("dead-waiters-stay", A_SECOND, drawn=in_order, fair=1.0, slow=0.0, young=0.0, faults=(("crash", 0.6),))
+def _() -> list[Any]:
+    """The ticket of a waiter that has died stays for as long as others wait."""
+    ended = "redis.call('ZRANGE', key, string.format('%.0f', -now), '(0', 'BYSCORE', 'LIMIT', 0, 1000),"
+    return [script(one, (ended, "")) for one in (scripts.TICKET, scripts.ACQUIRE_FAIR)]
+
+
+@variant("a-holder-jumps-the-queue", IN_ORDER, drawn=in_order)
+def _() -> list[Any]:
+    """A client that asks again is granted a free name although others wait in order."""
+    return [script(scripts.ACQUIRE_FAIR, ("elseif turn then", "elseif false then"))]
+
+
+@variant("others-jump-the-queue", IN_ORDER, drawn=in_order, fair=0.7)
+def _() -> list[Any]:
+    """A client that does not wait in order is granted a free name although others do."""
+    return [script(scripts.ACQUIRE, ("elseif lined and #ARGV[4] < 17 then", "elseif false then"))]
+
+
+@variant("tickets-outlive-their-operation", LEFT, drawn=in_order, fair=1.0, slow=0.0, young=0.0, faults=())
+def _() -> list[Any]:
+    """A waiter that gives up leaves its ticket to its time."""
+
+    def leave(ticket: fair.Ticket, settings: MastersSettings) -> Send:
+        return Send(tickets.stand(ticket._keys, ticket.token, ticket.number, settings.fence_ttl, new=False))
+
+    return [mock.patch.object(fair.Ticket, "leave", leave)]
 
 
 # -- restarted masters -------------------------------------------------------------------------------
@@ -1241,7 +1382,7 @@ def _() -> list[Any]:
 @variant("marks-only-what-readers-refused", R33, drawn=come_and_go)
 def _() -> list[Any]:
     """After an attempt that failed for another reason, a writer that waits leaves no mark."""
-    correct = writer_mark.keep_new_readers_away
+    correct = acquiring.keep_new_readers_away
 
     def only_by_readers(*args: Any, by_readers: bool, **options: Any) -> Any:
         if by_readers:
@@ -1270,7 +1411,7 @@ def _() -> list[Any]:
 )  # fmt: skip
 def _() -> list[Any]:
     """The lease claims the name for itself until a majority has let readers in, and the rest of it later."""
-    correct = downgrading.downgrade
+    correct = extending.downgrade
 
     def late(settings: Any, spec: LockSpec, lease: LeaseState, now: float) -> Op[Any]:
         steps = correct(settings, spec, lease, now)
@@ -1289,11 +1430,13 @@ def _() -> list[Any]:
 @variant("fence-row-raised-last", NO_UPDATE_LOST, drawn=transactions)
 def _() -> list[Any]:
     """A transaction reads first, and raises the row of its name before it commits (R39)."""
-    order = (Step.BEGIN, Step.BODY, Step.RAISE, Step.ENSURE, Step.COMMIT)
-    return [mock.patch.object(fencing, "WORK", order)]
+    return [mock.patch.object(fencing, "WORK", (Step.BEGIN, Step.BODY, Step.RAISE, Step.ENSURE, Step.COMMIT))]
 
 
-@variant("fence-compared-without-the-lock-of-its-row", NO_UPDATE_LOST, FENCES_RISE, drawn=transactions)
+@variant(
+    "fence-compared-without-the-lock-of-its-row", NO_UPDATE_LOST, FENCES_RISE, drawn=transactions, masters=1, names=1,
+    clients=3, faults=(("jump", 0.6),),
+)  # fmt: skip
 def _() -> list[Any]:
     """The fence is compared, and nobody who raises it later waits for the commit (R39)."""
     return [mock.patch.object(Database, "locks")]

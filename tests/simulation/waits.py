@@ -175,8 +175,7 @@ class Waits:
 
     def _pause(self, watch: Watch) -> float:
         """At most, before the next attempt; the one that is under way may find that others are in the way."""
-        widest = max(WIDEST, ATTEMPTS * self._parameters.node_timeout)
-        return min(2 * watch.subscription.spread + NARROW, widest)
+        return min(2 * watch.subscription.spread + NARROW, max(WIDEST, ATTEMPTS * self._parameters.node_timeout))
 
     def _within(self, seconds: float, task: Task, invariant: str, why: str) -> None:
         """So many seconds of its own clock from now it has made another attempt, or is over."""
@@ -186,7 +185,7 @@ class Waits:
 
     def _must_have_tried(self, task: Task, since: float, invariant: str, why: str) -> None:
         client = task.client
-        if task.over or client.crashed or client.paused or client.true_time(client.resumed_at) > since:
+        if task.in_order or task.over or client.crashed or client.paused or client.true_time(client.resumed_at) > since:
             return
         if task.attempted_at < 0 and invariant == WOKEN:
             return  # it lets others go first

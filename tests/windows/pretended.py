@@ -71,8 +71,7 @@ def _keep_for(user: str, *names: str) -> None:
 
 def _pair_over_tcp(*_: object) -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        one = socket.create_connection(listener.getsockname())
-        return one, listener.accept()[0]
+        return socket.create_connection(listener.getsockname()), listener.accept()[0]
 
 
 def _watch_sockets_only() -> None:

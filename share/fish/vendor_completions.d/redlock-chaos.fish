@@ -50,8 +50,8 @@ function _shtab_redlock_chaos_using
   test "$_shtab_redlock_chaos_cmdpath" = "$argv"
 end
 
-set -g _shtab_redlock_chaos_commands run check ci list
-set -g _shtab_redlock_chaos_opts_with_value --backend --clients --drift-factor --duration --faults --jobs --lanes --locks --longer --masters --max-ttl --must --node-timeout --only --out --persistence --scenario --seed --server --skew --slots --ttl --used --variant --work --workers
+set -g _shtab_redlock_chaos_commands run check export explore ci list
+set -g _shtab_redlock_chaos_opts_with_value --backend --clients --drift-factor --duration --faults --format --jobs --lanes --lock --locks --longer --masters --max-ttl --must --mutant --node-timeout --only --out --persistence --scenario --scope --seed --server --skew --slots --ttl --used --variant --work --workers
 
 complete -c redlock-chaos -e
 complete -c redlock-chaos -f
@@ -59,13 +59,13 @@ complete -c redlock-chaos -f
 complete -c redlock-chaos -n _shtab_redlock_chaos_using -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a run -d 'Real masters, real clients, real faults; then a verdict. Exit 0: what must hold did; 1: it did not; 2: unknown, or the harness failed. What is given beside --scenario or --variant replaces what that says.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -s h -l help -d 'show this help message and exit'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l scenario -xka "calm overrun crowd kill amnesia-guarded rolling-restart other-masters masters-too-early pause strobe skewed-clocks jumping-clocks full-memory full-disk full-disk-everysec flush lost-replies slow half-replies one-isolated one-way partition ring flapping stop-clients kill-clients leaders readers slots transactions everything client-pause clock-jump amnesia readers-clock-jump slots-amnesia" -d 'one of `redlock-chaos list`'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l variant -xka "minority no-owner-check no-rollback wall-clock one-token fence-by-maximum resurrecting-extension no-repair repair-by-fence counts-no-readers records-every-list resigns-late without-fence-row" -d 'a lock that is broken on purpose, in its scenario'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l scenario -xka "calm overrun crowd kill amnesia-guarded rolling-restart other-masters grow masters-too-early pause strobe skewed-clocks jumping-clocks full-memory full-disk full-disk-everysec flush lost-replies slow half-replies one-isolated one-way partition ring flapping stop-clients kill-clients leaders readers slots in-order transactions clock-jump-confirmed strobe-confirmed eviction-confirmed kleppmann-confirmed everything client-pause clock-jump kleppmann eviction amnesia readers-clock-jump slots-amnesia" -d 'one of `redlock-chaos list`'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l variant -xka "minority no-owner-check no-rollback wall-clock one-token fence-by-maximum resurrecting-extension no-repair repair-by-fence counts-no-readers slots-counted slots-no-owner-check trusts-expiry records-every-list resigns-late without-fence-row tickets-by-the-clock dead-waiters-stay a-holder-jumps-the-queue" -d 'a lock that is broken on purpose, in its scenario'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l faults -x -d 'comma-separated; kill,pause,partition unless there is a scenario'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l seed -x -d 'decides the plan and what clients do; printed if it is drawn'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l backend -xka "auto namespace proxy compose" -d 'auto takes the first that works here'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l out -xka "(__fish_complete_directories)" -d 'history.jsonl, verdict.json, timeline.html (chaos-out)'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l must -x -d 'what must hold, of exclusive, fenced, prompt, live, clean, kept, handover, slots'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l must -x -d 'what must hold, of exclusive, fenced, prompt, live, clean, kept, handover, slots, order'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l duration -x -d 'seconds of faults; starting, settling and looking come on top'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l masters -x -d servers
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l used -x -d 'of these, in the lists of clients at first; 0: all'
@@ -81,20 +81,32 @@ complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l max-ttl -x -d '
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l skew -x -d 'clients'"'"' wall clocks are wrong by up to that many seconds'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l server -x -d 'program to be started as a master, instead of what redlock.testing finds'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l persistence -xka "none everysec always" -d 'of the masters'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l work -xka "mixed lasting visited overrun brief steady naive leading sharing slots transactions" -d 'what clients do'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l work -xka "mixed lasting visited overrun brief steady naive leading sharing slots transactions queueing" -d 'what clients do'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l no-restart-guard -d 'masters vote as soon as they are up'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a check -d 'Judge a recorded history. Exit 0: all that must hold does; 1: it does not, and the offending events are printed; 2: unknown, as the file cannot be read, is cut short or proves nothing.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -s h -l help -d 'show this help message and exit'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l must -x -d 'what must hold, instead of what the history says: comma-separated, of exclusive, fenced, prompt, live, clean, kept, handover, slots'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l must -x -d 'what must hold, instead of what the history says: comma-separated, of exclusive, fenced, prompt, live, clean, kept, handover, slots, order'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l steps -d 'instead of promises: whether each step that was told is one of the specification'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l json -d 'print verdict.json instead of text'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l out -xka "(__fish_complete_directories)" -d 'write verdict.json and timeline.html into DIR'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check; and test $_shtab_redlock_chaos_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a history.jsonl (docs/chaos-history.md has the format)'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a ci -d 'Every scenario: those in the model must keep all promises, the others must show what breaks; and every broken variant of the lock, which must be caught. Fixed seeds, and one run with a random one, which is printed. Exit 0: all as it must be; 1: something was violated, or not caught; 2: unknown.'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a export -d 'Write one lock of a recorded history as a register, for Porcupine or Knossos, to the standard output.'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using export' -s h -l help -d 'show this help message and exit'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using export' -l lock -x -d 'which one; the first of the header unless given'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using export' -l format -xka "porcupine knossos" -d 'porcupine unless given'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using export; and test $_shtab_redlock_chaos_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a history.jsonl'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a explore -d 'Take every step that the specification allows, in small worlds of a few masters and two clients, and look at every promise in every state. Exit 0: all are kept, and every mutant breaks the promise that it has to; 1: not so.'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -s h -l help -d 'show this help message and exit'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l scope -xka "contest hand-over shorter twice crash forget lose unheard evict one-to-three list-forgotten list-unheard list-met again all forget-and-extend evict-twice evict-and-extend one-replaced" -d 'only this one: contest, hand-over, shorter, twice, crash, forget, lose, unheard, evict, one-to-three, list-forgotten, list-unheard, list-met, again, all, forget-and-extend, evict-twice, evict-and-extend, one-replaced'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l mutant -xka "minority drift-not-subtracted counts-from-the-answer token-of-the-process rollback-where-granted rollback-overtakes release-forgotten release-without-owner-check extension-adds extension-brings-back late-is-in-time shorter-when-answered repair-shortens repair-without-owner-check equal-is-greater fence-not-written-back restarted-master-votes one-clock-is-enough f-are-enough no-mark rollback-is-a-release one-in-common majority-has-it records-anything gone-when-closed lease-outlives-list forgets-with-the-master both-go-on both-give-way" -d 'show how this one breaks its promise'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l more -d 'larger worlds as well, which takes many minutes'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l faults -x -d 'N faults of a kind instead of one'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a ci -d 'Every scenario: those in the model must keep all promises, the others must show what breaks; and every broken variant of the lock, which must be caught. No step may be one that the specification forbids. Fixed seeds, and one run with a random one, which is printed. Exit 0: all as it must be; 1: something was violated, or not caught; 2: unknown.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l backend -xka "auto namespace proxy compose" -d 'auto takes the first that works here'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l out -xka "(__fish_complete_directories)" -d 'a folder for each run (chaos-out)'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l seed -x -d 'of all runs, instead of 7 and a random one for the last'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l jobs -x -d 'runs at a time (3)'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l jobs -x -d 'runs at a time (two per core)'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l only -x -d 'comma-separated names of scenarios, and of variants as variant-NAME'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l complete -d 'fail if something cannot be done here, instead of leaving it out'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l longer -x -d 'make the faults of every run go on for that many times as long'

@@ -51,7 +51,7 @@ function _shtab_redlock_run_using
 end
 
 set -g _shtab_redlock_run_commands
-set -g _shtab_redlock_run_opts_with_value --config --grace --hold-at-least --masters --max-hold --max-ttl --node-timeout --outage-timeout --owner --prefix --restart --slots --ttl --wait
+set -g _shtab_redlock_run_opts_with_value --config --grace --guard --hold-at-least --masters --max-hold --max-ttl --node-timeout --outage-timeout --owner --prefix --restart --slots --status-port --ttl --wait
 
 complete -c redlock-run -e
 complete -c redlock-run -f
@@ -64,7 +64,9 @@ complete -c redlock-run -n _shtab_redlock_run_using -l outage-timeout -x -d 'how
 complete -c redlock-run -n _shtab_redlock_run_using -l ttl -x -d 'how long the lock stays held if this machine dies; while it lives, the lock is renewed (default: 30, with --service 15)'
 complete -c redlock-run -n _shtab_redlock_run_using -l max-hold -x -d 'send SIGTERM to the command after this time, and end with 70; with --service that ends the term'
 complete -c redlock-run -n _shtab_redlock_run_using -l hold-at-least -x -d 'keep everyone else out for this time, even if the command ends sooner: once in a period, on many machines (the TTL is at least as long)'
+complete -c redlock-run -n _shtab_redlock_run_using -l guard -x -d 'keep everyone else out for this time after the lock was lost or this machine died, for what the command has under way; the end of the command gives the lock away at once (default: 0)'
 complete -c redlock-run -n _shtab_redlock_run_using -l shared -d 'share the lock with other readers; nobody gets it without --shared meanwhile'
+complete -c redlock-run -n _shtab_redlock_run_using -l fair -d 'wait in order: those that wait with --fair, on all machines, get it as they came, before all others'
 complete -c redlock-run -n _shtab_redlock_run_using -l grace -x -d 'time between SIGTERM and SIGKILL; both come before the lock is lost, or after --max-hold (default: 5, at most a third of the TTL)'
 complete -c redlock-run -n _shtab_redlock_run_using -l slots -x -d 'run at most K commands at once: hold one of K slots instead of the lock; the command gets the number of its slot, from 0 on, in REDLOCK_SLOT'
 complete -c redlock-run -n _shtab_redlock_run_using -l owner -x -d 'text for those who look or wait, at most 64 bytes (default: this host/the process id)'
@@ -72,8 +74,10 @@ complete -c redlock-run -n _shtab_redlock_run_using -s v -l verbose -d 'say who 
 complete -c redlock-run -n _shtab_redlock_run_using -s q -l quiet -d 'if the lock was not acquired, do not say who holds it: for cron'
 complete -c redlock-run -n _shtab_redlock_run_using -l service -d 'run the command whenever this one is elected leader of NAME, until SIGTERM; say who leads'
 complete -c redlock-run -n _shtab_redlock_run_using -l restart -xka "always on-failure never" -d 'stand for election again if the command ends by itself: always (the default), on-failure (with another exit code than 0) or never; after a random pause, which grows to 30 s. A lost lock does not count'
-complete -c redlock-run -n _shtab_redlock_run_using -l config -xka "(__fish_complete_path (commandline -ct))" -d 'TOML file with the masters, credentials, TLS files and these options'
+complete -c redlock-run -n _shtab_redlock_run_using -l status-port -x -d 'answer /leader (200 where this one leads, else 503) and /healthz over HTTP, for sidecars and probes (HOST: 127.0.0.1; PORT 0: any)'
+complete -c redlock-run -n _shtab_redlock_run_using -l config -xka "(__fish_complete_path (commandline -ct))" -d 'TOML file with what all programs share: masters, credentials, TLS files and options of the deployment'
 complete -c redlock-run -n _shtab_redlock_run_using -l prefix -x -d 'prefix of every key (default: redlock:)'
 complete -c redlock-run -n _shtab_redlock_run_using -l max-ttl -x -d 'the longest TTL of any client, the same in all of them'
 complete -c redlock-run -n _shtab_redlock_run_using -l node-timeout -x -d 'a master'"'"'s share of an attempt (default: 0.25)'
 complete -c redlock-run -n _shtab_redlock_run_using -l no-restart-guard -d 'let masters vote right after their start: for brand-new deployments, and where the clients do so'
+complete -c redlock-run -n _shtab_redlock_run_using -l confirm-expiry -d 'follow a holder that vanished only where the clocks of several masters agree that its time is over; the same in all clients'

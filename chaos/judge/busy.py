@@ -1,0 +1,31 @@
+"""When the machine hardly ran a client, as the observer says (`chaos.pulse`): whatever it was about may take that much longer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ..history import OBSERVER
+
+if TYPE_CHECKING:
+    from ..history import History
+
+
+class Busy:
+    def __init__(self, history: History) -> None:
+        self._spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for event in history.events:
+            if (event.process, event.op) == (OBSERVER, "busy") and isinstance(event.detail, dict):
+                for client in event.target:
+                    self._spans[client].append((event.t, event.detail["until"]))
+
+    def within(self, client: str, begin: float, end: float) -> bool:
+        return any(t <= end and until >= begin for t, until in self._spans[client])
+
+    def seconds(self, begin: float, end: float) -> float:
+        """For how long between ``begin`` and ``end`` it was so of any client."""
+        lost, at = 0.0, begin
+        for t, until in sorted(span for spans in self._spans.values() for span in spans):
+            lost += max(0.0, min(until, end) - max(t, at))
+            at = max(at, until)
+        return lost

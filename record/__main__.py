@@ -1,0 +1,72 @@
+"""What was tried, and what it found: docs/track-record.md is made of it.
+
+    python -m record simulation [--seeds 200]     the next seeds of every family, from where the last record ended
+    python -m record simulation --family shipped  of the client as it ships alone
+    python -m record chaos [OPTION ...]           `python -m chaos ci` with these options
+    python -m record page                         docs/track-record.md again
+
+A run adds its lines to runs.jsonl itself, with the commit that it ran on, and makes the page; people write defects.toml, and nothing
+into runs.jsonl. A violation is recorded as well as its absence. `--runs FILE` takes another file than runs.jsonl.
+
+Exit codes: 0 nothing was violated, 1 something was, 2 nothing was recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from record import page, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOT_RECORDED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m record",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("what", choices=("simulation", "chaos", "page"))
+    parser.add_argument("--seeds", type=int, default=200, help="of each family (default: 200)")
+    parser.add_argument(
+        "--family", action="append", choices=runs.ALL, help="only this one; may be given more than once"
+    )
+    parser.add_argument(
+        "--jobs", type=int, help="at a time; as many as there are processors, or as chaos ci has, unless given"
+    )
+    parser.add_argument("--runs", type=Path, default=runs.FILE, help="where the lines are (default: record/runs.jsonl)")
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.what != "chaos":
+        parser.error(f"unknown: {' '.join(rest)}")
+    if options.seeds < 1:
+        parser.error(f"--seeds is {options.seeds}, it must be at least 1")
+    violated = False
+    if options.what != "page":
+        try:
+            source = runs.source()
+            known = runs.read(options.runs)
+            if options.what == "simulation":
+                made = runs.simulated(known, options.seeds, options.jobs, source, options.family or runs.ALL)
+            else:
+                jobs = [] if options.jobs is None else ["--jobs", str(options.jobs)]
+                made = runs.under_chaos([*rest, *jobs], source)
+            for line in made:
+                runs.add(options.runs, line)
+                print(runs.told(line), flush=True)
+                violated = violated or bool(line["violated"])
+        except runs.NotRecorded as why:
+            print(f"record: {why}", file=sys.stderr)
+            return NOT_RECORDED
+    page.write(runs.read(options.runs))
+    return int(violated)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

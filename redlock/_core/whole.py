@@ -1,0 +1,80 @@
+"""Makes a lease whole soon after its grant: masters that refused it, or said nothing, get its key (R37).
+
+A majority decides a grant.  If no other master has the key, the lease rests on each one of that majority: another
+client needs only one that forgets, or whose clock steps.  Mostly the others have refused because of an attempt that
+failed, and that is taken back at this moment.  So they are sent a repair (R14):
+
+- when a release is announced there, within `node_timeout` after the grant.  Only a client that has listened before
+  hears it: to subscribe for this would cost two connections to each master, more than that time is worth.
+- `node_timeout` after the grant, and a second later, whether the lease is renewed or not.
+- From then on with its renewals, as R14 says.
+
+The grant is the confirmation that R14 asks for: nobody else can have been granted the name while the lease is valid.
+A repair is no vote, and none is written for a lease that is over.  None is written either once an extension has begun:
+that one repairs by itself, and may have given the keys another TTL.
+
+Also considered: to ask again at once.  The release of the attempt that failed would come later than that question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock._core import quorum
+from redlock._core.effects import Listen, Op, Timeout, wait
+from redlock._core.extend import repair
+from redlock._core.subscriptions import Subscription
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from redlock._core.effects import Send
+    from redlock._core.lease import LeaseState
+    from redlock._core.settings import LockSpec, MastersSettings
+
+AGAIN = 1.0  # seconds from the first repair to the second
+
+
+def lacking(lease: LeaseState) -> list[int]:
+    """The masters that are not known to have the key of a lease as it was granted."""
+    return [] if lease.last is None or lease.extensions else lease.last.lacking()
+
+
+def make_whole(settings: MastersSettings, spec: LockSpec, lease: LeaseState, missing: Sequence[int]) -> Iterator[Send]:
+    """Give the key to those of ``missing`` where the name is free."""
+    left = lease.valid_until - lease.clock() + quorum.drift(lease.ttl, settings.drift_factor)
+    return repair(settings, spec, lease, missing, left, wanted=lambda: not lease.extensions)
+
+
+def listen(settings: MastersSettings, spec: LockSpec, lease: LeaseState, until: float) -> Op[None]:
+    """Give the key to each master that lacks it, as soon as it has announced a release."""
+    overheard = Overheard(lease, spec, len(settings.masters))
+    yield Listen(overheard)
+    while not isinstance((yield from wait(until)), Timeout) and not lease.over and lacking(lease):
+        yield from make_whole(settings, spec, lease, overheard.pop_announced())
+
+
+class Overheard(Subscription):
+    """Hears which of the masters that lack the key of a lease may be free.
+
+    It hears the release of the lease as well, and its operation is over then.
+    """
+
+    __slots__ = ("_free", "_lease")
+
+    def __init__(self, lease: LeaseState, spec: LockSpec, masters: int) -> None:
+        super().__init__(spec.keys.locks, masters, watches=True)
+        self._lease = lease
+        self._free: set[int] = set()
+
+    def hear(self, master: int, token: bytes) -> bool:  # noqa: ARG002 - any release counts
+        if self._lease.over:
+            return True
+        if master in lacking(self._lease):
+            self._free.add(master)
+        return master in self._free
+
+    def pop_announced(self) -> list[int]:
+        """The masters that have announced a release since the last call."""
+        free, self._free = self._free, set()
+        return sorted(free)

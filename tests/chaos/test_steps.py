@@ -1,0 +1,198 @@
+"""A recorded history takes no step that the specification forbids: what each line may say, and which rule forbids it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from chaos.__main__ import main
+from chaos.judge import steps
+from tests.chaos.tape import LOCK, Tape, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MASTERS = [f"master-{number}" for number in range(1, 6)]
+VOTES: dict[str, list[Any]] = {
+    "g": ["granted", 0.01],
+    "f": ["granted", 0.01, "has the fence 9, ours is not greater"],
+    "h": ["held", 0.01, "by somebody for 3.000 s"],
+    "q": ["quarantined", 0.01, "restarted 1.0 s ago"],
+    "a": ["timeout", None, "no answer within 0.25 s"],
+    "p": ["pending"],
+}
+LASTS = 10 - 0.102  # of a TTL of ten seconds, from the first byte (R6)
+
+
+def votes(word: str) -> list[list[Any]]:
+    """A dot: a master that is not in its list."""
+    return [[master, *VOTES[letter]] for master, letter in zip(MASTERS, word, strict=True) if letter != "."]
+
+
+class Told(Tape):
+    """Each was asked for 10 ms before it is told."""
+
+    def got(self, t: float, token: str, said: str = "gggpp", settled: str = "", by: int = 1, **more: Any) -> Told:
+        """``settled``: the second round."""
+        more = {"until": t - 0.01 + LASTS, "fence": int(t * 10), **more}
+        self.held(
+            t, f"client-{by}", token, invoked=t - 0.01, votes=votes(said), settled=votes(settled) if settled else None,
+            **more,
+        )  # fmt: skip
+        return self
+
+    def kept(self, t: float, token: str, said: str = "gggpp", op: str = "extend", by: int = 1, **more: Any) -> Told:
+        lasts = {"valid_until": more.pop("until", t - 0.01 + LASTS), "votes": votes(said)}
+        self.event(t, f"client-{by}", op, "ok", lock=LOCK, token=token, **lasts)
+        return self
+
+    def reads(self, t: float, token: str, said: str = "gggpp", **more: Any) -> Told:
+        return self.got(t, token, said, mode="shared", **more)
+
+    def downgraded(self, t: float, token: str, said: str = "gggpp") -> Told:
+        self.event(t - 0.01, "client-1", "downgrade", "invoke", lock=LOCK, token=token)
+        return self.kept(t, token, said)
+
+    def gave(self, t: float, token: str, by: int = 1) -> Told:
+        self.release(t, f"client-{by}", token)
+        self.event(t + 0.01, f"client-{by}", "release", "ok", lock=LOCK, token=token)
+        return self
+
+    def release_under_way(self, t: float, token: str) -> Told:
+        self.release(t, "client-1", token)
+        return self
+
+    def failed(self, t: float, said: str, *, asked: float = 0.0, after: float | None = 0.01) -> Told:
+        """Decided so long after it was asked for, if that is told, and perhaps written later."""
+        self.event(asked or t - (after or 0.0), "client-2", "acquire", "invoke", lock=LOCK)
+        self.event(t, "client-2", "attempt", "fail", lock=LOCK, after=after, votes=votes(said))
+        return self
+
+    def was_lost(self, t: float, token: str, said: str, reason: str = "taken", by: int = 1) -> Told:
+        self.event(t, f"client-{by}", "lost", "info", lock=LOCK, token=token, reason=reason, votes=votes(said))
+        return self
+
+    def struck(self, op: str, target: str, begin: float, end: float) -> Told:
+        self.fault(op, target, begin, end)
+        return self
+
+    def confirming(self) -> Told:
+        self.header["confirm_expiry"] = True
+        return self
+
+    def beyond(self) -> Told:
+        self.header["must"] = ["fenced"]
+        return self
+
+
+ALLOWED = {
+    "one after the other": Told().got(1, "A").kept(4, "A", "hgggp").gave(5, "A").got(6, "B", "ggggg"),
+    "the other masters": Told().got(1, "A").failed(2, "hhhgg"),
+    "a greater fence on one": Told().got(1, "A", "fgggp"),
+    "a second round": Told().got(1, "A", "gfghp", "ggghp").gave(2, "A").got(3, "B", "gffpp", "gpgpg"),
+    "a second round on what is over for certain": Told().confirming().got(1, "A", "hhhgp", "gggpp"),
+    "a release that is under way": Told().got(1, "A").gave(5, "A").got(5.02, "B"),
+    "what has run out": Told().got(1, "A").got(11.5, "B"),
+    "an extension that overtook the release": Told().got(1, "A").gave(5, "A").kept(5.2, "A", until=4.9 + LASTS),
+    "told when it was over": Told().got(11.0, "B").got(12, "A", until=1 + LASTS, fence=1),
+    "told late, decided in time": Told().got(1, "A").kept(10.95, "A", until=10.85 + LASTS),
+    "an extension that is told between release and answer": Told().got(1, "A").release_under_way(5, "A").kept(5.2, "A"),
+    "an attempt that was taken back before it was told": Told().got(2.2, "A").failed(2.3, "gghhh", asked=2.1, after=None),
+    "an attempt that read its answers after the release": Told().got(1, "A").failed(3, "hhghh").gave(3.05, "A"),
+    "an attempt that failed before": Told().got(2.2, "A").failed(2.3, "gghhh", asked=2.1),
+    "lost, as a majority says": Told().got(1, "A").was_lost(4, "A", "hhhaa").got(4, "B", fence=99),
+    "lost by who was to go on, and later by who had it": Told().got(1, "A").was_lost(4, "A", "hhhaa", by=2).got(4, "B", fence=99).was_lost(8, "A", "hhhaa"),
+    "a late answer": Told().got(1, "A", "gggpp").kept(3, "A", "ppggg"),
+    "handed over": Told().got(1, "A").kept(3, "A", op="resume", by=2).gave(4, "A", by=2),
+    "handed over late": Told().got(1, "A").kept(10.95, "A", op="resume", by=2),
+    "an attempt whose grant ran out while it was stopped": Told().got(13, "A").failed(14, "ggphh", after=13),
+    "readers, and a writer behind the last one": Told().reads(1, "A").reads(2, "B").gave(3, "A").gave(4, "B").got(5, "C"),
+    "a reader that extends beside another one": Told().reads(1, "A").reads(2, "B", "ppggg").kept(3, "A", "ggggg"),
+    "a writer where readers have run out": Told().reads(1, "A").reads(2, "B").got(12.5, "C"),
+    "a reader beside one that has downgraded": Told().got(1, "A").downgraded(2, "A", "ggppg").reads(3, "B", "ggggg").kept(4, "A"),
+    "a reader while a downgrade is under way": Told().got(1, "A").downgraded(4, "A").reads(3.995, "B"),
+    "readers that are told of in the other order": Told().reads(1, "A", fence=12).reads(1.005, "B", fence=11).gave(2, "A").gave(3, "B").got(4, "C"),
+    "two slots": Told().got(1, "A", lock="a#0").got(2, "B", lock="a#1"),
+    "a slot that another one had": Told().got(1, "A", lock="a#0").got(11.5, "B", lock="a#0"),
+    "a list that grows": Told().got(1, "A", "gg...").gave(2, "A").got(3, "B", "ggg..", by=2),
+    "a list for one that is out of use": Told().got(1, "A", "gpg..").gave(2, "A").got(11.5, "B", "..ggg", by=2),
+    "two lists while a master was away": Told().struck("pause", "master-3", 0.5, 1.5).got(1, "A", "ggp..").got(2, "B", "..pgg", by=2),
+    "a list again that was used before": Told().got(1, "A", "gg...").got(12, "B", "..ggg", by=2).got(23, "C", "gg...").got(23.1, "D", "..ggg", until=22, fence=125, by=2),
+    "beyond the model": Told().beyond().got(1, "A").struck("evict", "master-3", 2, 2.1).got(3, "B", "hhggg"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_the_rules_allow(name: str) -> None:
+    found = steps(ALLOWED[name].history())
+    assert (found.found, found.note) == ((), "")
+    assert found.count >= 5
+
+
+FORBIDDEN = {
+    "two of five are a majority": ("R1", 3, Told().got(1, "A", "gghhh")),
+    "two, with those that may not vote": ("R1", 3, Told().got(1, "A", "ggqqq")),
+    "a fence that no majority has": ("R1", 3, Told().got(1, "A", "ggffh")),
+    "a second round without a majority": ("R1", 3, Told().got(1, "A", "gffhh", "gghhh")),
+    "a second round for a minority": ("R17", 3, Told().got(1, "A", "gfhhh", "ggghh")),
+    "counts on the whole TTL": ("R6", 3, Told().got(1, "A", until=11)),
+    "extends to the whole TTL": ("R6", 4, Told().got(1, "A").kept(3, "A", until=13)),
+    "no greater fence": ("R18", 7, Told().got(1, "A").gave(2, "A").got(3, "B", fence=10)),
+    "the token of before": ("R8", 7, Told().got(1, "A").gave(2, "A").got(3, "A")),
+    "releases without holding": ("R12", 4, Told().got(1, "B").gave(2, "A")),
+    "releases twice": ("R12", 6, Told().got(1, "A").gave(2, "A").gave(3, "A")),
+    "extends a lease that has run out": ("R12", 4, Told().got(1, "A").kept(12, "A")),
+    "extends a lease that is lost": ("R12", 5, Told().got(1, "A").was_lost(4, "A", "hhhaa").kept(5, "A")),
+    "extends what it has released": ("R12", 6, Told().got(1, "A").gave(2, "A").kept(3, "A")),
+    "extends what nobody was granted": ("R12", 2, Told().kept(3, "A")),
+    "extends with two of five": ("R12", 4, Told().got(1, "A").kept(3, "A", "gghaa")),
+    "goes on with what nobody holds": ("R12", 2, Told().kept(3, "A", op="resume")),
+    "given up without proof": ("R13", 4, Told().got(1, "A").was_lost(4, "A", "hhaaa")),
+    "a master grants it to two": ("R6", 5, Told().got(1, "A").got(3, "B", "ppggg")),
+    "a master grants it to two, and one fails": ("R6", 5, Told().got(1, "A").failed(3, "hhghh").gave(3.2, "A")),
+    "a master has somebody else's": ("R6", 8, Told().beyond().got(1, "A").struck("evict", "master-3", 1.5, 1.6).got(2, "B", "ppggg").kept(3, "A")),
+    "a writer among readers": ("R6", 9, Told().reads(1, "A").reads(2, "B").gave(3, "A").got(4, "C")),
+    "a reader beside a writer": ("R6", 5, Told().got(1, "A").reads(3, "B", "ppggg")),
+    "a writer beside one that has downgraded": ("R6", 7, Told().got(1, "A").downgraded(2, "A").got(3, "B", "ppggg")),
+    "a reader that two of five let in": ("R1", 3, Told().reads(1, "A", "gghhh")),
+    "a reader extends what has run out": ("R12", 4, Told().reads(1, "A").kept(12, "A")),
+    "a reader without a greater fence": ("R18", 5, Told().reads(1, "A", fence=12).reads(2, "B", fence=11)),
+    "a slot twice": ("R6", 5, Told().got(1, "A", lock="a#0").got(3, "B", "ppggg", lock="a#0")),
+    "votes for several slots taken for one": ("R1", 3, Told().got(1, "A", "gghhp", lock="a#1")),
+    "a list that does not go with one in use": ("R34", 7, Told().got(1, "A", "gpg..").gave(2, "A").got(3, "B", "..ggg", lock="b", by=2)),
+    "a list for another one that was skipped": ("R34", 4, Told().got(1, "A", "g....").kept(9, "A", "ggg..", by=2)),
+    "another list in one process": ("R1", 7, Told().got(1, "A", "gpg..").gave(2, "A").got(3, "B", "gggg.")),
+    "two of four are a majority": ("R1", 3, Told().got(1, "A", "ggpp.")),
+    "a fault that the model stands": ("R6", 7, Told().got(1, "A").struck("forget", "master-3", 1.5, 2).got(3, "B", "ppggg")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_a_rule_forbids(name: str) -> None:
+    rule, line, tape = FORBIDDEN[name]
+    [found] = steps(tape.history()).found
+    assert found.sentence.startswith(f"{rule}: ")
+    assert [event.line for event in found.events] == [line]
+
+
+@pytest.mark.parametrize(("tape", "why"), [
+    (told("1 A held until 11 fence 1, 5 A releases"), "no client has told what masters said"),
+    (Told().got(1, "A").told("15 B held until 25 fence 999"), "line 4: acquire without the votes for it"),
+])  # fmt: skip
+def test_what_cannot_be_replayed_says_why(tape: Tape, why: str) -> None:
+    found = steps(tape.history())
+    assert why in found.note
+    assert (found.found, found.exit_code) == ((), 2)
+
+
+@pytest.mark.parametrize(("tape", "code", "printed"), [
+    (Told().got(1, "A").gave(2, "A"), 0, "PASSED: "),
+    (Told().got(1, "A", "gghhh"), 1, "  1. R1: no majority has granted it"),
+    (told("1 A held until 11 fence 1"), 2, "UNKNOWN: no client has told"),
+])  # fmt: skip
+def test_the_command(tape: Tape, code: int, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(tape.bytes())
+    assert main(["check", "--steps", str(path)]) == code
+    assert printed in capsys.readouterr().out

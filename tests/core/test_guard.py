@@ -1,0 +1,162 @@
+"""A name stays taken for a while after a loss: what the keys last for, and who releases them when (R36)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redlock import AsyncMasters, ConfigurationError, Masters
+from redlock._core.ballots import Grant
+from redlock._core.extend import extend
+from redlock._core.lease import LeaseState
+from redlock._core.release import abandon, release
+from redlock._core.renewals import OVER, tasks
+from tests.core.renewer import renewal_of
+from tests.core.world import NEVER, START, Master, World, held
+
+TTL, GUARD = 12.0, 3.0
+VALIDITY = TTL * 0.99 - 0.002
+MS = "15000"  # of both together
+
+
+class Scene:
+    """One lease with a guard, granted just now, and its renewal."""
+
+    def __init__(self, *masters: Master, guard: float = GUARD, **options: Any) -> None:
+        self.world = World(*(masters or [Master()] * 3))
+        self.spec = self.world.spec(ttl=TTL)._replace(guard=guard, kept=options.pop("kept", False))
+        grant = self.world.run(self.world.acquire(self.spec, deadline=START))
+        assert isinstance(grant, Grant)
+        self.lease = LeaseState(self.spec, grant, clock=lambda: self.world.now, mine=lambda: True)
+        self.renewal, _ = renewal_of(self.world, self.spec, self.lease, renew=False, **options)
+
+    def goes_to(self, seconds: float) -> None:
+        """On the clock of the world, and what is due is done, as a renewer does it."""
+        while (due := self.renewal.due) <= START + seconds:
+            if due == OVER:
+                if not self.renewal.begin_guard():
+                    break
+                continue
+            self.world.now = max(self.world.now, due)
+            for task, _ in tasks([self.renewal], self.world.now):
+                self.world.run(task)
+        self.world.now = max(self.world.now, START + seconds)
+
+    @property
+    def released_at(self) -> list[float]:
+        return [sent.at - START for sent in self.world.all("release")]
+
+
+def test_keys_last_for_both_and_the_lease_for_the_ttl() -> None:
+    scene = Scene(Master(), Master(), held())
+    assert scene.lease.valid_until == pytest.approx(START + VALIDITY)
+    scene.goes_to(1.0)
+    assert scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "kept"
+    assert [sent.args[2] for verb in ("acquire", "extend") for sent in scene.world.all(verb)] == [MS] * 2
+    (repair,) = scene.world.all("repair")
+    left = (TTL + GUARD - repair.at + START) * 1000
+    assert left <= int(repair.args[2]) <= left + 1, "what is left of it"
+    assert scene.lease.valid_until == pytest.approx(START + 1.0 + VALIDITY)
+
+
+def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
+    """R26: a lease is entered again through a lock without a guard; its first holder counts on the guard all the same."""
+    scene = Scene(Master(0.0, {"extend": [0, b""]}), Master(), Master())
+    scene.spec = scene.spec._replace(guard=0.0)
+    assert scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "kept"
+    (extended,), (repaired,) = scene.world.all("extend"), scene.world.all("repair")
+    assert extended.args[2] == MS
+    assert TTL * 1000 < int(repaired.args[2]) <= int(MS)
+
+
+def test_without_a_guard_nothing_is_different() -> None:
+    scene = Scene(guard=0.0)
+    assert [sent.args[2] for sent in scene.world.all("acquire")] == ["12000"]
+    scene.lease.lose("unreachable")
+    scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
+    assert scene.released_at == [0.0]
+
+
+@pytest.mark.parametrize("how", ["release", "abandon"])
+def test_a_release_in_order_is_sent_at_once(how: str) -> None:
+    scene = Scene()
+    scene.goes_to(1.0)
+    scene.world.run({"release": release, "abandon": abandon}[how](scene.world.settings, scene.spec, scene.lease))
+    assert scene.released_at == [1.0]
+    scene.goes_to(60.0)
+    assert scene.released_at == [1.0]
+
+
+@pytest.mark.parametrize("gives_back", [False, True])
+@pytest.mark.parametrize(("options", "lost_at"), [
+    pytest.param({}, VALIDITY, id="expired"),
+    pytest.param({"max_hold": 5.0}, 5.0, id="max-hold"),
+])  # fmt: skip
+def test_a_lost_lease_is_released_when_its_guard_is_over(
+    options: dict[str, Any], lost_at: float, gives_back: bool
+) -> None:
+    """By its renewer, whatever its holder does."""
+    scene = Scene(**options)
+    scene.goes_to(lost_at + 1.0)
+    assert scene.lease.lost
+    if gives_back:
+        assert not scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
+    assert scene.released_at == []
+    scene.goes_to(60.0)
+    assert scene.released_at == [pytest.approx(lost_at + GUARD)]
+
+
+def test_a_term_keeps_its_keys_until_its_body_has_ended() -> None:
+    """R31: at `max_hold` it is lost, and the release of its holder comes later; within the guard it releases nothing."""
+    for after, sent in ((1.0, []), (GUARD + 1.0, [5.0 + GUARD + 1.0])):
+        scene = Scene(max_hold=5.0, kept=True)
+        scene.goes_to(5.0 + after)
+        scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
+        assert scene.released_at == sent
+
+
+def test_what_a_release_found_gone_needs_no_guard() -> None:
+    """It has deleted what there was."""
+    scene = Scene(*[Master(0.0, {"release": [0, b""]})] * 3)
+    assert not scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
+    assert scene.lease.lost
+    assert not scene.lease.guards
+    assert scene.renewal.due == OVER
+    assert not scene.renewal.begin_guard()
+
+
+def test_a_rollback_is_owed_for_as_long_as_its_keys_may_live() -> None:
+    world = World(held(), held(), Master(NEVER))
+    spec = world.spec(ttl=TTL)._replace(guard=GUARD)
+    world.run(world.acquire(spec, deadline=START))
+    assert {sent.request.owed_until for sent in world.all("release")} >= {START + 2 * (TTL + GUARD)}
+
+
+@pytest.mark.parametrize("kind", [Masters, AsyncMasters])
+def test_what_is_refused(kind: Any) -> None:
+    urls = ["redis://127.0.0.1:1"]
+    masters = kind(urls, guard=10)
+    assert masters.lock("a", ttl=50)._spec.guard == 10
+    assert masters.lock("a", ttl=60, guard=0)._spec.guard == 0
+    for make, text in (
+        (
+            lambda: masters.lock("a", ttl=51),
+            "ttl=51 with guard=10: allowed is max_ttl for both together, 60 s, for masters",
+        ),
+        (
+            lambda: masters.lock("a", ttl=30, guard=31),
+            "ttl=30 with guard=31: allowed is max_ttl for both together, 60 s",
+        ),
+        (
+            lambda: masters.lock("a", guard=60),
+            "guard=60: allowed is 0 or more and less than 60 s: max_ttl, which is for",
+        ),
+        (lambda: masters.slots("a", limit=2, ttl=30, guard=31), "ttl=30 with guard=31"),
+        (lambda: masters.leader("a", ttl=30, guard=31), "ttl=30 with guard=31"),
+        (lambda: kind(urls, guard=-1), "guard=-1: allowed is"),
+        (lambda: kind(urls, guard=True), "guard=True: allowed is"),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            make()
+        assert str(caught.value).startswith(text), str(caught.value)

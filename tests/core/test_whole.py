@@ -1,0 +1,152 @@
+"""A lease is made whole soon after its grant: who gets the key, when, and what that counts for (R37)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from redlock._core.ballots import Grant
+from redlock._core.effects import Listen
+from redlock._core.extend import extend
+from redlock._core.lease import LeaseState
+from redlock._core.release import release
+from redlock._core.renewals import tasks
+from redlock._core.whole import AGAIN
+from tests.core.renewer import renewal_of
+from tests.core.world import NEVER, START, Master, World, down, held, refuses, turns
+
+TTL = 12.0
+FIRST = 0.25  # `node_timeout`
+STEP = FIRST / 4  # many leases are looked at together
+
+
+class Scene:
+    """One lease, granted by the first masters of five, and its renewal."""
+
+    def __init__(self, *masters: Master, renew: bool = False, listened: bool = False) -> None:
+        self.world = World(*masters)
+        self.spec = self.world.spec(ttl=TTL)
+        grant = self.world.run(self.world.acquire(self.spec, deadline=START))
+        assert isinstance(grant, Grant)
+        self.granted_at = self.world.now
+        grant = grant._replace(listened=listened)
+        self.lease = LeaseState(self.spec, grant, clock=lambda: self.world.now, mine=lambda: True)
+        self.renewal, _ = renewal_of(self.world, self.spec, self.lease, renew=renew)
+
+    def passes(self, seconds: float) -> None:
+        """So much time passes, and whatever is due is done."""
+        until = self.world.now + seconds
+        while (due := self.renewal.due) <= until and not self.lease.over:
+            self.world.listen(max(0.0, due - self.world.now))
+            for task, _ in tasks([self.renewal], self.world.now):
+                self.world.run(task)
+        self.world.listen(until - self.world.now)
+
+    def repairs(self) -> list[tuple[Any, set[int]]]:
+        """When, after the grant, and to whom."""
+        return [(round(sent.at - self.granted_at, 3), set(sent.to)) for sent in self.world.all("repair")]
+
+
+def around(seconds: float) -> Any:
+    return pytest.approx(seconds + STEP / 2, abs=STEP / 2 + 1e-6)
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_whoever_refused_or_said_nothing_gets_the_key_and_once_more_a_second_later(renew: bool) -> None:
+    scene = Scene(*[Master()] * 3, held(), Master(NEVER), renew=renew)
+    scene.passes(TTL / 4)
+    assert scene.repairs() == [(around(FIRST), {3, 4}), (around(FIRST + AGAIN), {3, 4})]
+
+
+@pytest.mark.parametrize(("last", "lacks"), [
+    pytest.param(Master(0.1), False, id="granted-late"),
+    pytest.param(Master(0.1, {"acquire": [2, b"1800000000000000"]}), False, id="granted-late-with-another-fence"),
+    pytest.param(held(0.1), True, id="refused-late"),
+    pytest.param(Master(NEVER), True, id="said-nothing"),
+    pytest.param(down(), True, id="down"),
+    pytest.param(refuses(after=0.1), True, id="an-error"),
+])  # fmt: skip
+def test_who_lacks_it(last: Master, lacks: bool) -> None:
+    """And nobody renews it for that: the first renewal is due after a third of the TTL (R15)."""
+    scene = Scene(*[Master()] * 2, last, renew=True)
+    scene.passes(3.0)
+    assert [to for _, to in scene.repairs()] == [{2}] * 2 * lacks
+    assert not scene.world.all("extend")
+
+
+@pytest.mark.parametrize("how", ["release", "extend", "lose"])
+def test_never_for_a_lease_that_is_over_and_not_beside_an_extension(how: str) -> None:
+    """An extension repairs by itself, and may have given the keys another TTL."""
+    scene = Scene(Master(), Master(), held())
+    if how == "release":
+        scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
+    elif how == "extend":
+        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now))
+    else:
+        scene.lease.lose("taken")
+    scene.world.sent.clear()
+    scene.passes(3.0)
+    assert scene.repairs() == []
+
+
+@pytest.mark.parametrize("between", ["release", "extend"])
+def test_what_comes_between_the_look_and_the_writing_wins(between: str) -> None:
+    """Another thread releases or extends it."""
+    scene = Scene(Master(), Master(), held())
+    scene.world.now = scene.renewal.due
+    ((task, _),) = tasks([scene.renewal], scene.world.now)
+    request: Any = task.send(None)
+    if between == "release":
+        scene.lease.end()
+    else:
+        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now))
+    assert not request.only_if()
+
+
+def test_where_a_release_is_announced_it_gets_the_key_at_once() -> None:
+    scene = Scene(*[Master()] * 3, held(), held(), listened=True)
+    assert scene.renewal.due == scene.granted_at
+    ((task, _),) = tasks([scene.renewal], scene.world.now)
+    listens = task.send(None)
+    assert isinstance(listens, Listen)
+    overheard = listens.subscription
+    task.send(None)
+    for master, asked in ((0, []), (4, [4]), (4, [4])):
+        if not overheard.hear(master, b"of somebody else"):
+            assert not asked
+            continue
+        effect: Any = task.send(type("Notified", (), {"at": scene.world.now})())
+        assert sorted(effect.to) == asked
+        task.send(None)
+    scene.lease.end()
+    assert overheard.hear(0, b"our own"), "it has to end"
+    with pytest.raises(StopIteration):
+        task.send(type("Notified", (), {"at": scene.world.now})())
+    assert scene.renewal.due == -math.inf
+
+
+@pytest.mark.parametrize(("last", "bare"), [
+    pytest.param(Master(0.1), 0.0, id="granted-late"),
+    pytest.param(held(), FIRST, id="repaired"),
+    pytest.param(Master(0.0, {"acquire": [0, b"0", b"x", 5000], "repair": turns([0], [1])}), FIRST + AGAIN, id="then"),
+    pytest.param(Master(NEVER), 3.0, id="never"),
+])  # fmt: skip
+def test_for_how_long_a_bare_majority_had_it(last: Master, bare: float) -> None:
+    scene = Scene(Master(), Master(), last)
+    scene.passes(3.0)
+    scene.lease.count_bare()
+    assert scene.lease.pop_bare() == (pytest.approx(bare) if bare in (0.0, 3.0) else around(bare))
+    assert scene.lease.pop_bare() == 0.0
+
+
+def test_a_repair_is_no_vote() -> None:
+    """... and says nothing of the next extension."""
+    scene = Scene(
+        Master(), Master(0.0, {"extend": [0, b""]}), Master(0.0, {"acquire": [0, b"0", b"x", 9], "extend": [0, b""]})
+    )
+    scene.passes(1.0)
+    assert scene.repairs()
+    end = scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now))
+    assert end.kind == "lost"

@@ -1,0 +1,141 @@
+"""The track record is what runs and people have recorded, and each command on it leads somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from record import page, runs
+from record.__main__ import main
+
+SOURCE = runs.Source("2026-01-02", "0123456789", "1.2.3")
+KINDS = {"held", "could", "stayed"}
+FOUND = {"hunt", "simulation", "chaos", "tests", "report", "not recorded"}
+
+
+def test_the_page_is_what_the_records_give():
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(runs.read(runs.FILE)), "run `python -m record page`"
+
+
+@pytest.mark.parametrize("defect", page.defects(), ids=lambda defect: defect["what"][:40])
+def test_a_defect_says_all_and_its_command_leads_somewhere(defect):
+    assert defect["kind"] in KINDS
+    assert defect["found"] in FOUND
+    program, *words = shlex.split(defect["shows"])
+    if program == "pytest":
+        named = words[words.index("-k") + 1].split(" or ") if "-k" in words else []
+        text = "".join((runs.ROOT / word).read_text(encoding="utf-8") for word in words if word.endswith(".py"))
+        assert text
+        for part in named:
+            assert re.search(rf"def test_\w*{part}", text), part
+    else:
+        family = next((word.removeprefix("--") for word in words if word.startswith("--") and word != "--trace"), "")
+        assert family in runs.ALL
+    commit = subprocess.run(
+        ["git", "cat-file", "-t", defect["commit"]], cwd=runs.ROOT, capture_output=True, text=True, check=False
+    )
+    whole = subprocess.run(
+        ["git", "rev-parse", "--is-shallow-repository"], cwd=runs.ROOT, capture_output=True, text=True, check=False
+    )
+    if whole.stdout.strip() == "false":  # neither an unpacked archive nor the last commit alone
+        assert commit.stdout.strip() == "commit", defect["commit"]
+
+
+def test_seeds_go_on_where_the_last_record_ended():
+    known = list(runs.simulated([], 1, 1, SOURCE))
+    assert [line["family"] for line in known] == [*runs.ALL]
+    assert {line["first"] for line in known} == {runs.FIRST}
+    assert sum(line["grants"] for line in known) > len(known)
+    assert {runs.following(known, family) for family in runs.FAMILIES} == {runs.FIRST + 1}
+    [line] = runs.simulated(known, 1, 1, SOURCE, ["slots"])
+    assert (line["family"], line["first"]) == ("slots", runs.FIRST + 1)
+    assert page.text(known).count(f"{len(known)} schedules") == 1
+
+
+def test_a_violation_is_recorded_with_the_command_that_shows_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(runs, "chunk", lambda seeds, **_: (1, 0, [(seeds[0], "P1 exclusive", "…")]))
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", InThisProcess)
+    monkeypatch.setattr(runs, "source", lambda: SOURCE)
+    written: list[runs.Line] = []
+    monkeypatch.setattr(page, "write", written.extend)
+    assert main(["simulation", "--seeds", "1", "--runs", str(tmp_path / "runs")]) == 1
+    shown = f"P1 exclusive: python -m tests.simulation --slots --trace {runs.FIRST}"
+    assert [line["violated"] for line in written if line["family"] == "slots"] == [[shown]]
+    assert shown in capsys.readouterr().out
+    assert shown in page.text(written)
+
+
+class InThisProcess:
+    def __init__(self, *_, **__): ...
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_): ...
+
+    map = staticmethod(map)
+
+
+def verdict(**changes):
+    history = {"seed": 7, "faults": ["kill"], "must": ["exclusive", "fenced"], "variant": None, "breaks": [], **changes}
+    violated = {
+        "exclusive": 3 if history["variant"] or changes.get("seed") == 8 else 0,
+        "steps": changes.get("seed") == 9,
+    }
+    return {
+        "history": history,
+        "summary": {
+            "seconds": 10.04, "faults": {"kill": 2}, "locks": [{"holds": 5}, {"holds": 6}], "violations": violated,
+        },
+    }  # fmt: skip
+
+
+def test_of_chaos_only_what_must_hold_is_counted():
+    """Neither what is beyond the model nor what is broken on purpose; and a violation says with which seed."""
+    broken, calm = verdict(variant="minority", breaks=["exclusive"]), verdict(seed=8)
+    del calm["history"]["faults"]
+    line = runs.counted(
+        [verdict(), verdict(seed=8), verdict(seed=9), broken, verdict(must=["fenced"]), calm], ["--longer", "4"], SOURCE
+    )
+    assert {name: line[name] for name in ("runs", "holds", "faults", "seconds")} == {
+        "runs": 4, "holds": 44, "faults": 8, "seconds": 40.2,
+    }  # fmt: skip
+    assert line["caught"] == ["minority"]
+    assert line["violated"] == [
+        "exclusive: seed 8 with kill", "steps: seed 9 with kill", "exclusive: seed 8 with no fault"
+    ]  # fmt: skip
+    assert json.loads(json.dumps(line)) == line
+
+
+def test_options_of_the_suite_are_handed_on(monkeypatch, tmp_path):
+    """`--seed` is one of them, and not short for our `--seeds`."""
+    handed: list[str] = []
+
+    def suite(options, _):
+        handed.extend(options)
+        return ()
+
+    monkeypatch.setattr(runs, "source", lambda: SOURCE)
+    monkeypatch.setattr(runs, "under_chaos", suite)
+    monkeypatch.setattr(page, "write", lambda _: None)
+    assert main(["chaos", "--runs", str(tmp_path / "runs"), "--seed", "301"]) == 0
+    assert handed == ["--seed", "301"]
+
+
+def test_what_is_in_no_commit_is_not_recorded(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(runs, "TRIED", ("file",))
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
+    for words in (
+        ["init", "-q"],
+        ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x"],
+    ):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    assert runs.source().version
+    (tmp_path / "file").touch()
+    assert main(["simulation", "--runs", str(tmp_path / "runs")]) == 2
+    assert "in no commit: file" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

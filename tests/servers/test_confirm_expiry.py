@@ -1,0 +1,344 @@
+"""An expiry is confirmed by more than one clock, on real servers (R35).  `simulation/` proves what it is worth."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from typing import Any
+
+import pytest
+
+from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
+from redlock._core import wire
+from redlock._health import rights
+from tests.servers.commands import CHECK, NO_WAIT, RUN, line, run, started
+from tests.servers.look import all_up, each, eventually, logged, nothing_left, take
+
+
+@pytest.fixture
+def masters(world, redlock_servers):
+    with world.Masters(redlock_servers.urls, restart_guard=False, confirm_expiry=True) as masters:
+        eventually(lambda: all_up(masters))
+        yield masters
+
+
+@pytest.fixture
+def others(world, redlock_servers):
+    with world.Masters(redlock_servers.urls, restart_guard=False, confirm_expiry=True) as masters:
+        eventually(lambda: all_up(masters))
+        yield masters
+
+
+def on_record(servers, name="job"):
+    """What each master has on record of the name: a mark and a token."""
+    (key,) = wire.keys_for("redlock:", [name], records=True).grants
+    found = [(servers.client(i).get(key) or b"").decode().split() for i in range(5)]
+    return [(one[0], one[3]) if one else None for one in found]
+
+
+def marks(servers, name="job"):
+    return {one and one[0] for one in on_record(servers, name)}
+
+
+def test_a_lock_is_on_record_with_its_last_renewal_until_the_release(masters, redlock_servers):
+    lock = masters.lock("job", ttl=0.9)
+    with lock as lease:
+        eventually(lambda: {one and one[1] for one in on_record(redlock_servers)} == {lease.token})
+        with lock as again:
+            assert again.token == lease.token
+        assert lock.extend().valid
+        eventually(lambda: len(set(on_record(redlock_servers)) - {("0", lease.token)}) == 1)
+        before = set(on_record(redlock_servers))
+        eventually(lambda: len(set(on_record(redlock_servers)) - before) == 1)  # by the renewer
+        assert lease.valid
+    eventually(lambda: on_record(redlock_servers) == [None] * 5)
+    with lock as lease:
+        assert lease.fence is not None
+
+
+def test_many_are_renewed_together(masters, redlock_servers):
+    locks = {f"job-{number}": masters.lock(f"job-{number}", ttl=4.5) for number in range(20)}
+    for lock in locks.values():
+        take(lock)
+    eventually(lambda: all(not marks(redlock_servers, name) & {"0", None} for name in locks))
+    assert len(set.union(*(marks(redlock_servers, name) for name in locks))) < len(locks)
+    for lock in locks.values():
+        lock.release()
+
+
+def test_a_minority_that_loses_the_key_lets_nobody_in(masters, others, redlock_servers):
+    lock = masters.lock("job", ttl=30.0, auto_extend=False)
+    lease = take(lock)
+    each(redlock_servers, "delete", "redlock:job", masters=2)
+    assert others.lock("job", ttl=1.0).acquire(timeout=0) is None
+    assert lease.valid
+    lock.release()
+    assert others.lock("job", ttl=1.0).acquire(timeout=0) is not None
+
+
+def test_a_holder_that_vanished_is_followed_where_most_have_seen_its_end(masters, others, redlock_servers):
+    lock = masters.lock("job", ttl=30.0, auto_extend=False)
+    lease = take(lock)
+    eventually(lambda: on_record(redlock_servers) == [("0", lease.token)] * 5)
+    each(redlock_servers, "delete", "redlock:job")
+    after = take(others.lock("job", ttl=20.0), timeout=10)  # sooner than a TTL
+    assert (after.fence or 0) > (lease.fence or 0)
+    eventually(lambda: on_record(redlock_servers) == [("0", after.token)] * 5)
+
+
+def test_slots(masters, others, redlock_servers):
+    mine, theirs = masters.slots("import", limit=2, ttl=0.9), others.slots("import", limit=2, ttl=0.9)
+    with mine as one, theirs as other:
+        assert {one.slot, other.slot} == {0, 1}
+        eventually(lambda: {found and found[1] for found in on_record(redlock_servers, one.name)} == {one.token})
+        assert masters.slots("import", limit=2, ttl=0.9, bound=False).acquire(blocking=False) is None
+    eventually(lambda: on_record(redlock_servers, "import#0") == on_record(redlock_servers, "import#1") == [None] * 5)
+    slots = masters.slots("import", limit=1, ttl=30.0, auto_extend=False)
+    take(slots)
+    each(redlock_servers, "delete", "redlock:import#0", masters=2)
+    assert others.slots("import", limit=1, ttl=1.0).acquire(timeout=0) is None
+    assert slots.owned()
+
+
+def test_an_election(masters, redlock_servers):
+    election = masters.leader("scheduler", ttl=0.9)
+    numbers = []
+
+    def lead(term):
+        numbers.append(term.number)
+        eventually(lambda: not marks(redlock_servers, "scheduler") & {"0", None})
+        election.stop()
+
+    thread = threading.Thread(target=election.run, args=(lead,))
+    thread.start()
+    thread.join(20)
+    assert len(numbers) == 1
+    eventually(lambda: nothing_left(redlock_servers))
+    assert on_record(redlock_servers, "scheduler") == [None] * 5
+
+
+def test_readers_respect_who_is_on_record(masters, others, redlock_servers):
+    writer = masters.lock("job", ttl=30.0, auto_extend=False)
+    take(writer)
+    each(redlock_servers, "delete", "redlock:job", masters=2)
+    assert others.lock("job", ttl=1.0, shared=True).acquire(timeout=0) is None
+    writer.release()
+    with masters.lock("job", ttl=30.0) as lease:
+        lease.downgrade()
+        eventually(lambda: on_record(redlock_servers) == [None] * 5)
+        with others.lock("job", ttl=1.0, shared=True) as reader:
+            assert reader.shared
+
+
+def test_it_is_handed_over(masters, others, redlock_servers):
+    lock = masters.lock("job", ttl=30.0, auto_extend=False, bound=False)
+    lease = take(lock)
+    resumed = others.lock("job", ttl=30.0, token=lease.token, fence=lease.fence)
+    assert resumed.extend().valid
+    eventually(lambda: {(mark or "-")[0] for mark in marks(redlock_servers)} == {"r"})
+    resumed.release()
+    eventually(lambda: on_record(redlock_servers) == [None] * 5)
+
+
+def test_held_at_least(masters, others, redlock_servers):
+    """R28: what a release keeps is not on record, and nobody confirms its end."""
+    with masters.lock("job", ttl=2.0, hold_at_least=2.0):
+        pass
+    assert others.lock("job").acquire(timeout=0) is None
+    assert on_record(redlock_servers) == [None] * 5
+    assert others.lock("job").acquire(timeout=10) is not None
+
+
+def test_a_name_in_doubt_is_left_to_nobody_for_one_ttl(masters, others, redlock_servers):
+    """Two masters have the last extension, one has missed it, and the others are no witnesses."""
+    lock = masters.lock("job", ttl=2.0, auto_extend=False)
+    take(lock)
+    eventually(lambda: marks(redlock_servers) == {"0"})  # what comes later would be on record instead
+    for i, mark in enumerate(("1", "1", "0", "r5", "r6")):
+        redlock_servers.client(i).set("{redlock:job}:grant", f"{mark} 2000 5 {'a' * 40}")
+    each(redlock_servers, "delete", "redlock:job")
+    with pytest.raises(NotAcquired, match=r"held by a{40} for up to 2\.\d s"):
+        others.lock("job", timeout=0).__enter__()
+    status = others.status("job")
+    assert status.in_doubt
+    assert 0 < status.remaining <= 2
+    assert others.lock("job").acquire(timeout=20) is not None, "and then it is over for certain"
+
+
+def test_what_is_said_of_a_name_in_doubt(redlock_servers):
+    each(redlock_servers, "set", "redlock:job", f"expired:{'a' * 40}", px=60_000)
+    with Masters(redlock_servers.urls, restart_guard=False) as without:
+        eventually(lambda: all_up(without))
+        with pytest.raises(
+            NotAcquired, match="nobody can tell whether its last lease is over, so it is kept from all for up"
+        ):
+            without.lock("job", timeout=0).__enter__()
+        assert [status.in_doubt for status in without.held()] == [True]
+    command = [*CHECK, "--held", "--no-restart-guard"]
+    assert json.loads(run([*command, "--json"], redlock_servers.urls).stdout)["locks"][0]["in_doubt"]
+    assert "(nobody: in doubt)" in run(command, redlock_servers.urls).stdout
+    command = [*RUN, "--no-restart-guard", "--confirm-expiry", *NO_WAIT, "job", "--", "true"]
+    done = run(command, redlock_servers.urls)
+    assert done.returncode == 75
+    assert "nobody can tell whether the last lease on 'job' is over" in done.stderr
+
+
+def test_a_command_confirms(redlock_servers):
+    options = ["--no-restart-guard", "--confirm-expiry", "job", "--", "sh", "-c", "echo $REDLOCK_TOKEN; read x"]
+    with started(options, redlock_servers.urls, stdin=subprocess.PIPE) as process:
+        token = line(process)
+        eventually(lambda: [one and one[1] for one in on_record(redlock_servers)] == [token] * 5)
+
+
+def test_on_record_is_how_long_its_keys_live(masters, redlock_servers):
+    """R36: a guard is a part of that, in the grant and in each extension."""
+    (key,) = wire.keys_for("redlock:", ["job"], records=True).grants
+    lock = masters.lock("job", ttl=5.0, guard=3.0)
+    with lock:
+        eventually(lambda: [redlock_servers.client(i).get(key).split()[1] for i in range(5)] == [b"8000"] * 5)
+        lock.extend(7.0)
+        eventually(lambda: [redlock_servers.client(i).get(key).split()[1] for i in range(5)] == [b"10000"] * 5)
+
+
+# -- rights --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locker(redlock_servers):
+    """Makes a user of the first master, with the rule but for these words."""
+
+    def user(*without, more=()):
+        rule = [word for word in rights.rule("redlock:").split() if word not in without]
+        each(redlock_servers, "execute_command", "ACL", "SETUSER", "locker", "reset", "on", ">pw", *rule, *more)
+        return [url.replace("redis://", "redis://locker:pw@") for url in redlock_servers.urls]
+
+    yield user
+    each(redlock_servers, "execute_command", "ACL", "DELUSER", "locker")
+
+
+def test_the_rule_is_enough(locker):
+    with Masters(locker(), restart_guard=False, confirm_expiry=True) as masters, masters.lock("a{b}") as lease:
+        assert lease.valid
+
+
+def test_without_the_keys_of_records_no_master_votes_and_the_reason_says_what_to_grant(locker):
+    urls = locker("~{redlock:*", more=["~{redlock:*}:fence"])
+    with Masters(urls, restart_guard=False) as masters, masters.lock("job") as lease:
+        assert lease.valid, "who does without needs none of them"
+    with Masters(urls, restart_guard=False, confirm_expiry=True) as masters:
+        with pytest.raises(QuorumUnreachable) as caught:
+            masters.lock("job").acquire()
+        assert "not permitted" in caught.value.votes[0].reason
+        assert "has records at keys like {redlock:NAME}:grant: grant those too" in caught.value.votes[0].reason
+        assert masters.check().masters[0].rights_missing == ("~{redlock:*",)
+    done = run([*CHECK, "--no-restart-guard", "--confirm-expiry", "--json"], urls)
+    master = json.loads(done.stdout)["masters"][0]
+    assert master["rights_missing"] == ["~{redlock:*"]
+    assert not master["votes"]
+    assert json.loads(run([*CHECK, "--no-restart-guard", "--json"], urls).stdout)["masters"][0]["votes"]
+
+
+def test_who_may_use_some_names_alone_locks_those(locker):
+    urls = locker("~redlock:*", "~{redlock:*", more=["~redlock:mine:*", "~{redlock:mine:*"])
+    with Masters(urls, restart_guard=False, confirm_expiry=True) as masters:
+        with masters.lock("mine:job") as lease:
+            assert lease.valid
+        with pytest.raises(QuorumUnreachable, match="NOPERM"):
+            masters.lock("theirs").acquire()
+
+
+# -- the log -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "says"), [
+    (1, "one master gains nothing"), (2, "two masters gains nothing"), (3, ""), (4, "they stand one wrong clock without it"),
+    (5, ""),
+])  # fmt: skip
+def test_with_so_many_masters_nothing_is_gained(redlock_servers, caplog, size, says):
+    with Masters(redlock_servers.urls[:size], restart_guard=False, confirm_expiry=True) as masters:
+        with masters.lock("job") as lease:
+            assert lease.valid
+        (key,) = wire.keys_for("redlock:", ["other"], records=True).grants
+        with masters.lock("other"):
+            eventually(lambda: all(redlock_servers.client(i).get(key) for i in range(size)))
+    said = [record.getMessage() for record in logged(caplog) if "confirm_expiry" in record.getMessage()]
+    assert len(said) == (says != "")
+    assert says in "".join(said)
+
+
+# -- mixed fleets --------------------------------------------------------------------------------------------------------
+
+
+def mixed(masters):
+    found = [
+        one.code for master in masters.check(probe=False).masters for one in master.findings if one.level == "critical"
+    ]
+    return set(found)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_clients_with_it_and_without_it_are_found_and_told_once(redlock_servers, request, caplog, first):
+    """As clients with different max_ttl are (R21): from both sides, and for two max_ttl after the last one."""
+    options: dict[str, Any] = {
+        "restart_guard": False, "max_ttl": 1.5, "node_timeout": 0.2, "prefix": f"{request.node.name}:", "fence_ttl": 10.0,
+    }  # fmt: skip
+    with Masters(redlock_servers.urls, confirm_expiry=first, **options) as one:
+        eventually(lambda: all_up(one))
+        assert mixed(one) == set()
+        with Masters(redlock_servers.urls, confirm_expiry=not first, **options) as other:
+            eventually(lambda: all_up(other))
+            eventually(lambda: sum("confirm_expiry" in record.getMessage() for record in logged(caplog)) == 2)
+            assert mixed(one) == mixed(other) == {"confirm-expiry"}
+            health = one.check(probe=False)
+            assert health.status == "WARNING", "locks work"
+            assert "a wrong clock may let two hold one lock" in health.summary
+        eventually(lambda: mixed(one) == set())
+    said = sorted(record.getMessage() for record in logged(caplog) if "confirm_expiry" in record.getMessage())
+    assert [text.partition(":")[0] for text in said] == [
+        "clients of these masters do without confirm_expiry, and this one has it",
+        "clients of these masters have confirm_expiry=True, and this one does without",
+    ]
+
+
+def test_who_only_looks_or_checks_does_not_count(redlock_servers, request):
+    options: dict[str, Any] = {"restart_guard": False, "prefix": f"{request.node.name}:"}
+    with Masters(redlock_servers.urls, confirm_expiry=True, **options) as masters:
+        eventually(lambda: all_up(masters))
+        for more in (["--no-restart-guard"], ["--held"], ["--no-restart-guard", "--confirm-expiry"]):
+            run([*CHECK, "--prefix", options["prefix"], *more], redlock_servers.urls)
+        assert mixed(masters) == set()
+
+
+# -- clients without it --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without(world, redlock_servers):
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        yield masters
+
+
+@pytest.mark.parametrize("fencing", [True, False])
+def test_a_lease_on_record_is_not_handed_to_a_client_without_it(masters, without, redlock_servers, fencing):
+    """Its extensions would not be on record, and masters would say that it is over."""
+    lock = masters.lock("job", ttl=30.0, auto_extend=False)
+    lease = take(lock)
+    eventually(lambda: on_record(redlock_servers) == [("0", lease.token)] * 5)
+    resumed = without.lock("job", ttl=10.0, token=lease.token, fencing=fencing)
+    with pytest.raises(ConfigurationError, match="'job' is on record: resume it on masters with confirm_expiry=True"):
+        resumed.extend()
+    assert all(redlock_servers.client(i).pttl("redlock:job") > 15_000 for i in range(5)), "nothing was changed"
+    assert lock.extend().valid
+    lock.release()
+
+
+def test_the_other_way_round_it_is_on_record_from_then_on(masters, without, redlock_servers):
+    lock = without.lock("job", ttl=30.0, auto_extend=False)
+    lease = take(lock)
+    resumed = without.lock("job", ttl=30.0, token=lease.token), masters.lock("job", ttl=30.0, token=lease.token)
+    for one in resumed:
+        assert one.extend().valid
+    eventually(lambda: {(mark or "-")[0] for mark in marks(redlock_servers)} == {"r"})
+    lock.release()

@@ -1,0 +1,175 @@
+"""The judge of those who wait in order (R42).
+
+It sees which ticket is on which master, and since when without a gap.  Of the order it knows only this: who proposes a
+ticket, or attempts without one, while the ticket of another is on a majority and stays there, comes behind that other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock import scripts
+from redlock._core.tickets import LIFE
+from tests.simulation.parameters import WRONG_FAULTS
+
+if TYPE_CHECKING:
+    from redlock._core.fair import Ticket
+    from redlock._core.wire import Call
+    from tests.simulation.client import Task
+    from tests.simulation.invariants import Attempt, Hold, Judge
+    from tests.simulation.master import Master
+
+IN_ORDER = "R42 in order"
+A_SECOND = "R42 a second, once"
+LEFT = "R42 leaves"
+
+KEY = ":tickets"
+SLOWEST = 2.0  # of a message where nothing is unusually late, in typical delays
+TRIPS = 40  # messages from a release to the next grant, retries and pauses included
+
+
+class Waiter:
+    """One operation that waits in order."""
+
+    def __init__(self, task: Task, ticket: Ticket, names: tuple[str, ...]) -> None:
+        self.task = task
+        self.ticket = ticket
+        self.names = names
+        # Its first number.  It may propose another one, and the first is on a majority all the same: the answers were late.
+        self.proposed_at: float | None = None
+        self.since: dict[int, float] = {}  # by master: its ticket has been there without a gap
+
+    @property
+    def waits(self) -> bool:
+        return not (self.task.over or self.task.client.crashed)
+
+
+class Line:
+    """Part of the `Judge`."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.world = judge.world
+        self.waited = 0  # grants of those who had a ticket
+        self._waiters: dict[str, Waiter] = {}  # by their tokens
+        self._granted: dict[str, float] = {}  # by name: when it was granted last
+        self._lost_at = -1.0  # when a waiter died, or ended, last
+        parameters = judge.parameters
+        steps = any(map(parameters.rate, ("step", "jump", *WRONG_FAULTS)))
+        self._judges_order = not steps and parameters.fence_ttl > parameters.max_ttl * 2
+        calm = {fault for fault, _ in parameters.faults} <= {"crash", "cancel", "wall"}
+        # Who waits for several names keeps one from those behind it while another one of them is held.
+        alone = parameters.names == 1 or not parameters.several
+        self._judges_time = calm and alone and not (parameters.slow or parameters.young) and parameters.fair == 1.0
+
+    # -- what happens --------------------------------------------------------------------------------
+
+    def begins(self, task: Task, ticket: Ticket, names: tuple[str, ...]) -> None:
+        self._waiters[ticket.token] = Waiter(task, ticket, names)
+
+    def sends(self, call: Call) -> None:
+        """A waiter sends what is about its ticket."""
+        waiter = self._waiters.get(call.args[1])
+        if waiter is not None and waiter.proposed_at is None:
+            waiter.proposed_at = self.world.now
+
+    def died(self) -> None:
+        self._lost_at = self.world.now
+
+    def ended(self, ticket: Ticket) -> None:
+        """The operation is over, and with it its ticket."""
+        self._lost_at = self.world.now
+        if self._judges_time:
+            waiter = self._waiters[ticket.token]
+            self.world.after(TRIPS * SLOWEST * self.judge.parameters.delay, self._must_be_gone, waiter)
+
+    def before(self, master: Master, call: Call) -> None:
+        """A script is about to run."""
+        waiter = self._waiters.get(call.args[1]) if call.script is scripts.TICKET else None
+        if waiter is not None and not self._is_on(master, waiter, call.args[2]):
+            waiter.since.pop(master.index, None)
+
+    def after(self, master: Master, call: Call) -> None:
+        if call.script is scripts.TICKET and (waiter := self._waiters.get(call.args[1])) is not None:
+            if self._is_on(master, waiter, call.args[2]):
+                waiter.since.setdefault(master.index, self.world.now)
+            else:
+                waiter.since.pop(master.index, None)
+
+    def _is_on(self, master: Master, waiter: Waiter, number: str) -> bool:
+        """Whether its ticket with this number is there for each name, and counts."""
+        for name in waiter.names:
+            key = master.find(f"{{redlock:{name}}}{KEY}")
+            members = {} if key is None else key.members or {}
+            ticket, end = members.get(f"t{waiter.ticket.token}"), members.get(f"e{waiter.ticket.token}")
+            if ticket is None or end is None or str(ticket.expires) != number:
+                return False
+            if not master.now_ms < -(end.expires or 0) <= master.now_ms + 1000 * LIFE:
+                return False
+        return True
+
+    # -- what has to be true -------------------------------------------------------------------------
+
+    def granted(self, hold: Hold, attempt: Attempt, sent_at: float, by: Task | None) -> None:
+        """``sent_at``: when its attempt began."""
+        for name in attempt.names:
+            self._granted[name] = self.world.now
+        own = next((one for one in self._waiters.values() if one.task is by), None)
+        if own is not None and own.proposed_at is not None:
+            self.waited += 1
+            sent_at = own.proposed_at
+        if not self._judges_order:
+            return
+        need = len(self.judge.masters) // 2 + 1
+        for waiter in self._waiters.values():
+            if waiter is own or not waiter.waits or set(attempt.names).isdisjoint(waiter.names):
+                continue
+            known = [
+                master.index
+                for master in self.judge.masters
+                if waiter.since.get(master.index, sent_at) < sent_at
+                and master.tick()
+                and self._is_on(master, waiter, str(waiter.ticket.number))
+            ]
+            if len(known) >= need:
+                self.judge.fail(
+                    IN_ORDER,
+                    f"{attempt} was granted {attempt.names}, and {waiter.task} stands before it: "
+                    f"masters {known} knew its ticket {waiter.ticket.number} before {sent_at:.4f}",
+                )
+
+    def released(self, hold: Hold) -> None:
+        """It was given back: who waits has it after a second at the latest, whoever has died meanwhile."""
+        if self._judges_time and not hold.late:
+            self._look_later(hold.attempt.names, self.world.now)
+
+    def _look_later(self, names: tuple[str, ...], since: float) -> None:
+        trips = TRIPS * SLOWEST * self.judge.parameters.delay
+        most = LIFE * (1 + 2 * self.judge.parameters.drift_factor) + 0.5 + trips
+        self.world.at(max(since, self._lost_at) + most, self._must_be_granted, names, since, self._lost_at)
+
+    def _must_be_granted(self, names: tuple[str, ...], since: float, lost_at: float) -> None:
+        if any(self._granted.get(name, -1.0) >= since for name in names):
+            return
+        if self._lost_at > lost_at:
+            self._look_later(names, since)
+            return
+        need = len(self.judge.masters) // 2 + 1
+        for waiter in self._waiters.values():
+            settled = sum(at < since for at in waiter.since.values()) >= need
+            if settled and waiter.waits and set(waiter.names) <= set(names):
+                self.judge.fail(A_SECOND, f"{names} was given back at {since:.4f}, and {waiter.task} still waits")
+
+    def _must_be_gone(self, waiter: Waiter) -> None:
+        for master in self.judge.masters:
+            master.tick()
+            if not waiter.task.client.crashed and self._is_on(master, waiter, str(waiter.ticket.number)):
+                self.judge.fail(LEFT, f"m{master.index} has a ticket of {waiter.task}, which is over")
+
+    def clean(self) -> None:
+        """Everything has had time to settle: no ticket is left."""
+        for master in self.judge.masters:
+            master.tick()
+            left = [name for name in list(master.keys) if name.endswith(KEY) and master.find(name) is not None]
+            if left and not master.jumped:
+                self.judge.fail(LEFT, f"m{master.index} still has {left}")

@@ -1,0 +1,209 @@
+"""Who breaks what is around the shipped client, and heals it all in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.strikes import Strikes
+
+if TYPE_CHECKING:
+    from tests.simulation.shipped.run import Run
+    from tests.simulation.shipped.server import Server
+    from tests.simulation.shipped.users import Client
+    from tests.simulation.shipped.wire import Line, Tcp
+
+
+MOST = 8  # processes
+
+
+class Nemesis(Strikes):
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.world, run.setting.base, run.judge.masters)
+        self.run = run
+        self.begin(run.setting.base.faults)
+
+    # -- whom it hits --------------------------------------------------------------------------------
+
+    def _client(self) -> Client | None:
+        alive = [client for client in self.run.clients if not (client.dead or client.exited or client.stopped)]
+        return self.random.choice(alive) if alive else None
+
+    def _link(self) -> Line | None:
+        client = self._client()
+        return None if client is None else self.random.choice(list(client.lines.values()))
+
+    def _tcp(self) -> Tcp | None:
+        line = self._link()
+        return self.random.choice(line.tcps) if line is not None and line.tcps else None
+
+    def _server(self) -> Server | None:
+        up = [server for server in self.run.servers if server.master.up and not server.master.frozen]
+        return self.random.choice(up) if up else None
+
+    # -- the way -------------------------------------------------------------------------------------
+
+    def _snap(self) -> None:
+        if (tcp := self._tcp()) is not None:
+            self.world.log("fault: snap", tcp)
+            tcp.snap()
+
+    def _hush(self) -> None:
+        if (tcp := self._tcp()) is not None:
+            self.world.log("fault: silent", tcp)
+            tcp.silent = True
+
+    def _cut(self) -> None:
+        if (line := self._link()) is not None:
+            self._cuts([line])
+
+    def _isolate(self) -> None:
+        client, server = self._client(), self._server()
+        if self.random.random() < 0.5 and client is not None:
+            self._cuts(list(client.lines.values()))
+        elif server is not None:
+            self._cuts([line for client in self.run.clients for line in client.lines.values() if line.server is server])
+
+    def _exile(self) -> None:
+        """A process reaches nobody for longer than its leases last."""
+        if (client := self._client()) is not None:
+            self._cuts(list(client.lines.values()), (REQUESTS,), 3.0)
+
+    def _cuts(self, lines: list[Line], directions: tuple[int, ...] = (), most: float = 1.0) -> None:
+        directions = directions or self.random.choice(((REQUESTS,), (ANSWERS,), (REQUESTS, ANSWERS)))
+        self.world.log("fault: cut", lines, directions)
+        for line in lines:
+            line.cut(*directions)
+
+        def heal() -> None:
+            self.world.log("healed: cut", lines, directions)
+            for line in lines:
+                line.heal(*directions)
+
+        self._until(most, heal)
+
+    # -- masters -------------------------------------------------------------------------------------
+
+    def _restart(self) -> None:
+        self._stops(remember=True)
+
+    def _amnesia(self) -> None:
+        self._stops(remember=False)
+
+    def _stops(self, *, remember: bool) -> None:
+        server = self._server()
+        if server is None or (server.master.durable and not remember):
+            return
+        remember = remember or self._remembers(server.master)
+        self.run.restarted = True
+        self.world.log("fault: stop", f"m{server.master.index}", "with" if remember else "without", "memory")
+        server.stop()
+
+        def heal() -> None:
+            server.master.start(remember=remember)
+            server.well_since = self.world.now
+            self.world.log("healed: start", f"m{server.master.index}")
+
+        self._until(1.0, heal)
+
+    def _freeze(self) -> None:
+        server = self._server()
+        if server is None:
+            return
+        master = server.master
+        self.world.log("fault: freeze", f"m{master.index}")
+        master.freeze()
+        incarnation = master.incarnation
+
+        def heal() -> None:
+            if master.incarnation == incarnation and master.frozen:
+                self.world.log("healed: thaw", f"m{master.index}")
+                master.thaw()
+            server.well_since = self.world.now
+
+        self._until(1.0, heal)
+
+    def _flush(self) -> None:
+        for server in self.run.servers:
+            if self.random.random() < 0.6:
+                self.world.log("fault: flush", f"m{server.master.index}")
+                server.master.flush_scripts()
+
+    def _refuse(self) -> None:
+        server = self._server()
+        if server is None or server.master.busy or server.master.refuses:
+            return
+        master, how = server.master, self.random.choice(("BUSY", "MISCONF", "OOM"))
+        self.world.log("fault: refuse", f"m{master.index}", how)
+        if how == "BUSY":
+            master.busy = True
+        else:
+            master.refuses = how
+
+        def heal() -> None:
+            self.world.log("healed: refuse", f"m{master.index}")
+            master.busy, master.refuses = False, ""
+            server.well_since = self.world.now
+
+        self._until(0.7, heal)
+
+    # -- processes -----------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        if (client := self._client()) is not None:
+            self.world.log("fault: pause", client)
+            client.stop()
+
+            def heal() -> None:
+                self.world.log("healed: pause", client)
+                client.go_on()
+
+            self._until(1.5, heal)
+
+    def _crash(self) -> None:
+        if (client := self._client()) is not None and len(self.run.clients) < MOST:
+            self.world.log("fault: crash", client)
+            client.crash()
+            self.run.judge.crashed(client)  # type: ignore[arg-type]
+            self.world.after(self.random.random() * self.run.setting.base.ttl, self._replace, client)
+
+    def _replace(self, client: Client) -> None:
+        if not self._stopped and client.users:
+            self.run.add_client(threads=client.kind.threads)
+
+    def _leave(self) -> None:
+        client = self._client()
+        if client is not None and not client.closing and client.masters is not None:
+            self.world.log("fault: leave", client)
+            client.leave()
+
+    def _strike(self) -> None:
+        client = self._client()
+        if client is None or client.closing or (client.masters is None and client.users):
+            return
+        if client.kind.threads:
+            again = self.random.randint(1, 60) if self.random.random() < 0.5 else None
+            waiting = self.random.random() < 0.5
+            client.machine.interrupt(client.main, self.random.randint(1, 400), again, waiting=waiting)
+        else:
+            tasks = [user.task for user in client.users if user.task is not None]
+            if tasks:
+                task = self.random.choice(tasks)
+                self.world.log("fault: cancel", client)
+                client.loop.call_soon_threadsafe(task.cancel)
+
+    def _busy(self) -> None:
+        if (client := self._client()) is not None:
+            client.busy_for = self.random.random() * self.random.choice((0.05, 0.5)) * self.run.setting.base.ttl
+
+    def _program(self) -> None:
+        if len(self.run.clients) < MOST:
+            self.run.add_program()
+
+    def _fork(self, *, threads: bool = True) -> None:
+        client = self._client()
+        if client is not None and client.kind.threads is threads and not client.closing:
+            client.forks = True
+
+    def _branch(self) -> None:
+        self._fork(threads=False)

@@ -1,0 +1,514 @@
+"""The judge of what is shipped: it sees the masters' keys, what they were asked, and what users were given and told.
+
+What it has of `invariants.py` is the same: who changed which key, who holds what at one time, what is left behind.  The
+rest it hears from outside: a user has a lease, begins to give it back, or is told that it is lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from redlock import scripts
+from tests.simulation import invariants
+from tests.simulation.invariants import (
+    ACQUIRES,
+    AGREEMENT,
+    C7,
+    EXPIRED,
+    EXTENDS,
+    OCCUPIES,
+    P1,
+    P5,
+    P6,
+    P7,
+    P8,
+    PREFIX,
+    R13,
+    R32,
+    RELEASED,
+    RELEASES,
+    RENEWS,
+    REPAIRS,
+    Attempt,
+)
+from tests.simulation.line import LEFT as NO_TICKET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from redlock._core.wire import Call
+    from tests.simulation.master import Master
+    from tests.simulation.parameters import Parameters
+    from tests.simulation.shipped.machine import Machine, Process
+    from tests.simulation.shipped.parameters import Setting
+    from tests.simulation.shipped.server import Server
+    from tests.simulation.world import World
+
+HANGS = "ends"
+LEFT = "leaves nothing"
+ERROR = "no error of its own"
+WHOLE = "R14 whole"
+CALM = "nothing is lost where nothing goes wrong"
+PROMPT = "no slower than its links"
+PAST = "R3 no answer before its request"
+QUIET = "R24 quiet"
+R11 = "R11 interrupted"
+UNREACHED = 2.0  # seconds for which a connection may be on its way to fail
+LATE = 0.025  # seconds that a thread may be late: less than the patience of one that nobody wakes
+PUT_OFF = 0.3
+UNSTEPPED = 0.1  # seconds that whatever has to be told may take, where no thread is late
+
+_TOKEN_FIRST = (*RELEASES, scripts.MARK)
+_SETTLES = (scripts.SETTLE, scripts.SETTLE_SHARED)
+_FAIR = (scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED)
+_TTLS = dict.fromkeys((*ACQUIRES, *OCCUPIES, *EXTENDS, *REPAIRS), 2) | dict.fromkeys(_SETTLES, 5)  # which argument
+
+
+class Hold(invariants.Hold):
+    """What a user has been given."""
+
+    def valid(self) -> bool:
+        process: Any = self.client
+        with process.unseen():
+            if not self.over and not self.client.crashed:
+                self.until = self.lease.valid_until
+            return super().valid()
+
+
+class _Seen:
+    """A lease as the judge of the decisions looks at one."""
+
+    def __init__(self, lease: Any, hold_at_least: float) -> None:
+        self._lease = lease
+        self.hold_at_least = hold_at_least
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lease, name)
+
+    def __repr__(self) -> str:
+        return f"lease of {self._lease.name}"
+
+    @property
+    def mode(self) -> Any:
+        return self  # it has `shared`
+
+
+class _Waits:
+    """An operation that waits in order, as far as masters see one."""
+
+    def __init__(self, client: Any, token: str) -> None:
+        self.client, self.token = client, token
+        self.over = False
+
+    def __repr__(self) -> str:
+        return f"{self.client}, who has the ticket {self.token}"
+
+
+class _Ticket:
+    def __init__(self, token: str) -> None:
+        self.token, self.number = token, 0
+
+
+class Judge(invariants.Judge):
+    def __init__(self, world: World, parameters: Parameters, setting: Setting, machine: Machine) -> None:
+        super().__init__(world, parameters)
+        self.setting = setting
+        # Seconds until a connection is made anew that a Ctrl-C has torn, perhaps in the middle of another thread.
+        self._torn = 1.5 + 8 * parameters.node_timeout if parameters.rate("strike") else 0.0
+        self.machine = machine
+        # By the masters that granted: born, forgot.
+        self.gave: dict[Attempt, dict[int, tuple[float, bool]]] = defaultdict(dict)
+        self.begun: dict[Attempt, float] = {}  # when it was asked for first
+        self.won_at: dict[Attempt, float] = {}  # when the last one of a majority had granted it
+        self._lines_up: dict[Attempt, _Waits] = {}
+        self.refused = 0
+        self.works: list[Any] = []  # lists of masters with which somebody was granted something (R34)
+        self.excused: set[Attempt] = set()  # held when its masters were closed, or by the parent of a fork
+        self.inherited: dict[Attempt, float] = {}  # what a forked child has nothing to do with, and since when
+        self.unreached: set[tuple[str, int]] = set()  # tokens on masters out of reach when their client's were closed
+
+    def fail(self, invariant: str, text: str) -> None:
+        self.world.log("VIOLATION", invariant, text)
+        violation = invariants.Violation(invariant, text)
+        if self.machine.violation is None:  # the library may log what its observer raises, and go on
+            self.machine.violation = violation
+        raise violation
+
+    # -- what masters are asked ----------------------------------------------------------------------
+
+    def asked(self, process: Process, server: Server, call: Call, sent_at: float, *, text: bool) -> Any:
+        """Have the master do it, on behalf of the attempt that it is for."""
+        attempt = self._attempt_of(process, call, sent_at)
+        master = server.master
+        if call.script is scripts.TICKET:
+            self._stands(process, call, sent_at)
+        reply = master.evaluate(call, attempt, text=text)
+        if attempt is not None and isinstance(reply, list):
+            took = (1, 2) if call.script in (*ACQUIRES, *OCCUPIES) else (1,) * (call.script in _SETTLES)
+            if reply[0] in took:
+                self.gave[attempt][master.index] = master.born_at, master.forgot
+                if len(self.gave[attempt]) == self._need(process):
+                    self.won_at[attempt] = self.world.now
+            if call.script in _FAIR:
+                self._lines_up[attempt] = self._in_line(process, call.args[-1], call)
+        return reply
+
+    # -- who waits in order (R42) --------------------------------------------------------------------
+
+    def _in_line(self, process: Process, token: str, call: Call) -> _Waits:
+        waiter = self.line._waiters.get(token)
+        if waiter is None:
+            names = tuple(key.removeprefix(PREFIX) for key in call.keys[: int(call.args[0])])
+            self.line.begins(_Waits(process, token), _Ticket(token), names)  # type: ignore[arg-type]
+            waiter = self.line._waiters[token]
+        return waiter.task  # type: ignore[return-value]
+
+    def _stands(self, process: Process, call: Call, sent_at: float) -> None:
+        """It draws a ticket, renews it, or gives it back."""
+        token, number = call.args[1:3]
+        self._in_line(process, token, call)
+        waiter = self.line._waiters[token]
+        if number == "0":
+            waiter.task.over = True  # type: ignore[misc]
+        else:
+            waiter.ticket.number = int(number)
+            waiter.proposed_at = sent_at if waiter.proposed_at is None else waiter.proposed_at
+
+    def before(self, master: Any, call: Call) -> Any:
+        return () if call.script is scripts.FLEET else super().before(master, call)
+
+    def after(self, master: Any, call: Call, attempt: Attempt | None, before: Any, reply: Any) -> None:
+        if call.script is not scripts.FLEET:
+            super().after(master, call, attempt, before, reply)
+
+    def _attempt_of(self, process: Process, call: Call, sent_at: float) -> Attempt | None:
+        script, args = call.script, call.args
+        if script in RENEWS:
+            first = 3 if script is scripts.RENEW else 4
+            for token, ttl in zip(args[first::4], args[first + 1 :: 4], strict=True):
+                self._asks(self._of(token, sent_at), int(ttl) / 1000, sent_at)
+            return None
+        if script not in (*_TTLS, *_TOKEN_FIRST, scripts.FENCE) or not call.keys:
+            return None
+        token = args[0] if script in _TOKEN_FIRST else args[1]
+        attempt = self._of(token, sent_at)
+        if attempt is None:
+            locks = call.keys if script in _TOKEN_FIRST else call.keys[: int(args[0])]
+            names = tuple(name.removeprefix(PREFIX) for name in locks)
+            attempt = self.attempt(process, names, token, 0.0)  # type: ignore[arg-type]
+            attempt.owed_until = -math.inf
+            self.begun[attempt] = sent_at
+        if script is scripts.MARK:
+            attempt.longest = max(attempt.longest, int(args[1]) / 1000)
+        if script in _TTLS:
+            self._asks(attempt, int(args[_TTLS[script]]) / 1000, sent_at)
+        return attempt
+
+    def _of(self, token: str, sent_at: float) -> Attempt | None:
+        attempt = self._by_token.get(token)
+        if attempt is not None and sent_at > self.inherited.get(attempt, math.inf):
+            self.fail(P8, f"a forked child asks for what is done by its parent: {attempt}")
+        return attempt
+
+    def _asks(self, attempt: Attempt | None, ttl: float, sent_at: float) -> None:
+        """A key may live until then, and so long its release is owed (R10)."""
+        if attempt is not None:
+            attempt.longest = max(attempt.longest, ttl)
+            owed = sent_at + (2 - 3 * self.parameters.drift_factor) * ttl - 2 * self.parameters.node_timeout
+            attempt.owed_until = max(attempt.owed_until, owed)
+
+    # -- what users are given ------------------------------------------------------------------------
+
+    def given(
+        self, process: Process, lease: Any, invoked_at: float, max_hold: float | None, kept: bool, at_least: float = 0.0
+    ) -> Hold:
+        """A user has got ``lease``.  ``kept``: it is renewed in the background.  ``at_least``: `hold_at_least`."""
+        with process.unseen():
+            return self._given(process, lease, invoked_at, max_hold, kept, at_least)
+
+    def _given(
+        self, process: Process, lease: Any, invoked_at: float, max_hold: float | None, kept: bool, at_least: float
+    ) -> Hold:
+        self.grants += 1
+        attempt = self._by_token.get(lease.token)
+        if attempt is None:
+            self.fail(P1, f"{process} was granted {lease.names}, and no master has heard of it")
+            raise AssertionError
+        self._one_works(process)
+        attempt.names = lease.names  # of several slots it is one
+        holder: Any = process
+        seen: Any = _Seen(lease, at_least)
+        hold = Hold(holder, attempt, seen, lease.fence, invoked_at, self.world.now, lease.valid_until)
+        self.world.log("granted", attempt, lease.names, lease.fence, f"until {lease.valid_until:.4f}")
+        attempt.hold = hold
+        if at_least:  # on its clock, from its decision, which is no sooner than `won_at`
+            at_least = process.in_(at_least) - self.world.now  # type: ignore[operator]
+            hold.kept_until = min(self.won_at[attempt] + at_least, process.true_time(lease.valid_until))
+        self._votes(lease.votes)
+        self._majority(attempt)
+        if lease.fence is not None and self.parameters.fences_hold:
+            self._ordered(hold, lease.names)
+        self._at_most(hold)
+        self._alone(hold)
+        self._none_too_early(hold)
+        if not lease.shared:
+            self._after_the_guards(hold)
+        self.line.granted(hold, attempt, self.begun[attempt], self._lines_up.get(attempt))  # type: ignore[arg-type]
+        for name in lease.names:
+            self._holds[name].append(hold)
+        hold.ends = process.clock() + max_hold if max_hold is not None else math.inf
+        hold.renewed = kept
+        self._expect(hold)
+        return hold
+
+    def _one_works(self, process: Any) -> None:
+        """Of two lists of masters that are incompatible one works (R34)."""
+        if process.servers not in self.works:
+            self.works.append(process.servers)
+        if len(self.works) > 1:
+            self.fail(AGREEMENT, f"{process} was granted something, and others use an incompatible list of masters")
+
+    @staticmethod
+    def _need(process: Any) -> int:
+        return len(process.servers) // 2 + 1
+
+    def _kept(self, master: Master, name: str, attempt: Attempt, before: int | None, expires: int) -> None:
+        if attempt.hold is not None:  # else it was interrupted on the way to its user
+            super()._kept(master, name, attempt, before, expires)
+
+    def _majority(self, attempt: Attempt) -> None:
+        """So many have given it that may vote (R1, P5)."""
+        gave, least = self.gave[attempt], self.parameters.max_ttl * (1 - self.parameters.drift_factor)
+        need = self._need(attempt.client)
+        if len(gave) < need:
+            self.fail(P1, f"{attempt} was granted, and only {sorted(gave)} have given it")
+        old = [master for master, (born, forgot) in gave.items() if not forgot or self.world.now - born >= least]
+        if self.parameters.guard and len(old) < need:
+            self.fail(P5, f"{attempt} was granted by {sorted(gave)}, of which only {old} remember what was before")
+
+    def _votes(self, votes: Any) -> None:
+        for vote in votes:
+            if vote.latency is not None and vote.latency < 0:
+                self.fail(PAST, f"{vote.master} has answered {-vote.latency:.6f} s before it was asked")
+
+    def refuses(self, process: Process, error: Any) -> None:
+        """A user got an error instead of a lease."""
+        self.refused += 1
+        self.world.log("refused", process, type(error).__name__)
+        self._votes(getattr(error, "votes", ()))
+
+    def hears(self, process: Process, event: Any) -> None:
+        """An event of an observer."""
+        if type(event).__name__ == "LeaseExtended":
+            attempt = self._by_token.get(event.token)
+            if attempt is None or (hold := attempt.hold) is None or hold.let_go:
+                return
+            self.looked(hold)
+            if hold.valid():
+                self.world.log("extended", attempt, f"until {hold.until:.4f}")
+                self._at_most(hold)
+                self._alone(hold)
+
+    # -- how it ends ---------------------------------------------------------------------------------
+
+    def ended(self, hold: Hold) -> None:  # type: ignore[override]
+        """Its user begins to give it back."""
+        hold.late = not hold.valid()
+        hold.over = hold.attempt.over = hold.let_go = True
+        self.world.log("release", hold.attempt)
+
+    def back(self, hold: Hold, *, ours: bool) -> None:
+        """It was given back.  ``ours``: until then it had not been lost."""
+        hold.normal = ours
+        if not ours:
+            self.keeps([hold])
+        if ours and hold.told:
+            self.fail(P6, f"{hold.attempt} was released, and its holder had been told that it is lost")
+
+    def keeps(self, holds: list[Hold]) -> None:
+        """They could not be given back: if their masters are closed, they stay for their TTL."""
+        self.excused.update(hold.attempt for hold in holds if hold.client.closing)
+
+    def told(self, hold: Hold) -> None:  # type: ignore[override]
+        hold.told += 1
+        lease, now = hold.lease, hold.client.clock()
+        self.world.log("told", hold.attempt, lease)
+        if hold.told > 1:
+            self.fail(P6, f"the holder of {hold.attempt} was told twice")
+        if hold.normal or lease.valid or not lease.lost:
+            self.fail(P6, f"the holder of {hold.attempt} was told, and it is not lost: {lease}")
+        reason = lease.loss().reason
+        if reason == "max_hold":
+            if now < hold.ends - self.slack(hold.client):
+                self.fail(C7, f"{hold.attempt} could have been held for another {hold.ends - now:.4f} s")
+        elif self.setting.calm and hold.renewed:
+            self.fail(CALM, f"{hold.attempt} was lost ({reason}): {lease.loss()}")
+        elif (
+            reason in ("taken", "expired")
+            and now < lease.valid_until - self.slack(hold.client)
+            and len(hold.attempt.denied_on) < self._need(hold.client)
+        ):
+            self.fail(R13, f"{hold.attempt} was given up ({reason}), and no majority has denied it")
+
+    def slack(self, process: Any) -> float:
+        """How late a thread may come to what it has to do."""
+        late: float = UNSTEPPED + 30 * process.naps + 3 * self.setting.longest_nap
+        return late
+
+    def _expect(self, hold: Hold) -> None:  # type: ignore[override]
+        client = hold.client
+        end = client.true_time(min(hold.lease.valid_until, hold.ends)) + self.slack(client)
+        self.world.at(end + 1e-6, self._must_be_told, hold)
+
+    def _must_be_told(self, hold: Hold) -> None:  # type: ignore[override]
+        """Its holder learns of the loss by itself, whatever the masters do (P6, C7, C9)."""
+        client: Any = hold.client
+        if hold.attempt in self.excused:  # of masters that are closed nobody hears
+            return
+        if (
+            hold.told
+            or hold.normal
+            or client.crashed
+            or client.exited
+            or client.closing
+            or (hold.let_go and not hold.late)
+        ):
+            return
+        slack, now = self.slack(client), client.clock()
+        if hold.let_go:  # its release has told it; `on_lost` follows when that is through, put off once if nobody read
+            slack += 2 * self.parameters.node_timeout + PUT_OFF
+        if (
+            client.stopped
+            or client.blocks
+            or now < max(min(hold.lease.valid_until, hold.ends), client.resumed_at) + slack
+        ):
+            self.world.at(
+                max(self.world.now + 0.01, client.true_time(min(hold.lease.valid_until, hold.ends)) + slack),
+                self._must_be_told,
+                hold,
+            )
+        else:
+            which = C7 if now >= hold.ends else P6
+            self.fail(
+                which,
+                f"{hold.attempt} was over at {min(hold.lease.valid_until, hold.ends):.4f}, at {now:.4f} its holder is not told",
+            )
+
+    # -- what is left --------------------------------------------------------------------------------
+
+    def clean(self) -> None:
+        """Nobody holds anything any more, but for those who have gone without giving it back."""
+        for attempt in self._attempts:
+            over = attempt.hold is None or attempt.hold.let_go or attempt.hold.over
+            attempt.over = over and attempt not in self.excused
+        super().clean()
+
+    def _may_stay(self, attempt: Attempt, master: Master) -> bool:
+        return super()._may_stay(attempt, master) or (attempt.token, master.index) in self.unreached
+
+    def forks(self, process: Any) -> None:
+        """What it holds and owes is its parent's from now on, of which nobody hears any more."""
+        for attempt in self._attempts:
+            if attempt.client is process:
+                self.excused.add(attempt)
+                self.inherited.setdefault(attempt, self.world.now)
+                if attempt.hold is not None:
+                    attempt.hold.over = attempt.hold.normal = True
+
+    def has_closed(self, process: Any) -> None:
+        """Its masters are closed: of all that it did nothing is left, nor comes later."""
+        mine = {attempt.token for attempt in self._attempts if attempt.client is process}
+        mine |= {token for token, waiter in self.line._waiters.items() if waiter.task.client is process}
+        self._soon(process, 0.0, mine.__contains__, f"{process} has closed its masters", for_good=mine)
+
+    def is_over(self, process: Any, owner: str) -> None:
+        """Whatever was done with a lock in the name of ``owner``, it is over, and nothing of it is left."""
+        most = self._torn + self.slack(process)
+        self._soon(process, most, lambda token: token.endswith(f":{owner}"), f"{owner} is at its end")
+
+    def _soon(
+        self, process: Any, most: float, ours: Callable[[str], bool], why: str, for_good: Iterable[str] = ()
+    ) -> None:
+        most += 2 * process.longest_way + UNSTEPPED
+        since = self.world.now - UNREACHED - 4 * self.parameters.node_timeout
+        self.world.after(most, self._not_there, process, ours, f"{why} since {self.world.now:.4f}", since, for_good)
+
+    def _not_there(
+        self, process: Any, ours: Callable[[str], bool], why: str, since: float, for_good: Iterable[str]
+    ) -> None:
+        """Where a master was within reach all the time ``since`` then.  Elsewhere it stays for its TTL."""
+        if process.dead:
+            return
+        for line in process.lines.values():
+            master = line.server.master
+            master.tick()
+            if max(line.well_since, process.true_time(process.resumed_at)) > since:
+                self.unreached.update((token, master.index) for token in for_good)
+                continue
+            for name, key, attempt in self._locks(master):
+                kept = str(key.value).startswith((RELEASED, EXPIRED)) or attempt in self.excused
+                guards = self.parameters.after and attempt.hold is not None and (attempt.hold.told or attempt.hold.late)
+                if ours(attempt.token) and not (kept or guards):  # a lost one stays for its guard (R36)
+                    self.fail(P7, f"{why}, and m{master.index} has {name} of {attempt}")
+            for one in [
+                one for key in master.keys.values() for token, one in (key.members or {}).items() if ours(token)
+            ]:
+                if master.now_ms < -(one.expires or 0):
+                    self.fail(P7, f"{why}, and its mark still keeps readers away on m{master.index}")
+            lined_up = {waiter.token for attempt, waiter in self._lines_up.items() if ours(attempt.token)}
+            for token, waiter in self.line._waiters.items():
+                drawn, mine = waiter.ticket.number, ours(token) or token in lined_up
+                if drawn and mine and self.line._is_on(master, waiter, str(drawn)):
+                    self.fail(NO_TICKET, f"{why}, and m{master.index} has a ticket of {waiter.task}")
+
+    def came_out(self, process: Any) -> None:
+        """Its main thread has got through an operation: if a Ctrl-C has struck there, it has to know."""
+        if process.strikes:
+            self.fail(R11, f"{process} was struck at {process.strikes[0]:.4f}, and its program was not")
+
+    def interrupted(self, process: Any) -> None:
+        """Its program has got the Ctrl-C: at once, for to clean up it only sends."""
+        struck_at, process.strikes = process.strikes[0], []
+        links = 2 * self.parameters.node_timeout + 10 * process.longest_way  # a release by hand, over new connections
+        if self.setting.calm and self.world.now > struck_at + links + self.slack(process):
+            self.fail(R11, f"{process} was struck at {struck_at:.4f}, and its program knows at {self.world.now:.4f}")
+
+    def took(self, process: Any, seconds: float, what: str) -> None:
+        """A round took so long: no longer than it takes to ask, where nothing goes wrong (R2)."""
+        if self.setting.calm and process.naps < LATE / 250 and seconds > 2 * process.longest_way + LATE + self._torn:
+            self.fail(
+                PROMPT, f"{what} by {process} took {seconds:.4f} s, and its links {2 * process.longest_way:.4f} s"
+            )
+
+    def _at_most(self, hold: invariants.Hold) -> None:
+        """No more holders than slots (R32)."""
+        limit = self.parameters.slots
+        if hold.lease.slot is None or not hold.valid():
+            return
+        others = {one for holds in self._holds.values() for one in holds if one.lease.slot is not None and one.valid()}
+        if len(others - {hold}) >= limit:
+            self.fail(R32, f"{hold.attempt} has one of {limit} slots, and so have {others - {hold}}")
+
+    def quiet(self) -> None:
+        """Nobody waits: no master has a subscriber (R24)."""
+        for master in self.masters:
+            for channel, listening in master.listening.items():
+                for tcp in listening:
+                    ours = tcp.socket.pid == tcp.process.pid  # type: ignore[attr-defined]
+                    if ours and not tcp.dead and not tcp.process.dead:  # type: ignore[attr-defined]
+                        self.fail(QUIET, f"{tcp} still listens to {channel}")
+
+    def whole(self, hold: Hold) -> None:
+        """All is well, and it has been held for a while: every master has the key, or that of a dead holder (P3)."""
+        for name in hold.lease.names:
+            without = [
+                f"m{one.index}"
+                for one in self.masters
+                if any(server.master is one for server in hold.client.servers)  # type: ignore[attr-defined]
+                if (key := one.find(PREFIX + name)) is None
+                or not (key.attempt is hold.attempt or (key.attempt and key.attempt.client.crashed))
+            ]
+            if without and hold.valid():
+                self.fail(WHOLE, f"{name} is held by {hold.attempt}, and {without} do not have it")

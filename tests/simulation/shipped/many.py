@@ -1,0 +1,77 @@
+"""``python -m tests.simulation --shipped``: many seeds, on all cores, and what of `_io` and `_lock` they run."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import coverage
+
+from tests.simulation.run import collect_rarely
+from tests.simulation.seeds import Played, chunks, many, played, trace
+from tests.simulation.shipped.parameters import draw
+from tests.simulation.shipped.run import Run, report
+from tests.simulation.shipped.variants import VARIANTS, hunt
+
+if TYPE_CHECKING:
+    import argparse
+
+CHUNK = 5
+MOST = 200  # seeds for a variant to be caught
+
+
+def main(options: argparse.Namespace) -> int:
+    if options.variants:
+        return _table(options.jobs)
+    variant = VARIANTS[options.variant] if options.variant else None
+    if options.trace is not None:
+        run = _run(options.trace, options.variant)
+        return trace(run, run.setting)
+    with tempfile.TemporaryDirectory() as folder:
+        data = str(Path(folder) / "data") if options.coverage else None
+        play = partial(chunk, variant=options.variant, data=data)
+        pieces = chunks(options.start, options.seeds, CHUNK)
+        failed = many(play, pieces, options.jobs, options.variant, variant and variant.expected)
+        if data is not None:
+            _print_coverage(folder, data)
+    return failed
+
+
+def _table(jobs: int | None) -> int:
+    """The variants, each with what catches it."""
+    print("| variant | what it breaks | caught by | seed |\n|---|---|---|---|")
+    with ProcessPoolExecutor(jobs, initializer=collect_rarely) as pool:
+        found = pool.map(partial(hunt, most=MOST), VARIANTS)
+        missed = 0
+        for name, caught in zip(VARIANTS, found, strict=True):
+            by = "nobody | " if caught is None else f"`{caught.invariant}` | {caught.seed}"
+            missed += caught is None
+            print(f"| `{name}` | {VARIANTS[name].what} | {by} |", flush=True)
+    return 1 if missed else 0
+
+
+def _run(seed: int, variant: str | None) -> Run:
+    if variant is None:
+        return Run(draw(seed))
+    broken = VARIANTS[variant]
+    return Run(broken.setting(seed), broken.patches)
+
+
+def chunk(seeds: range, *, variant: str | None = None, data: str | None = None) -> Played:
+    measured = coverage.Coverage(data, data_suffix=True, branch=True, concurrency="greenlet", source_pkgs=["redlock._io", "redlock._lock"]) if data else None  # fmt: skip
+    if measured is not None:
+        measured.start()
+    found = played(((seed, _run(seed, variant)) for seed in seeds), report)
+    if measured is not None:
+        measured.stop()
+        measured.save()
+    return found
+
+
+def _print_coverage(folder: str, data: str) -> None:
+    found = coverage.Coverage(data, branch=True)
+    found.combine([folder])
+    found.report(include=["*/redlock/_io/*", "*/redlock/_lock/*"], show_missing=True, skip_empty=True)

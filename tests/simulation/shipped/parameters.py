@@ -1,0 +1,165 @@
+"""What a seed decides before its run begins, beside what `parameters.py` of the decisions has."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.simulation.parameters import WRONG_FAULTS, Parameters
+from tests.simulation.shipped.library import STEPPED
+
+# Events in one TTL.  Each seed has about a third of them.
+FAULTS = (
+    "snap",  # a connection breaks
+    "hush",  # one goes silent: it takes bytes and passes nothing on
+    "cut",  # the way between a process and a master holds what is sent; it arrives when it heals
+    "isolate",  # all ways of one process, or of one master
+    "restart",  # a master goes down and comes back, with its memory
+    "amnesia",  # ... without
+    "freeze",  # a master does nothing for a while
+    "flush",  # SCRIPT FLUSH
+    "refuse",  # MISCONF, OOM or BUSY for a while
+    "pause",  # a process stands still
+    "crash",  # a process is killed; another one comes later
+    "leave",  # a program closes its masters, whatever is under way, and makes new ones
+    "strike",  # a task is cancelled, or a Ctrl-C strikes the main thread
+    "busy",  # a loop is blocked by a task
+    "fork",  # a program with threads forks, and the child goes on
+)
+# What a user may do instead of what all do; each seed has about a quarter of them.
+USES = (
+    "dropped",  # its coroutine is thrown away while it waits, and another thread ends it
+    "fair",  # it waits in order (R42)
+    "period",  # a decorated function that runs once in a period (R28, R30)
+)
+MORE_FAULTS = (
+    "program",  # `redlock-run` begins
+    "branch",  # a program forks under its event loop, and the child runs a loop of its own
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run of what is shipped."""
+
+    base: Parameters
+    threads: tuple[bool, ...] = ()  # of each process: whether it has threads, or an event loop
+    calm: bool = False  # nothing goes wrong, and nobody is late
+    split: float = 0.0  # share of what is sent that comes in two pieces
+    window: int = 65536  # bytes that a master's kernel takes unread
+    uneven: float = 1.0  # the longest way is so many times as long as the shortest
+    stepped: tuple[str, ...] = STEPPED
+    preempted: float = 0.0  # how often a thread is, in one step
+    naps: float = 0.001  # for how long, typically
+    late: float = 0.0  # share of wake-ups that take long
+    longest_nap: float = 0.0  # ... at most
+    epoll: bool = True
+    users: int = 2  # of each process
+    longest: float = 1.5  # TTLs for which a lock is held, at most
+    uses: tuple[str, ...] = ()  # of `USES`
+    lists: tuple[tuple[int, ...], ...] = ()  # of each process its masters; none: all have all (R34)
+
+    @property
+    def seed(self) -> int:
+        return self.base.seed
+
+    def __str__(self) -> str:
+        rest = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name != "base")
+        return f"Setting({rest}, {self.base})"
+
+
+def draw(
+    seed: int,
+    *,
+    threads: bool | None = None,
+    calm: bool | None = None,
+    more: bool = True,
+    besides: dict[str, Any] | None = None,
+    **fixed: Any,
+) -> Setting:
+    """``threads``: all processes have them, or none.  ``more``: users do what few programs do, too.
+    ``fixed``: of the `Parameters`; ``besides``: of the `Setting`.
+
+    Where it is ``calm`` nothing goes wrong: threads are preempted for some microseconds, and programs may close their
+    masters.
+    """
+    pick = random.Random(f"shipped {seed}")
+    ttl = pick.choice((2.0, 4.0, 8.0, 16.0))
+    node_timeout = pick.choice((0.1, 0.25, ttl / 8))
+    quiet = pick.random() < 0.25 if calm is None else calm
+    on = {"leave": 0.3} if quiet and pick.random() < 0.3 else {}
+    on = on if quiet else {fault: pick.choice((0.1, 0.3, 1.0)) for fault in FAULTS if pick.random() < 0.35}
+    clients = pick.choice((1, 2, 2, 3))
+    values: dict[str, Any] = {
+        "masters": pick.choice((1, 3, 3, 3, 5, 5)), "clients": clients, "names": pick.choice((1, 1, 2, 3)),
+        "ttl": ttl, "max_ttl": ttl * pick.choice((1.0, 1.5)), "node_timeout": node_timeout,
+        "drift_factor": 0.01, "guard": pick.random() < 0.8, "durable": pick.choice((0.0, 0.0, 0.5)),
+        "delay": node_timeout * pick.choice((0.004, 0.02, 0.1)), "slow": 0.0 if quiet else pick.choice((0.0, 0.02, 0.1)),
+        "duration": ttl * pick.uniform(3.0, 8.0), "budget": pick.choice((400, 800, 1200)), "skew": pick.choice((0.0, 0.001, 1.0)),
+        "spread": pick.choice((0.0, 1.0)), "slots": pick.choice((0, 0, 1, 3)), "announces": quiet or pick.random() < 0.9, "faults": tuple(on.items()),
+    }  # fmt: skip
+    values.update(fixed)
+    worlds = [pick.random() < 0.5 if threads is None else threads for _ in range(values["clients"])]
+    share = pick.choice((0.0, 0.02)) if quiet else pick.choice((0.0, 0.0005, 0.005, 0.02))
+    drawn = Setting(
+        Parameters(seed, **values),
+        threads=tuple(worlds),
+        calm=quiet,
+        split=pick.choice((0.0, 0.1, 0.5)),
+        window=65536 if quiet else pick.choice((65536, 65536, 1000, 300)),
+        uneven=pick.choice((1.0, 3.0)) if quiet else pick.choice((1.0, 5.0, 20.0)),
+        preempted=share,
+        naps=(1e-7 if quiet else pick.choice((2e-6, 2e-5))) / share if share else 0.0,
+        late=0.0 if quiet else pick.choice((0.0, 0.05)),
+        longest_nap=0.0 if quiet else pick.choice((0.001, 0.03)),
+        epoll=pick.random() < 0.8,
+        users=pick.choice((1, 2, 2, 4, 8)),
+    )
+    if more:
+        pick = random.Random(f"more of shipped {seed}")  # of its own: what else a seed means does not depend on it
+        base, after = drawn.base, drawn.base.ttl * pick.choice((0.2, 0.5)) if pick.random() < 0.2 else 0.0
+        confirms, on = base.masters >= 3 and pick.random() < 0.2, dict(base.faults)
+        if "faults" not in fixed:
+            on |= {fault: pick.choice((0.1, 0.3)) for fault in MORE_FAULTS if pick.random() < 0.25}
+        uses = tuple(use for use in USES if pick.random() < 0.25)
+        if confirms and not quiet and "faults" not in fixed:
+            on |= {fault: pick.choice((0.3, 1.0, 3.0)) for fault in WRONG_FAULTS if pick.random() < 0.6}
+        given: dict[str, Any] = {
+            "after": after,
+            "max_ttl": max(base.max_ttl, base.ttl + after),
+            "confirm": confirms,
+            "faults": tuple(on.items()),
+        }
+        drawn = replace(drawn, base=replace(base, **given), uses=uses)
+    return replace(drawn, **(besides or {}))
+
+
+def struck(seed: int, threads: bool | None = None, **besides: Any) -> Setting:
+    """Users are interrupted again and again, anywhere, and while they clean up; nothing else goes wrong (R11)."""
+    besides = {"users": 2, "preempted": 0.0001, "naps": 1e-6, **besides}
+    faults = (("strike", 60.0),)
+    return draw(
+        seed, threads=threads, calm=True, more=False, clients=2, ttl=16.0, max_ttl=16.0, duration=64.0, faults=faults,
+        besides=besides,
+    )  # fmt: skip
+
+
+def wrong_clocks(seed: int) -> Setting:
+    """A minority of masters is wrong about time, or loses lock keys, and an expiry is confirmed by more than one (R35)."""
+    faults = (*dict.fromkeys(WRONG_FAULTS, 1.0).items(), ("crash", 0.3))
+    return draw(seed, calm=False, more=False, masters=3, names=1, slots=0, confirm=True, faults=faults)
+
+
+def disagreeing(seed: int) -> Setting:
+    """Two processes with incompatible lists of masters, which have one in common, far away.  Nothing goes wrong (R34)."""
+    return draw(
+        seed, calm=True, more=False, masters=5, clients=2, slots=0, faults=(),
+        besides={"lists": ((0, 1, 2), (2, 3, 4)), "uneven": 1.0},
+    )  # fmt: skip
+
+
+def alone(seed: int, *, threads: bool, besides: dict[str, Any] | None = None, **fixed: Any) -> Setting:
+    """One process with one user on five masters, and nothing goes wrong."""
+    besides = {"users": 1, **(besides or {})}
+    return draw(seed, threads=threads, calm=True, masters=5, clients=1, names=1, more=False, besides=besides, **fixed)

@@ -1,0 +1,97 @@
+"""A master behind its port: it reads commands from bytes, and answers in bytes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from redlock import scripts
+from redlock._core.outcomes import ErrorReply
+from redlock._core.wire import Call
+from tests.core.resp import encoded
+
+if TYPE_CHECKING:
+    from tests.simulation.master import Master
+    from tests.simulation.shipped.judge import Judge
+    from tests.simulation.shipped.wire import Tcp
+
+_BY_SHA = {script.sha: script for script in scripts.ALL}
+_BY_TEXT = {script.text: script for script in scripts.ALL}
+
+
+class Server:
+    """One address."""
+
+    def __init__(self, master: Master, judge: Judge) -> None:
+        self.master = master
+        self.judge = judge
+        self.well_since = -math.inf
+        self._readers: dict[Tcp, Any] = {}
+
+    def accept(self, tcp: Tcp) -> None:
+        self._readers[tcp] = hiredis.Reader()
+
+    def gone(self, tcp: Tcp) -> None:
+        """The connection has ended."""
+        for listening in self.master.listening.values():
+            listening.pop(tcp, None)  # type: ignore[call-overload]
+
+    def stop(self) -> None:
+        """kill -9."""
+        self.master.stop()
+        readers, self._readers = self._readers, {}
+        for tcp in readers:
+            tcp.resets()
+
+    def hear(self, tcp: Tcp, data: bytes, sent_at: float) -> None:
+        reader = self._readers.get(tcp)
+        if reader is None:
+            return
+        reader.feed(data)
+        said = bytearray()
+        while (words := reader.gets()) is not False:
+            said += encoded(self._do(tcp, [word.decode("latin-1") for word in words], sent_at))
+        if said:
+            tcp.answer(bytes(said))
+
+    def _do(self, tcp: Tcp, words: list[str], sent_at: float) -> Any:
+        master = self.master
+        match words:
+            case ["EVAL", "return 1", *_]:  # whether it may
+                return 1
+            case ["EVALSHA" | "EVAL" as verb, what, number, *rest]:
+                script = (_BY_SHA if verb == "EVALSHA" else _BY_TEXT)[what]
+                call = Call(script, tuple(rest[: int(number)]), tuple(rest[int(number) :]))
+                return self.judge.asked(tcp.process, self, call, sent_at, text=verb == "EVAL")
+            case ["SCRIPT", "LOAD", text]:
+                if master.busy:
+                    return ErrorReply("BUSY Redis is busy running a script.")
+                master._cached.add(_BY_TEXT[text].sha)
+                return _BY_TEXT[text].sha.encode()
+            case ["INFO", _]:
+                facts = master.info()
+                if isinstance(facts, ErrorReply):
+                    return facts
+                return f"# Server\r\nrun_id:{facts.run_id}\r\nuptime_in_seconds:{facts.uptime}\r\n".encode()
+            case ["CONFIG", "GET", _]:
+                fsync = [b"appendonly", b"yes", b"appendfsync", b"always", b"no-appendfsync-on-rewrite", b"no"]
+                return fsync if master.durable else []
+            case ["CLIENT", *_]:
+                return "OK"
+            case ["SUBSCRIBE", channel]:
+                if not master.announces:
+                    return ErrorReply("NOPERM this user has no permissions to access the channel used as argument")
+                if tcp.dead:
+                    return None
+                master.listening.setdefault(channel, {})[tcp] = self  # type: ignore[index, assignment]
+                return [b"subscribe", channel.encode("latin-1"), 1]
+            case ["UNSUBSCRIBE", channel]:
+                master.listening.get(channel, {}).pop(tcp, None)  # type: ignore[call-overload]
+                return [b"unsubscribe", channel.encode("latin-1"), 0]
+        return ErrorReply(f"ERR unknown command {words[0]!r}")
+
+    def announce(self, tcp: Tcp, channel: str, message: str) -> None:
+        """To somebody who listens; `Master` calls it."""
+        tcp.answer(encoded([b"message", channel.encode("latin-1"), message.encode("latin-1")]))

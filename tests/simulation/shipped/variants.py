@@ -1,0 +1,478 @@
+"""The shipped client, broken, by name: what its simulation must be able to see.
+
+Each is a bug that was there, or could have been.  A patch names the text that it replaces: where that has gone, the
+variant says so, and has to be written anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.invariants import AGREEMENT, C7, LIVE, P1, P2, P6, P7, R28, R36, Violation
+from tests.simulation.line import IN_ORDER, LEFT as NO_TICKET
+from tests.simulation.shipped.judge import CALM, HANGS, LEFT, PAST, PROMPT, QUIET, R11, WHOLE
+from tests.simulation.shipped.library import Patch
+from tests.simulation.shipped.machine import SPINS
+from tests.simulation.shipped.parameters import disagreeing, draw, struck, wrong_clocks
+from tests.simulation.shipped.run import play
+from tests.simulation.shipped.wire import FORKED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.shipped.parameters import Setting
+
+
+@dataclass(frozen=True)
+class Variant:
+    """``what`` is broken; ``expected`` are the invariants that fit.  ``setting``: where it is looked for."""
+
+    what: str
+    expected: tuple[str, ...]
+    setting: Callable[[int], Setting]
+    patches: tuple[Patch, ...]
+    first: int = 0  # near the seed that catches it
+
+
+def _where(
+    *faults: tuple[str, float], calm: bool = False, threads: bool | None = None, **besides: Any
+) -> Callable[[int], Setting]:
+    """Runs in which these go wrong, so often in a TTL, and nothing else.  ``besides``: of the `Setting`."""
+    return partial(draw, threads=threads, calm=calm, more=False, faults=faults, besides=besides)
+
+
+# No variant: a second Ctrl-C strikes where the engine has caught the first one.
+STRUCK_AGAIN = Patch(
+    "redlock._core.operation",
+    "                if _is_closed(self._op):",
+    "                if isinstance(error, KeyboardInterrupt) and not hasattr(self, 'again'):\n"
+    "                    self.again = True\n                    raise\n"
+    "                if _is_closed(self._op):",
+)
+
+NOT_NOTICED = Patch(
+    "redlock._io.process", "    with _noticing.setdefault(", "    return\n    with _noticing.setdefault("
+)
+_BLOCKED: dict[str, Any] = {"threads": False, "calm": False, "more": False, "names": 3, "ttl": 8.0, "max_ttl": 8.0}
+_IN_ORDER = partial(draw, calm=True, more=False, names=1, masters=3, slots=0, besides={"uses": ("fair",), "users": 2})
+
+VARIANTS = {
+    "another-process": Variant(
+        "A forked child does not notice that it is one, and takes answers of its parent for its own",
+        (FORKED,),
+        _where(("fork", 3.0), threads=True),
+        (NOT_NOTICED,),
+    ),
+    "another-process-on-a-loop": Variant(
+        "... and its loop is told for ever of what is there for its parent",
+        (SPINS,),
+        _where(("branch", 3.0), threads=False),
+        (NOT_NOTICED,),
+    ),
+    "clock-before-the-mutex": Variant(
+        "A reader looks at the clock before it has the mutex, and another thread writes in between",
+        (PAST,),
+        _where(threads=True, preempted=0.05, naps=0.001, users=8),
+        (
+            Patch(
+                "redlock._io.waiter",
+                "            with host.guard:\n                now = _clock.now()  # in here",
+                "            now = _clock.now()\n            with host.guard:\n                pass  # in here",
+            ),
+        ),
+        first=8,
+    ),
+    "forgotten-at-reconnecting": Variant(
+        "A release that is owed is forgotten when there is a new connection (R10)",
+        (P7,),
+        partial(
+            draw,
+            calm=False,
+            more=False,
+            faults=(("snap", 60.0),),
+            ttl=16.0,
+            max_ttl=16.0,
+            node_timeout=0.25,
+            delay=0.05,
+        ),
+        (
+            Patch(
+                "redlock._core.pipeline",
+                "self.down, self.expected, self.heard_at = None, False, at",
+                "self.down, self.expected, self.heard_at = None, False, at; self._owed.clear()",
+            ),
+        ),
+    ),
+    "closes-at-once": Variant(
+        "`close` returns while the keys of what it has broken off are on their way (R11)",
+        (P7,),
+        partial(
+            draw,
+            threads=True,
+            calm=True,
+            more=False,
+            faults=(("leave", 20.0),),
+            ttl=4.0,
+            max_ttl=4.0,
+            node_timeout=0.25,
+            delay=0.03,
+            besides={"users": 8},
+        ),
+        (
+            Patch(
+                "redlock._io.driver_threads",
+                "            self.deliver_owed()\n        finally",
+                "            pass\n        finally",
+            ),
+        ),
+        first=1,
+    ),
+    "closed-and-not-aborted": Variant(
+        "What a connection that was given up carries may arrive behind the next one (R10)",
+        (P7,),
+        _where(("hush", 10.0), users=4),
+        (Patch("redlock._io.stream", "            if abort:\n", "            if False:\n"),),
+    ),
+    "sleeps-past-a-renewal": Variant(
+        "The background does not mind when a lease is due (R15)",
+        (CALM, P6, C7),
+        _where(calm=True),
+        (
+            Patch(
+                "redlock._io.background",
+                "until = self.renewer.work(_clock.now())",
+                "self.renewer.work(_clock.now()); until = math.inf",
+            ),
+        ),
+        first=44,
+    ),
+    "silent-for-ever": Variant(
+        "A connection that answers nothing is never replaced (R10)",
+        (WHOLE, LIVE, HANGS),
+        _where(("hush", 1.0)),
+        (
+            Patch(
+                "redlock._io.connections",
+                "            left = self._silent_in(stream, now)\n",
+                "            left = math.inf\n",
+            ),
+        ),
+    ),
+    "listens-for-ever": Variant(
+        "A client that has waited stays subscribed (R24)",
+        (QUIET,),
+        partial(draw, more=False),
+        (Patch("redlock._io.connections", "            self.subscriptions.remove(subscription, _clock.now())\n", ""),),
+    ),
+    "wake-up-lost": Variant(
+        "A thread says that it follows, and does not look whether anybody still leads",
+        (PROMPT, CALM),
+        _where(calm=True, threads=True, preempted=0.2, naps=2e-5, users=8),
+        (
+            Patch(
+                "redlock._io.waiter",
+                "            # A thread that stops leading first says so, and then looks for followers.\n"
+                "            if host.leader is not None:\n                return\n",
+                "            return\n",
+            ),
+        ),
+        first=20,
+    ),
+    "entered-behind-its-release": Variant(
+        "A hold that nobody wants any more is entered with the grant (R11, P7)",
+        (P7,),
+        _where(threads=False, calm=True, preempted=0.03, naps=0.003, uses=("dropped",)),
+        (Patch("redlock._lock.holds", "        return not self._unwanted\n", "        return True\n"),),
+        first=2,
+    ),
+    "votes-before-all-have-answered": Variant(
+        "A newcomer counts votes before all of its masters have shown it which lists are in use (R34)",
+        (AGREEMENT, P1),
+        disagreeing,
+        (
+            Patch(
+                "redlock._core.fleet",
+                "        return self._begins if self.refuses else -math.inf\n",
+                "        return -math.inf\n",
+            ),
+        ),
+    ),
+    "overdue-timer-dropped": Variant(
+        "A timer of the loop that goes off late is taken for one that is void, and no other one is set",
+        (P6, C7),
+        _where(("busy", 6.0), threads=False, users=1),
+        (
+            Patch(
+                "redlock._io.driver_async",
+                "        self._timer, self._timer_at = None, math.inf\n",
+                "        late = _clock.now() - self._timer_at\n        self._timer, self._timer_at = None, math.inf\n"
+                "        if late > TICK:\n            return\n",
+            ),
+        ),
+        first=16,
+    ),
+    "overdue-timer-put-off": Variant(
+        "... and the next request sets one for the time at which its answers are due",
+        (P6, C7),
+        partial(draw, **_BLOCKED, node_timeout=1.0, faults=(("busy", 20.0),), besides={"users": 8}),
+        (Patch("redlock._io.driver_async", "now if self._timer_at <= now - TICK else max(at, now)", "max(at, now)"),),
+        first=4,
+    ),
+    # -- interrupted (R11) --
+    "only-failures-rolled-back": Variant(
+        "An attempt that is interrupted leaves its keys to their TTL (R11)",
+        (P7,),
+        struck,
+        (
+            Patch(
+                "redlock._core.acquire",
+                "the keys must not outlive this operation (R11)\n",
+                "the keys must not outlive this operation (R11)\n        raise\n",
+            ),
+        ),
+        first=3,
+    ),
+    "not-insisted": Variant(
+        "A second interruption ends the cleanup (R11)",
+        (P7, CALM),
+        partial(struck, threads=True),
+        (Patch("redlock._core.acquire", "        for _ in range(3):\n", "        for _ in range(1):\n"),),
+    ),
+    "interrupted-release-given-up": Variant(
+        "A release that is interrupted has reached whom it has reached (R11)",
+        (P7, CALM),
+        partial(struck, threads=True),
+        (
+            Patch(
+                "redlock._core.release",
+                "            yield from _interrupted(settings, spec, lease, claim)\n        except GeneratorExit",
+                "            lease.changed()\n        except GeneratorExit",
+            ),
+        ),
+    ),
+    "cleanup-waits": Variant(
+        "The rollback is only over when it is answered (R11)",
+        (R11,),
+        partial(struck, threads=True),
+        (
+            Patch(
+                "redlock._core.acquire",
+                "    return first\n\n\nclass Target",
+                "    for effect in effects:\n        if first and isinstance(effect, Send):\n"
+                "            yield from wait(effect.sent_at + 8.0)\n    return first\n\n\nclass Target",
+            ),
+        ),
+    ),
+    "repair-forgotten": Variant(
+        "A master that was given a key back is not asked to release it (R14, P7)",
+        (P7,),
+        _where(("amnesia", 3.0), ("refuse", 3.0)),
+        (Patch("redlock._core.lease", "            self.asked |= masters\n", "            pass\n"),),
+        first=63,
+    ),
+    "struck-twice-and-dropped": Variant(
+        "A second Ctrl-C, where the engine handles the first one, ends the operation without its cleanup (R11)",
+        (P7,),
+        partial(struck, threads=True),
+        (
+            STRUCK_AGAIN,
+            Patch(
+                "redlock._io.driver_threads", "            if self._op.gi_frame is not None:", "            if False:"
+            ),
+        ),
+    ),
+    "swallowed": Variant(
+        "An interruption of the rollback of a failed attempt is forgotten, and the next attempt made (R11)",
+        (R11,),
+        partial(struck, threads=True, users=1, longest=9.0),
+        (
+            Patch(
+                "redlock._core.acquire",
+                "            interruption = yield from rollback(spec, token, ballot)\n",
+                "            yield from rollback(spec, token, ballot)\n            interruption = None\n",
+            ),
+        ),
+        first=9,
+    ),
+    "way-back-forgotten": Variant(
+        "Nobody keeps a grant for whoever is interrupted on the way back to the caller (R11)",
+        (P7, LIVE),
+        partial(struck, threads=True, users=1, longest=0.1),
+        (Patch("redlock._core.acquire", "                granted(grant)\n", "                pass\n"),),
+    ),
+    "never-under-way-no-more": Variant(
+        "An extension that was interrupted limits all that follow (C6)",
+        (CALM,),
+        _where(calm=True, threads=False, users=4),
+        (
+            Patch(
+                "redlock._core.lease",
+                "        if pending in self.all_pending and not pending.dropped:\n",
+                "        if False:\n",
+            ),
+        ),
+        first=2,
+    ),
+    "believed-before-answered": Variant(
+        "An extension counts once it is sent (R6, R13)",
+        (P1,),
+        partial(
+            draw,
+            calm=False,
+            more=False,
+            names=1,
+            slots=0,
+            clients=2,
+            ttl=4.0,
+            max_ttl=4.0,
+            delay=0.005,
+            node_timeout=0.25,
+            faults=(("exile", 0.5),),
+            besides={"users": 1, "longest": 9.0},
+        ),
+        (Patch("redlock._core.lease", "            if shorter:\n", "            if True:\n"),),
+        first=12,
+    ),
+    "other-slots-kept": Variant(
+        "What masters gave that is no part of the majority is left to its TTL (R32)",
+        (P7,),
+        partial(
+            draw,
+            calm=True,
+            more=False,
+            names=1,
+            slots=3,
+            clients=3,
+            faults=(),
+            besides={"users": 8, "uses": ("slots",), "uneven": 20.0},
+        ),
+        (Patch("redlock._core.slots", "        if not elsewhere:\n", "        if True:\n"),),
+        first=2,
+    ),
+    # -- wrong clocks (R35) --
+    "one-clock-is-enough": Variant(
+        "A single master that says that a lease has run out is believed (R35)",
+        (P1,),
+        wrong_clocks,
+        (Patch("redlock._core.expiry", "if times > wrong and not", "if times and not"),),
+        first=31,
+    ),
+    "no-second-round": Variant(
+        "What has run out for certain is a vote, and nothing is taken there (R35)",
+        (P1, P2),
+        wrong_clocks,
+        (
+            Patch(
+                "redlock._core.acquire",
+                "        if fencing and (ballot.elsewhere and not ballot.stored if tally.yes >= tally.need else ballot.confirmed):\n",
+                "        if ballot.confirmed and tally.yes < tally.need:\n            for flagged in ballot.shown:\n"
+                "                tally.entries[flagged] = None\n                tally.count(flagged, 'granted')\n"
+                "        elif fencing and tally.yes >= tally.need and not ballot.stored:\n",
+            ),
+        ),
+    ),
+    # -- what few users do --
+    "guard-forgotten": Variant(
+        "The keys of a lease last no longer than that (R36)",
+        (R36,),
+        partial(
+            draw, calm=False, more=False, after=2.0, ttl=4.0, max_ttl=8.0, faults=(("crash", 2.0), ("isolate", 1.0))
+        ),
+        (Patch("redlock._core.acquire", "spec.ttl + spec.guard, proposal", "spec.ttl, proposal"),),
+        first=3,
+    ),
+    "runs-again-at-once": Variant(
+        "A release gives away what is to be held for a while (R28)",
+        (R28,),
+        _where(calm=True, uses=("period",)),
+        (Patch("redlock._core.release", "if lease.hold_at_least and (left := lease.kept) > 0:", "if False:"),),
+    ),
+    "asks-as-one-in-line": Variant(
+        "A client that does not wait in order proposes as those do who have a ticket, and is served before them (R42)",
+        (IN_ORDER,),
+        _IN_ORDER,
+        (
+            Patch(
+                "redlock._core.wire",
+                "    fence = str(proposal)\n    return Call(\n        scripts.ACQUIRE,",
+                "    fence = f'{proposal:017d}'\n    return Call(\n        scripts.ACQUIRE,",
+            ),
+        ),
+    ),
+    "never-settled": Variant(
+        "The first number that was proposed is the ticket, whoever has stored a greater one (R42)",
+        (IN_ORDER,),
+        partial(_IN_ORDER, clients=3, skew=1.0, faults=(("leave", 20.0),)),
+        (Patch("redlock._core.fair", "= self._settled or tally.won", "= True"),),
+        first=2,
+    ),
+    "ticket-left": Variant(
+        "A waiter whose masters are closed leaves its ticket to its time (R42)",
+        (NO_TICKET,),
+        partial(_IN_ORDER, faults=(("leave", 8.0),)),
+        (Patch("redlock._core.fair", "settings.fence_ttl), owed_until=NEVER)", "settings.fence_ttl))"),),
+    ),
+    "mark-left": Variant(
+        "A writer whose masters are closed keeps readers away for a while (R33)",
+        (P7,),
+        partial(draw, calm=True, more=False, names=1, slots=0, faults=(("leave", 8.0),), besides={"users": 8}),
+        (Patch("redlock._core.acquire", "0.0), owed_until=NEVER)", "0.0))"),),
+        first=17,
+    ),
+    "child-keeps-the-connections": Variant(
+        "A child that was forked under an event loop keeps what its parent has open",
+        (FORKED, LEFT),
+        _where(("branch", 3.0), threads=False),
+        (Patch("redlock._io.runtime", "process.in_child(_in_child)", "pass"),),
+    ),
+    "guard-dismissed": Variant(
+        "redlock-run dismisses what would end its command in time (C23)",
+        (P1,),
+        partial(
+            draw,
+            calm=False,
+            more=False,
+            clients=1,
+            names=3,
+            slots=0,
+            ttl=2.0,
+            max_ttl=2.0,
+            node_timeout=0.1,
+            delay=0.005,
+            faults=(("program", 4.0), ("pause", 8.0)),
+            besides={"users": 1},
+        ),
+        (Patch("redlock._cli.run", "        if self._dog.silent() > self._ttl:", "        if True:"),),
+        first=4,
+    ),
+    "lock-left": Variant(
+        "redlock-run ends, and leaves its lock to the TTL",
+        (P7,),
+        _where(("program", 3.0), *((fault, 0.5) for fault in ("snap", "cut", "restart", "freeze", "pause"))),
+        (Patch("redlock._cli.run", "            released = self._release(lock)\n", "            released = True\n"),),
+        first=6,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Caught:
+    """Which seed catches a variant, and how."""
+
+    seed: int
+    invariant: str
+    text: str
+
+
+def hunt(name: str, most: int) -> Caught | None:
+    """Play up to ``most`` seeds until an invariant that fits catches the variant."""
+    variant = VARIANTS[name]
+    for seed in range(variant.first, variant.first + most):
+        try:
+            play(variant.setting(seed), variant.patches)
+        except Violation as violation:
+            if violation.invariant in variant.expected:
+                return Caught(seed, violation.invariant, str(violation))
+    return None

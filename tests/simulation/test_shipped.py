@@ -1,0 +1,173 @@
+"""The client as it ships: `Masters`, `AsyncMasters` and all behind them, on simulated masters."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.shipped import users
+from tests.simulation.shipped.library import CORE, SHARED, Patch, file_of
+from tests.simulation.shipped.parameters import alone, draw, struck, wrong_clocks
+from tests.simulation.shipped.run import play
+from tests.simulation.shipped.users import User
+from tests.simulation.shipped.variants import VARIANTS, hunt
+
+SEEDS = 9
+CHUNK = 3
+MOST = 30  # seeds for a variant to be caught
+
+
+@pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
+def test_one_seed_is_one_run(threads):
+    first, second = (play(alone(1, threads=threads)).world.lines() for _ in range(2))
+    assert first == second
+    assert any("granted" in line for line in first)
+    broken, again = (play(draw(3, threads=threads, calm=False)).world.lines() for _ in range(2))
+    assert broken == again
+
+
+def test_nothing_of_a_run_stays():
+    """Each has loaded its own copies of the library: a long run would need all memory, and ever more time to collect."""
+    settings = [alone(1, threads=threads) for threads in (True, False)]
+    settings += [draw(seed, threads=False, faults=((fault, 3.0),)) for fault in ("branch", "refuse") for seed in (0, 1)]
+    runs = [weakref.ref(play(setting)) for setting in settings]
+    play(alone(1, threads=True))  # it collects what is left of those before
+    assert [settings[number] for number, run in enumerate(runs) if run() is not None] == []
+
+
+def _shown(value):
+    """What changes where it counts or is filled."""
+    value = getattr(value, "default", vars(value) if isinstance(value, type) else value)
+    if isinstance(value, Mapping):
+        return [_shown(one) for name, one in value.items() if name != "__builtins__"]
+    return repr(getattr(value, "__self__", value))
+
+
+def test_what_processes_share_keeps_nothing():
+    after, _ = [], [*map(CORE.load, SHARED)]
+    for seed in range(2, 4):
+        play(wrong_clocks(seed))
+        after.append({name: _shown(vars(CORE.modules[name])) for name in SHARED})
+    assert after[0] == after[1]
+    assert {*CORE.modules} == {*SHARED, "redlock", "redlock._core"}, "these are shared as well, and may keep something"
+
+
+@pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
+@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+def test_seeds_keep_every_promise(start, threads):
+    grants = 0
+    for seed in range(start, start + CHUNK):
+        grants += play(draw(seed, threads=threads)).judge.grants
+    assert grants > CHUNK, "so little is granted that nothing can go wrong"
+
+
+def test_found_a_thread_that_lost_the_lead_just_before_it_would_sleep():
+    """An impatient follower took the lead between two looks, and `acquire` raised an AssertionError."""
+    play(draw(4, threads=True, calm=True, more=False, besides={"preempted": 0.05, "naps": 0.0005, "users": 8}))
+
+
+@pytest.mark.parametrize("seed", [10_000_314, 10_000_405, 10_000_516])
+def test_found_in_long_runs(seed):
+    """A socket that an interrupted child forgot before it was closed; and judges: of a crashed process, and of a daemon."""
+    play(draw(seed))
+
+
+def test_found_a_slot_that_others_saw_before_its_lease_was_granted():
+    """Who asked for a slot in another thread got an AttributeError.  Here the thread sleeps just there."""
+    grants = "        lease.granted(grant)\n"
+    asleep = Patch("redlock._core.slots", grants, f"        __import__('time').sleep(0.05)\n{grants}")
+    play(draw(4, threads=True, calm=True, more=False, slots=3, names=1, faults=(), besides={"users": 8}), (asleep,))
+
+
+@pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
+def test_interrupted_anywhere_and_once_more_in_the_cleanup(threads):
+    """R11: it leaves no key and no place in line, and its program knows at once."""
+    strikes = 0
+    for seed in range(CHUNK):
+        lines = play(struck(seed, threads=threads)).world.lines(10**6)
+        strikes += sum("Ctrl-C" in line or "fault: cancel" in line for line in lines)
+    assert strikes > 20 * CHUNK
+
+
+class Walker(User):
+    """It is struck in the first step of an operation, in the second one of the next, and so on."""
+
+    what, struck = "", 0
+
+    def life(self):
+        while (yield from self._struck_in(self.struck + 1)):
+            self.struck += 1
+        while not self.client.stopping:
+            yield partial(self.client.kind.sleep, 5.0)
+        yield from super().life()
+
+    def _body(self):
+        yield from ()
+
+    def _struck_in(self, step):
+        client, what, struck = self.client, self.what, False
+        make = partial(client.masters.slots, limit=1) if what == "slots" else client.masters.lock
+        lock, other = (make("lock-0", ttl=16.0) for _ in range(2))
+        once = partial(lock.acquire, blocking=False)
+        inside = partial(client.kind.within, other if what == "level" else lock, lambda _: self._body())
+        if what in ("extend", "release", "level"):
+            yield lock.acquire
+        for server in client.servers[:3]:
+            server.master.refuses = "OOM" if what == "refused" else ""
+        client.main.interrupt_in = step
+        try:
+            yield {"refused": once, "level": inside, "with": inside}.get(what) or getattr(lock, what, lock.acquire)
+        except KeyboardInterrupt:
+            struck, client.strikes = True, []
+        except client.errors.QuorumUnreachable:
+            assert what == "refused"
+        client.main.interrupt_in = None
+        for server in client.servers:
+            server.master.refuses = ""
+        yield partial(client.kind.sleep, 0.1)  # its frames have gone with the error
+        assert not other.owned()
+        assert lock.owned() or what not in ("extend", "level"), f"step {step} has taken something away (R13, R26)"
+        if lock.owned():
+            yield lock.release
+        for _ in range(40):  # a connection may have to be made anew
+            yield partial(client.kind.sleep, 0.1)
+            if not any(master.tick() and client.judge._locks(master) for master in client.judge.masters):
+                break
+        else:
+            raise AssertionError(f"struck in step {step} it leaves something (R11)")
+        assert (yield partial(other.acquire, timeout=0)), f"struck in step {step} it stays in line (R23)"
+        yield other.release
+        return struck
+
+
+@pytest.mark.parametrize("what", ["acquire", "refused", "extend", "level", "release", "with", "slots"])
+def test_struck_in_every_step(what, monkeypatch):
+    """R11, in threads; `test_cancelled_in_any_turn` has it for tasks."""
+    monkeypatch.setattr(users, "User", type("Walker", (Walker,), {"what": what}))
+    besides = {"preempted": 1e-9, "naps": 1e-9, "stepped": ("redlock._core", "redlock._io", "redlock._lock")}
+    more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 2e3, "budget": 10**6, "faults": ()}
+    (walker,) = play(alone(0, threads=True, besides=besides, **more)).clients[0].users
+    assert getattr(walker, "struck", 0) > 100
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_broken_client_is_caught(name):
+    assert hunt(name, MOST), f"in {MOST} seeds nobody has seen: {VARIANTS[name].what}"
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_finds_what_it_breaks(name):
+    for patch in VARIANTS[name].patches:
+        text = file_of(patch.module).read_text(encoding="utf-8")
+        assert patch.applied(text) != text
+
+
+def test_each_variant_stands_in_the_table():
+    text = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| `[^`]+` \| \d+ \|$", text, re.MULTILINE)
+    assert [row for row in rows if row[0] in VARIANTS] == [(name, one.what) for name, one in VARIANTS.items()]
