@@ -158,7 +158,7 @@ class Connections(Exchange):
 
     def _read_stream(self, stream: Stream, now: float, data: bytes | OSError | None = None) -> None:
         try:
-            if stream.read(now, data):
+            if stream.read(data):
                 if isinstance(stream, Connection):
                     if stream.pipeline.in_debt:
                         self.port.tick_at(_clock.now() + TICK)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import InvalidResponse
 
-from redlock import _connect
+from redlock import _clock, _connect
 from redlock._connect import NOTHING
 from redlock._core.exchange import CHUNK
 from redlock._core.outcomes import ErrorReply
@@ -109,10 +109,10 @@ class Stream(ABC):
         """All bytes are where they belong."""
         self.poisoned = False
 
-    def read(self, now: float, data: bytes | OSError | None = None) -> bool:
-        """Hand every complete value to `_take`.  Incomplete ones wait in the parser.  ``data`` was read already.
+    def read(self, data: bytes | OSError | None = None) -> bool:
+        """Hand every complete value to `_take`, with a time after it was read: it may say "so long left" (R21, R34).
 
-        True: the caller has more to do.  The stream stays picked up until the caller has done it.
+        ``data`` was read already.  True: the caller has more to do, and the stream stays picked up until that is done.
 
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
@@ -131,7 +131,7 @@ class Stream(ABC):
                 break
             if not data:
                 raise ConnectionResetError("the master closed the connection")
-            if self._parse(data, now):
+            if self._parse(data, _clock.now()):
                 more = True
             # TLS may keep decrypted bytes that poll() does not see.  Without TLS a short read is the last one.
             if len(data) < CHUNK and not self.tls:

@@ -58,34 +58,21 @@ def test_not_even_the_complaint_can_be_printed():
     assert shell("2>/dev/full", [*RUN, "--nonsense"]).returncode == 64
 
 
+# What goes wrong, and what is said.  The second: as of a user who has as many processes as `ulimit -u` allows.
+WRONG = [
+    ("def wrong(*_, **__): raise ValueError('geheim')\nconfig.deployment = wrong", "ValueError, a defect of this program: <string>, line 2"),
+    ("def wrong(_): raise RuntimeError('can not')\nthreading.Thread.start = wrong", "no thread could be started: can not"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(("module", "code"), [("check", 3), ("run", 71)])
-def test_an_error_in_the_program_is_one_line_and_says_nothing_secret(module, code):
+@pytest.mark.parametrize(("wrong", "said"), WRONG, ids=["defect", "threads"])
+def test_an_error_in_the_program_is_one_line_and_says_nothing_secret(module, code, wrong, said):
     """It is neither a warning, nor "lost" (70): for redlock-run the nearest one of sysexits.h that is free."""
-    broken = (
-        f"import sys; from redlock._cli import config, {module} as it\n"
-        "def deployment(*_, **__): raise ValueError('geheim')\n"
-        "config.deployment = deployment; it.entry()"
-    )
-    done = run([sys.executable, "-c", broken, *(["job", "--", "true"] if module == "run" else [])])
-    assert done.returncode == code
-    assert re.fullmatch(r"redlock-\S+: ValueError, a defect of this program: <string>, line 2\n", done.stderr)
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize(("module", "code"), [("check", 3), ("run", 71)])
-def test_where_no_thread_may_be_begun_it_says_so(module, code):
-    """As of a user who has as many processes as `ulimit -u` allows."""
-    none = (
-        f"import sys, threading; from redlock._cli import {module} as it\n"
-        'def start(_): raise RuntimeError("can\'t start new thread")\n'
-        "threading.Thread.start = start; it.entry()"
-    )
-    done = run(
-        [sys.executable, "-c", none, *(["job", "--", "true"] if module == "run" else [])], ["redis://127.0.0.1:1"]
-    )
-    assert done.returncode == code
-    assert re.fullmatch(r"redlock-\S+: no thread could be started: can't start new thread\n", done.stderr)
-    assert done.stdout == ""
+    broken = f"import sys, threading; from redlock._cli import config, {module} as it\n{wrong}; it.entry()"
+    words = [sys.executable, "-c", broken, *(["job", "--", "true"] if module == "run" else [])]
+    done = run(words, ["redis://127.0.0.1:1"])
+    assert (done.returncode, done.stderr, done.stdout) == (code, f"redlock--c: {said}\n", "")
 
 
 # -- characters that cannot be encoded ---------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from redis.connection import Connection as RedisConnection
 
-from redlock import Masters, _connect, scripts
+from redlock import Masters, _clock, _connect, scripts
 from redlock._core import quorum, wire
 from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Send
@@ -268,7 +268,7 @@ def test_garbage_breaks_the_connection_at_most(data, places):
         with contextlib.suppress(OSError):
             for chunk in cut(data, places):
                 master.sendall(chunk)
-                asked.read(START)
+                asked.read()
     assert all(isinstance(channel, str) and isinstance(token, bytes) for *_, channel, token in heard)
 
 
@@ -290,19 +290,35 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
         connection._parser = Parser()
         master.sendall(b"*4294967295\r\n")
         with pytest.raises(ConnectionAbortedError, match=r"does not speak the Redis protocol: \w"):
-            connection.read(START)
+            connection.read()
 
 
 def test_each_torn_stream_has_an_error_of_its_own():
     """One for all would collect the traceback of each, and keep alive whatever these refer to."""
     connection: Connection = Connection(0, ENDPOINT, 1.0)
     connection.poisoned = True
-    errors = []
-    for _ in range(2):
-        with pytest.raises(ConnectionAbortedError, match="interrupted") as caught:
-            connection.read(START)
-        errors.append(caught.value)
-    assert errors[0] is not errors[1]
+    with pytest.raises(ConnectionAbortedError, match="interrupted") as first:
+        connection.read()
+    with pytest.raises(ConnectionAbortedError, match="interrupted") as second:
+        connection.read()
+    assert first.value is not second.value
+
+
+def test_an_answer_has_the_time_after_it_was_read():
+    """R21, R34: what says "so long left" may have come while the process was stopped, behind its look at the clock."""
+
+    class Dated(Question):
+        def answered(self, master, value, at):
+            self.told.append(at)
+            return False
+
+    told: list[Any] = []
+    with connected_wires() as (wires, master):
+        wires.ask(Dated(0, told))
+        master.sendall(b"*2\r\n:0\r\n$0\r\n\r\n")
+        came = _clock.now()
+        wires.read_ready([(wires.all[0].fd, 0)], came - 60)
+    assert told[0] >= came
 
 
 @PROPERTY

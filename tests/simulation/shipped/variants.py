@@ -82,7 +82,6 @@ VARIANTS = {
                 "            now = _clock.now()\n            with host.guard:\n                pass  # in here",
             ),
         ),
-        first=8,
     ),
     "forgotten-at-reconnecting": Variant(
         "A release that is owed is forgotten when there is a new connection (R10)",
@@ -127,7 +126,6 @@ VARIANTS = {
                 "            pass\n        finally",
             ),
         ),
-        first=1,
     ),
     "closed-and-not-aborted": Variant(
         "What a connection that was given up carries may arrive behind the next one (R10)",
@@ -146,7 +144,7 @@ VARIANTS = {
                 "self.renewer.work(_clock.now()); until = math.inf",
             ),
         ),
-        first=44,
+        first=26,
     ),
     "silent-for-ever": Variant(
         "A connection that answers nothing is never replaced (R10)",
@@ -178,14 +176,12 @@ VARIANTS = {
                 "            return\n",
             ),
         ),
-        first=20,
     ),
     "entered-behind-its-release": Variant(
         "A hold that nobody wants any more is entered with the grant (R11, P7)",
         (P7,),
         _where(threads=False, calm=True, preempted=0.03, naps=0.003, uses=("dropped",)),
         (Patch("redlock._lock.holds", "        return not self._unwanted\n", "        return True\n"),),
-        first=2,
     ),
     "votes-before-all-have-answered": Variant(
         "A newcomer counts votes before all of its masters have shown it which lists are in use (R34)",
@@ -211,14 +207,12 @@ VARIANTS = {
                 "        if late > TICK:\n            return\n",
             ),
         ),
-        first=16,
     ),
     "overdue-timer-put-off": Variant(
         "... and the next request sets one for the time at which its answers are due",
         (P6, C7),
         partial(draw, **_BLOCKED, node_timeout=1.0, faults=(("busy", 20.0),), besides={"users": 8}),
         (Patch("redlock._io.driver_async", "now if self._timer_at <= now - TICK else max(at, now)", "max(at, now)"),),
-        first=4,
     ),
     # -- interrupted (R11) --
     "only-failures-rolled-back": Variant(
@@ -232,7 +226,6 @@ VARIANTS = {
                 "the keys must not outlive this operation (R11)\n        raise\n",
             ),
         ),
-        first=3,
     ),
     "not-insisted": Variant(
         "A second interruption ends the cleanup (R11)",
@@ -270,7 +263,6 @@ VARIANTS = {
         (P7,),
         _where(("amnesia", 3.0), ("refuse", 3.0)),
         (Patch("redlock._core.lease", "            self.asked |= masters\n", "            pass\n"),),
-        first=63,
     ),
     "struck-twice-and-dropped": Variant(
         "A second Ctrl-C, where the engine handles the first one, ends the operation without its cleanup (R11)",
@@ -294,7 +286,6 @@ VARIANTS = {
                 "            yield from rollback(spec, token, ballot)\n            interruption = None\n",
             ),
         ),
-        first=9,
     ),
     "way-back-forgotten": Variant(
         "Nobody keeps a grant for whoever is interrupted on the way back to the caller (R11)",
@@ -313,7 +304,6 @@ VARIANTS = {
                 "        if False:\n",
             ),
         ),
-        first=2,
     ),
     "believed-before-answered": Variant(
         "An extension counts once it is sent (R6, R13)",
@@ -333,7 +323,6 @@ VARIANTS = {
             besides={"users": 1, "longest": 9.0},
         ),
         (Patch("redlock._core.lease", "            if shorter:\n", "            if True:\n"),),
-        first=12,
     ),
     "other-slots-kept": Variant(
         "What masters gave that is no part of the majority is left to its TTL (R32)",
@@ -349,7 +338,6 @@ VARIANTS = {
             besides={"users": 8, "uses": ("slots",), "uneven": 20.0},
         ),
         (Patch("redlock._core.slots", "        if not elsewhere:\n", "        if True:\n"),),
-        first=2,
     ),
     # -- wrong clocks (R35) --
     "one-clock-is-enough": Variant(
@@ -357,7 +345,6 @@ VARIANTS = {
         (P1,),
         wrong_clocks,
         (Patch("redlock._core.expiry", "if times > wrong and not", "if times and not"),),
-        first=31,
     ),
     "no-second-round": Variant(
         "What has run out for certain is a vote, and nothing is taken there (R35)",
@@ -381,7 +368,6 @@ VARIANTS = {
             draw, calm=False, more=False, after=2.0, ttl=4.0, max_ttl=8.0, faults=(("crash", 2.0), ("isolate", 1.0))
         ),
         (Patch("redlock._core.acquire", "spec.ttl + spec.guard, proposal", "spec.ttl, proposal"),),
-        first=3,
     ),
     "runs-again-at-once": Variant(
         "A release gives away what is to be held for a while (R28)",
@@ -406,7 +392,6 @@ VARIANTS = {
         (IN_ORDER,),
         partial(_IN_ORDER, clients=3, skew=1.0, faults=(("leave", 20.0),)),
         (Patch("redlock._core.fair", "= self._settled or tally.won", "= True"),),
-        first=2,
     ),
     "ticket-left": Variant(
         "A waiter whose masters are closed leaves its ticket to its time (R42)",
@@ -445,14 +430,12 @@ VARIANTS = {
             besides={"users": 1},
         ),
         (Patch("redlock._cli.run", "        if self._dog.silent() > self._ttl:", "        if True:"),),
-        first=4,
     ),
     "lock-left": Variant(
         "redlock-run ends, and leaves its lock to the TTL",
         (P7,),
         _where(("program", 3.0), *((fault, 0.5) for fault in ("snap", "cut", "restart", "freeze", "pause"))),
         (Patch("redlock._cli.run", "            released = self._release(lock)\n", "            released = True\n"),),
-        first=6,
     ),
 }
 
