@@ -602,15 +602,14 @@ def _read_lists(answer: Any) -> Lists | None:
 def _read_announced(answer: Any, key: str) -> Announced:
     if isinstance(answer, NoPermissionError):
         raise NoPermissionError(f"{answer} (grant EVAL and the key {key})")
-    if (
-        isinstance(answer, ResponseError) and (denied := ErrorReply.read(f"ERR {answer}")).code == "NOPERM"
-    ):  # the script
-        raise NoPermissionError(denied.failure().reason)
     if isinstance(answer, MovedError):  # its text is the slot and an address, and no more
         raise ResponseError(ErrorReply.read(f"MOVED {answer}").failure().reason)
-    # Reported in the words that the script has for a wrong value: they name the key.
-    if isinstance(answer, ResponseError) and "WRONGTYPE" in str(answer):
-        raise ResponseError(f"BADMAXTTL {key} does not hold the max_ttl of a client: delete it")
+    if isinstance(answer, ResponseError):
+        denied = ErrorReply.read(f"ERR {answer}")
+        if denied.code == "NOPERM":  # for a command of the script
+            raise NoPermissionError(denied.failure().reason)
+        if "WRONGTYPE" in str(answer):  # in the words that the script has for a wrong value: they name the key
+            raise ResponseError(f"BADMAXTTL {key} does not hold the max_ttl of a client: delete it")
     if isinstance(answer, RedisError):
         raise answer
     return wire.read_announce(answer)
