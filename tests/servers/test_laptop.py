@@ -159,7 +159,7 @@ def test_each_directory_is_a_set_of_its_own_that_nobody_else_reaches(laptop):
         assert laptop.directory.stat().st_mode & 0o777 == 0o700
     finally:
         other.python("--stop-local")
-    assert not other.processes()
+    eventually(lambda: not other.processes())
 
 
 # How long they live.
@@ -192,7 +192,8 @@ def test_they_can_be_stopped(laptop):
     user = laptop.start(MASTERS + "print('there', flush=True)\n" + again)
     assert line(user) == "there"
     assert laptop.python("--stop-local") == "stopped\n"
-    assert not laptop.processes()
+    assert not laptop.servers()
+    eventually(lambda: not laptop.processes())  # its keeper has closed the door, and is about to go
     assert "none run" in laptop.python()
     assert user.communicate("\n", timeout=60)[0] == "locked\nlocked\n"  # a program that goes on starts them again
 
