@@ -92,7 +92,7 @@ await_health() {
 # check CODE WORD: redlock-check must end with this exit code, and say this.  A machine that is busy may lose the lock that
 # it tries; what is wrong with masters stays.
 check() {
-    local status until=$((SECONDS + 30))
+    local status until=$((SECONDS + 90))
     while :; do
         status=0
         redlock-check "${target[@]}" "${@:3}" >"$work/check" 2>&1 || status=$?
