@@ -23,7 +23,7 @@ def observed(request):
 @pytest.fixture
 def watched(world, redlock_servers, observed):
     observer = observed.make(label=lambda name: name.partition(":")[0])
-    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.4, observer=observer) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.5, observer=observer) as masters:
         eventually(lambda: all_up(masters))
         yield masters
 

@@ -32,7 +32,7 @@ from redlock import (
 from tests.servers.look import all_up, each, eventually, kill, logged, no_thread_besides, restart, take
 from tests.servers.waiter import Waiting
 
-TTL = 1.5
+TTL = 3.0  # and a `node_timeout` of a third: this machine may stand still for a second
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def seen():
 @pytest.fixture
 def watched(world, redlock_servers, seen):
     urls = redlock_servers.urls
-    with world.Masters(urls, restart_guard=False, node_timeout=0.4, observer=seen.append) as masters:
+    with world.Masters(urls, restart_guard=False, node_timeout=1.0, observer=seen.append) as masters:
         eventually(lambda: all_up(masters))
         yield masters
 
@@ -61,7 +61,7 @@ def test_the_life_of_a_lease(watched, seen):
     lease = take(lock)
     token = lease.token
     lock.extend()
-    time.sleep(TTL)
+    eventually(lambda: kinds(seen).count(LeaseExtended) > 1)  # renewed
     lock.release()
     acquired, extended, *renewed, released = seen
     assert (acquired.name, acquired.token, acquired.fence, acquired.attempts) == ("job", token, lease.fence, 1)
@@ -74,7 +74,7 @@ def test_the_life_of_a_lease(watched, seen):
     assert released == LockReleased("job", token, lease.fence, released.held, released.votes)
     assert sum(vote.outcome == "granted" for vote in released.votes) >= 3
     assert {vote.outcome for vote in released.votes} <= {"granted", "pending"}
-    assert TTL <= released.held < TTL + acquired.seconds + 5
+    assert TTL / 6 < released.held < TTL + acquired.seconds + 5
     assert {event.owner for event in (acquired, extended, *renewed, released)} == {lease.owner}
 
 
@@ -103,7 +103,7 @@ def test_who_waits_is_told_until_the_wait_ends(watched, others, seen):
     seen.clear()
     assert watched.lock("job", ttl=TTL).acquire(timeout=0) is None
     assert kinds(seen) == [LockRefused]
-    assert watched.lock("job", ttl=TTL).acquire(timeout=0.1) is None
+    assert watched.lock("job", ttl=TTL).acquire(timeout=1.0) is None
     waits = [event for event in seen if isinstance(event, WaitBegan | WaitEnded)]
     assert waits == [WaitBegan("job", waits[0].waiter), WaitEnded("job", waits[0].waiter)]
     seen.clear()
@@ -147,7 +147,7 @@ def test_a_quarantined_master_is_told(world, redlock_servers, seen, caplog):
     """R21, R22."""
     caplog.set_level(logging.INFO, logger="redlock")
     redlock_servers.restart(0)
-    with world.Masters(redlock_servers.urls[:1], node_timeout=0.5, observer=seen.append) as masters:
+    with world.Masters(redlock_servers.urls[:1], node_timeout=1.0, observer=seen.append) as masters:
         with pytest.raises(QuorumUnreachable, match="quarantined"):
             masters.lock("job", ttl=TTL).acquire(timeout=0)
     (up,) = (event for event in seen if isinstance(event, MasterUp))
@@ -186,7 +186,7 @@ def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
             told.append(event)
             masters.close()
 
-    masters = Masters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=0.5, observer=observe)
+    masters = Masters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=1.0, observer=observe)
     with contextlib.suppress(RedlockError):  # wherever it is closed, what is under way says so
         lock = masters.lock("job", ttl=TTL, auto_extend=when is LeaseExtended)
         take(lock, timeout=0)

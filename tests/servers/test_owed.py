@@ -74,14 +74,14 @@ def test_a_master_that_refuses_it_late_is_asked_again(world, redlock_servers):
 HEAD = """
 import sys, time
 from redlock import Masters
-masters = Masters(sys.argv[1:], restart_guard=False, node_timeout=0.3)
+masters = Masters(sys.argv[1:], restart_guard=False, node_timeout=NODE_TIMEOUT)
 lock = masters.lock("job", ttl=60)
 """
 
 
 def test_at_interpreter_exit(redlock_servers):
     """Exits right behind a release that nobody had time to confirm."""
-    code = f"{HEAD}masters.status('job')\nfor _ in range(20): lock.acquire(); lock.release()"
+    code = f"NODE_TIMEOUT = 5\n{HEAD}masters.status('job')\nfor _ in range(20): lock.acquire(); lock.release()"
     with Proxy(redlock_servers.ports[0]) as proxy:
         proxy.delay = 0.02  # its handshake and its answers are late
         done = run("-W", "error", "-c", code, proxy.url, *redlock_servers.urls[1:])
@@ -90,7 +90,7 @@ def test_at_interpreter_exit(redlock_servers):
 
 
 def test_at_interpreter_exit_for_at_most_node_timeout(redlock_servers):
-    code = f"{HEAD}lock.acquire()\nprint('held', flush=True)\nsys.stdin.read()\nlock.release()\nprint(time.monotonic())"
+    code = f"NODE_TIMEOUT = 0.3\n{HEAD}lock.acquire()\nprint('held', flush=True)\nsys.stdin.read()\nlock.release()\nprint(time.monotonic())"
     with started("-W", "error", "-c", code, *redlock_servers.urls, stdin=subprocess.PIPE) as process:
         process.says("held")
         redlock_servers.pause(0)
@@ -160,16 +160,18 @@ def test_released_on_another_loop_while_that_of_the_acquire_runs(redlock_servers
     monkeypatch.setattr(connections, "_SILENT", 1000)  # as if no second one got through: it would replace this one
     masters = AsyncMasters(urls, **OPTIONS)
     lock = masters.lock("job", ttl=1, bound=False, auto_extend=False)
+    loops: list[asyncio.AbstractEventLoop] = []
 
     async def main():
         await everywhere(masters, redlock_servers)
         proxy.lag()
-        await lock.acquire()
+        loops.append(asyncio.get_running_loop())
         await elsewhere(releases)
         await masters.close()
 
     async def releases():
-        before = await everywhere(masters, redlock_servers)
+        before = await everywhere(masters, redlock_servers)  # first, for that may take as long as the lease lasts
+        assert asyncio.run_coroutine_threadsafe(lock.acquire(), loops[0]).result()
         await lock.release()
         await soon(lambda: scripts_there(redlock_servers) > before)
         await asyncio.sleep(2.5)  # now it is owed no more: its key must have expired

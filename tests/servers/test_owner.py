@@ -10,7 +10,7 @@ import pytest
 import redlock
 from redlock import ConfigurationError, NotAcquired
 from redlock._io import process
-from tests.servers.commands import RUN, run
+from tests.servers.commands import NO_WAIT, RUN, run
 from tests.servers.look import eventually, nothing_left, take
 
 HERE = f"{os.uname().nodename[:50]}/{os.getpid()}"
@@ -150,7 +150,7 @@ def test_what_a_stranger_wrote_is_printed_safely(redlock_servers, masters, token
     assert all(text.isprintable() for text in (status.token, repr(status), *(vote.reason for vote in status.votes)))
     assert all(line.isprintable() for line in str(caught.value).split("\n"))
     assert "forged" not in [line.split()[0] for line in str(caught.value).split("\n")]
-    done = run([*RUN, "job", "--no-restart-guard", "--wait", "0", "--", "true"], redlock_servers.urls)
+    done = run([*RUN, "job", "--no-restart-guard", *NO_WAIT, "--", "true"], redlock_servers.urls)
     assert done.returncode == 75
     assert all(line.isprintable() for line in done.stderr.splitlines()), done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -114,7 +114,7 @@ def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet):
     with quiet.lock("job", ttl=10, auto_extend=False) as lease:
         asks = quiet.lock("job", ttl=30, min_validity=25)
         for enter in (asks.acquire, asks.__enter__):
-            with pytest.raises(WouldDeadlock, match=r"for 9\.\d+ s yet; min_validity is 25 s"):
+            with pytest.raises(WouldDeadlock, match=r"for [5-9]\.\d+ s yet; min_validity is 25 s"):
                 enter()
         assert not asks.owned()
         assert lease.valid
@@ -132,11 +132,12 @@ def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet):
 
 def test_it_is_renewed_while_one_who_asks_for_that_is_inside(quiet):
     """R26: its time ran out in there, without a word."""
-    lease, inner = take(quiet.lock("job", ttl=1.5, auto_extend=False)), quiet.lock("job", ttl=1.5)
+    lease, inner = take(quiet.lock("job", ttl=4, auto_extend=False)), quiet.lock("job", ttl=4)
+    until = lease.valid_until
     assert inner.acquire() is lease
-    assert not lease.wait_lost(2.5)
+    eventually(lambda: lease.valid_until > until)
     inner.release()
-    assert lease.wait_lost(2.5)
+    assert lease.wait_lost(6)
 
 
 def test_a_shorter_max_hold_than_that_of_the_lease_is_refused(quiet):
@@ -172,9 +173,9 @@ def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
         told.append(("fails", lease.token))
         raise ZeroDivisionError
 
-    outer = quiet.lock("job", ttl=1.0, on_lost=tells("outer"))
-    inner, left = (quiet.lock("job", ttl=1.0, on_lost=tells(name)) for name in ("inner", "left"))
-    failing = quiet.lock("job", ttl=1.0, on_lost=fails)
+    outer = quiet.lock("job", ttl=3, on_lost=tells("outer"))
+    inner, left = (quiet.lock("job", ttl=3, on_lost=tells(name)) for name in ("inner", "left"))
+    failing = quiet.lock("job", ttl=3, on_lost=fails)
     lease = take(outer)
     for lock in (inner, failing, left, inner):
         assert lock.acquire() is lease
@@ -353,7 +354,7 @@ def test_what_a_task_starts_is_another_one(redlock_servers):
 # -- threads that serve one request after the other: each request holds for itself (R15) ---------------
 
 
-SHORT: dict[str, Any] = {"ttl": 0.9, "timeout": 10}
+SHORT: dict[str, Any] = {"ttl": 3, "timeout": 10}  # for a machine that may stand still for a second or two
 
 
 def in_a_thread(work):
@@ -424,7 +425,7 @@ def test_a_generator_that_was_entered_in_a_thread_that_has_ended_keeps_its_lease
     """R15: a thread of a pool idles out, and the request goes on."""
     held = section(redlock_masters, [])
     lease = in_a_thread(held.__enter__)
-    assert not lease.wait_lost(2.5 * SHORT["ttl"])
+    assert not lease.wait_lost(1.2 * SHORT["ttl"])
     assert lease.valid
     in_a_thread(lambda: held.__exit__(None, None, None))
     assert (lease.valid, lease.lost) == (False, False)
@@ -441,7 +442,7 @@ def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redl
         first, second = section(redlock_masters, seen), section(redlock_masters, seen)
         call(first.__enter__).result()
         entering = call(second.__enter__)
-        assert redlock_masters.lock("invoice:42", ttl=0.9).acquire(timeout=0.2) is None
+        assert redlock_masters.lock("invoice:42", ttl=3).acquire(timeout=0.2) is None
         assert not entering.done()
         in_a_thread(lambda: first.__exit__(None, None, None))  # the thread that entered is waiting
         entering.result()

@@ -106,7 +106,7 @@ def test_somebody_else_has_a_majority_of_the_keys(quick, redlock_servers, watch)
 
 def test_two_deleted_keys_are_given_back(quick, redlock_servers):
     """R14, by the renewer."""
-    lock = quick.lock("job", ttl=TTL)
+    lock = quick.lock("job", ttl=LONG)
     lease = take(lock)
     eventually(lambda: all(lock_keys(redlock_servers)))
     each(redlock_servers, "delete", "redlock:job", masters=2)
@@ -122,8 +122,9 @@ def test_max_hold(quick, redlock_servers, watch):
     lock = quick.lock("job", ttl=10, max_hold=2 * TTL, on_lost=told)
     began = time.monotonic()
     lease = take(lock)
+    taken = time.monotonic()
     assert lease.wait_lost(10)
-    assert 2 * TTL <= time.monotonic() - began < 2 * TTL + 2 * watch.prompt
+    assert began + 2 * TTL <= time.monotonic() < taken + 2 * TTL + 2 * watch.prompt
     assert lease.loss().reason == "max_hold"
     eventually(lambda: nothing_left(redlock_servers), 5)  # long before its TTL
     with pytest.raises(LockLost) as caught:
@@ -257,7 +258,7 @@ def test_an_on_lost_that_exits_ends_nothing_else(redlock_servers):
         take(kept)
         time.sleep(1.5 * TTL)
         take(masters.lock("c", ttl=TTL, auto_extend=False, on_lost=told))
-        time.sleep(1.5 * TTL)
+        eventually(lambda: told)
         assert kept.lease is not None
         assert kept.lease.valid
         assert len(told) == 1
@@ -282,7 +283,7 @@ def test_keeping_costs_no_thread_and_no_connection_for_each(world, redlock_serve
 STOPPED = """
 import asyncio, os, signal, sys, time
 from redlock import AsyncMasters, Masters
-options = {"restart_guard": False, "node_timeout": 0.1}
+options = {"restart_guard": False, "node_timeout": 0.5}
 told = []
 
 def look(lease):

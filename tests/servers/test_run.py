@@ -218,7 +218,7 @@ def test_who_has_it_is_said_on_one_line_unless_it_is_to_be_quiet(servers, kind, 
             done = run([*RUN, "job", *how, *kind, NEW, "--", "true"], servers.urls)
             assert (done.returncode, done.stdout) == (75, "")
             assert re.fullmatch(f"redlock-run: {begins}{re.escape(holder)}.*\n", done.stderr), done.stderr
-        done = run([*RUN, "job", "--wait", "0", "-q", *kind, NEW, "--", "true"], servers.urls)
+        done = run([*RUN, "job", *NO_WAIT, "-q", *kind, NEW, "--", "true"], servers.urls)
         assert (done.returncode, done.stdout, done.stderr) == (75, "", "")
 
 
@@ -266,9 +266,8 @@ def test_it_waits_in_order(servers):
 @pytest.mark.parametrize(("silent", "verbose"), [(3, []), (2, ["--verbose"])])
 def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers, silent, verbose):
     """Some masters hang when the command ends."""
-    with started(
-        ["job", NEW, *verbose, "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE
-    ) as process:
+    command = ["--node-timeout", "2", "--", "sh", "-c", "echo begun; read line"]  # which the others keep
+    with started(["job", NEW, *verbose, *command], servers.urls, stdin=subprocess.PIPE) as process:
         assert line(process) == "begun"
         eventually(lambda: len(holder_of(servers)) == 5)
         for i in range(silent):
@@ -456,7 +455,7 @@ def just_renewed(servers, ttl):
     def renewed():
         asked = time.monotonic()
         left = sorted((pttl / 1000 for _, pttl in holder_of(servers)), reverse=True)
-        return asked + left[2] if len(left) == 5 and left[4] > ttl * 0.96 else 0.0
+        return asked + left[2] if len(left) == 5 and left[4] > ttl * 0.8 else 0.0
 
     eventually(lambda: not renewed(), 30)  # not the acquire
     return eventually(renewed, 30)
@@ -526,18 +525,18 @@ while True:
 
 def test_max_hold_is_how_long_it_may_run(servers):
     """Not the time that is left of it when the grace is taken off; and nobody else has the lock during the grace (P1)."""
-    arguments = ["job", NEW, "--ttl", "8", "--grace", "1.4", "--max-hold", "2", "--", sys.executable, "-c", TELLS_WHEN]
+    arguments = ["job", NEW, "--ttl", "8", "--grace", "2.5", "--max-hold", "3", "--", sys.executable, "-c", TELLS_WHEN]
     begun = time.monotonic()
     with started(arguments, servers.urls) as process:
         line(process)
-        assert float(line(process)) - begun > 2  # it would have been told after half a second
+        assert float(line(process)) - begun > 3  # it would have been told after half a second
         assert len(holder_of(servers)) >= 3
         assert line(process) == "cleaned up"
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 70
-    held = re.search(r"'job' was held for ([\d.]+) s, and --max-hold is 2 s; the command gets SIGTERM", errors)
+    held = re.search(r"'job' was held for ([\d.]+) s, and --max-hold is 3 s; the command gets SIGTERM", errors)
     assert held, errors
-    assert float(held[1]) >= 2
+    assert float(held[1]) >= 3
     assert "lost" not in errors
     eventually(lambda: nothing_left(servers))  # it is released, not left to its TTL
 
@@ -610,7 +609,7 @@ def test_a_command_does_not_begin_after_the_lock_has_ended(servers):
     """Stopped for longer than the TTL between the two."""
     arguments = ["stopped", "job", NEW, "--ttl", "1", "--", "echo", "ran"]
     with started(arguments, servers.urls, program=[sys.executable, "-c", UNLUCKY]) as process:
-        eventually(lambda: holder_of(servers))
+        eventually(lambda: state_of(process.pid) == "T", 30)
         eventually(lambda: not holder_of(servers))
         process.send_signal(signal.SIGCONT)
         said, errors = process.communicate(timeout=30)
@@ -805,7 +804,7 @@ def test_an_outage_does_not_wait_for_ever(servers):
     kill(servers, 3)
     done = run([*RUN, "job", NEW, "--outage-timeout", "1", "--", "echo", "ran"], servers.urls)
     assert (done.returncode, done.stdout) == (69, "")
-    assert re.search(r"this outage has lasted for 1\.\d s, and --outage-timeout is 1 s", done.stderr), done.stderr
+    assert re.search(r"this outage has lasted for \d+\.\d s, and --outage-timeout is 1 s", done.stderr), done.stderr
 
 
 def test_masters_that_do_not_vote_yet_and_the_option_against_it():
