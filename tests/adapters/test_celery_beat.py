@@ -17,7 +17,7 @@ import pytest
 
 from redlock import ConfigurationError, Masters
 from tests.servers.interrupt import Interrupt, at_every_line
-from tests.servers.look import each, eventually, pause, resume
+from tests.servers.look import each, eventually, no_thread_besides, pause, resume
 
 pytest.importorskip("celery")
 
@@ -275,9 +275,9 @@ def test_a_lazy_one_stands_for_nothing(redlock_masters):
     """Celery makes one to show its banner."""
     app = Celery("tests", broker="memory://", set_as_current=False)
     app.conf.redlock_masters = redlock_masters
-    before = threading.active_count()
+    before = set(threading.enumerate())
     LeaderScheduler(app=app, lazy=True)
-    assert threading.active_count() == before
+    assert no_thread_besides(before)
 
 
 @pytest.mark.parametrize(("settings", "text"), [

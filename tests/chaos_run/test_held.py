@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chaos.backends.local import held
 from redlock import Masters
+from tests.servers.look import eventually
 
 TTL = 30.0
 
@@ -25,7 +26,7 @@ def test_readers_are_seen_one_by_one(redlock_servers):
         expected = sorted(
             [("redlock:a", one.token, True), ("redlock:a", two.token, True), ("redlock:b", alone.token, True)]
         )
-        assert [seen(redlock_servers, i) for i in range(len(urls))] == [expected] * len(urls)
+        eventually(lambda: [seen(redlock_servers, i) for i in range(len(urls))] == [expected] * len(urls))
 
 
 def test_who_has_ended_is_not_there_and_a_mark_holds_nothing(redlock_servers):

@@ -64,7 +64,7 @@ def test_the_old_library_and_this_one_exclude_each_other(dlm, redlock_servers):
     assert dlm.lock("pants", 1000) is False
     for i in range(5):
         redlock_servers.client(i).delete("pants")
-    assert dlm.lock("pants", 1000)
+    assert dlm.lock("pants", 10_000)
     assert [redlock_servers.client(i).set("pants", "theirs", nx=True, px=10_000) for i in range(5)].count(None) >= 3
 
 
@@ -100,7 +100,7 @@ def test_a_lock_that_is_dropped_lasts_for_its_ttl(redlock_servers, dropped):
 def test_a_lock_that_is_dropped_at_the_exit_lasts_as_well(redlock_servers):
     taken = f"Redlock({redlock_servers.urls}, restart_guard=False).lock('once', 20_000)"
     run("-c", f"from redlock.compat.redlock_py import Redlock\n(lambda: {taken})()")
-    assert all(redlock_servers.keys("once"))
+    assert sum(map(bool, redlock_servers.keys("once"))) >= 3
 
 
 def test_locks_that_ended_are_forgotten(dlm):
@@ -178,4 +178,4 @@ def test_each_call_says_what_to_write_instead(redlock_servers):
     assert names["lease"].ttl == 10
     assert names["lease"].lost is False
     names["masters"].close()
-    assert not any(redlock_servers.keys("pants"))
+    eventually(lambda: not any(redlock_servers.keys("pants")), 5)  # long before the TTL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 
@@ -13,6 +12,7 @@ import redis
 
 from tests.compose.programs import COMPOSE, run
 from tests.servers.needs import missing
+from tests.servers.one import free_port
 
 ONE = COMPOSE / "one"
 PASSWORD = secrets.token_hex(8)
@@ -34,8 +34,7 @@ def server(users, tmp_path):
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         missing("redis-server")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     started = subprocess.Popen(
         [program, ONE / "redlock-master.conf", "--dir", tmp_path, "--aclfile", users, "--port", str(port)],
         stdout=subprocess.DEVNULL,
