@@ -42,7 +42,7 @@ def marks(servers, name="job"):
 
 
 def test_a_lock_is_on_record_with_its_last_renewal_until_the_release(masters, redlock_servers):
-    lock = masters.lock("job", ttl=0.9)
+    lock = masters.lock("job", ttl=3.0)
     with lock as lease:
         eventually(lambda: {one and one[1] for one in on_record(redlock_servers)} == {lease.token})
         with lock as again:
@@ -88,7 +88,7 @@ def test_a_holder_that_vanished_is_followed_where_most_have_seen_its_end(masters
 
 
 def test_slots(masters, others, redlock_servers):
-    mine, theirs = masters.slots("import", limit=2, ttl=0.9), others.slots("import", limit=2, ttl=0.9)
+    mine, theirs = masters.slots("import", limit=2, ttl=20.0), others.slots("import", limit=2, ttl=20.0)
     with mine as one, theirs as other:
         assert {one.slot, other.slot} == {0, 1}
         eventually(lambda: {found and found[1] for found in on_record(redlock_servers, one.name)} == {one.token})
@@ -102,7 +102,7 @@ def test_slots(masters, others, redlock_servers):
 
 
 def test_an_election(masters, redlock_servers):
-    election = masters.leader("scheduler", ttl=0.9)
+    election = masters.leader("scheduler", ttl=3.0)
     numbers = []
 
     def lead(term):
@@ -143,10 +143,10 @@ def test_it_is_handed_over(masters, others, redlock_servers):
 
 def test_held_at_least(masters, others, redlock_servers):
     """R28: what a release keeps is not on record, and nobody confirms its end."""
-    with masters.lock("job", ttl=2.0, hold_at_least=2.0):
+    with masters.lock("job", ttl=50.0, hold_at_least=3.0):
         pass
     assert others.lock("job").acquire(timeout=0) is None
-    assert on_record(redlock_servers) == [None] * 5
+    eventually(lambda: on_record(redlock_servers) == [None] * 5)
     assert others.lock("job").acquire(timeout=10) is not None
 
 

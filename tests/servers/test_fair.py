@@ -25,7 +25,7 @@ A_SECOND = tickets.LIFE + 1.0
 @pytest.fixture
 def clients(redlock_servers):
     """Five processes, as it were."""
-    found = [Masters(redlock_servers.urls, restart_guard=False) for _ in range(5)]
+    found = [Masters(redlock_servers.urls, restart_guard=False, node_timeout=3) for _ in range(5)]
     eventually(lambda: all(map(all_up, found)))
     yield found
     for one in found:

@@ -150,7 +150,7 @@ async def test_cancelled_from_outside_at_the_same_moment(masters, *, order):
 @in_tasks
 async def test_asyncio_timeout_around_and_inside(masters):
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(TTL / 2), short(masters):
+        async with asyncio.timeout(TTL / 2), masters.lock("job", ttl=10):
             await asyncio.sleep(10)
     with pytest.raises(LockLost):
         async with asyncio.timeout(10), short(masters):
@@ -188,7 +188,7 @@ async def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_ba
 async def test_two_locks_in_one_task(masters):
     """The inner one goes on when the outer one is lost, until the body is cancelled, and each says its own."""
     with pytest.raises(LockLost) as caught:
-        async with short(masters), masters.lock("other", ttl=10) as other:
+        async with masters.lock("job", ttl=5 * TTL, auto_extend=False), masters.lock("other", ttl=10) as other:
             await asyncio.sleep(10)
     assert caught.value.name == "job"
     assert not other.lost
@@ -225,7 +225,7 @@ async def test_a_level_that_is_cancelled_gives_back_its_own(masters):
 @in_tasks
 async def test_nested_bodies_whose_lease_is_lost(masters, *, redlock_servers, cancel_on_loss):
     """C13: each level reports its own loss, and no cancellation is left over."""
-    lock = masters.lock("job", ttl=TTL, cancel_on_loss=cancel_on_loss)
+    lock = masters.lock("job", ttl=5 * TTL, cancel_on_loss=cancel_on_loss)
     levels: list[str] = []
 
     async def work():
@@ -234,7 +234,7 @@ async def test_nested_bodies_whose_lease_is_lost(masters, *, redlock_servers, ca
                 try:
                     async with lock:
                         await asyncio.to_thread(steal, redlock_servers)
-                        await asyncio.sleep(20 if cancel_on_loss else 2 * TTL)
+                        await (asyncio.sleep(20) if cancel_on_loss else lock.lease.wait_lost(20))
                 except LockLost:
                     levels.append("inner")
         except LockLost:
@@ -257,9 +257,9 @@ async def test_a_body_that_is_to_be_cancelled_inside_of_one_that_is_not(masters,
 
     async def work():
         try:
-            async with masters.lock("job", ttl=TTL, cancel_on_loss=False):
+            async with masters.lock("job", ttl=5 * TTL, cancel_on_loss=False):
                 try:
-                    async with masters.lock("job", ttl=TTL):
+                    async with masters.lock("job", ttl=5 * TTL):
                         await asyncio.to_thread(steal, redlock_servers)
                         await asyncio.sleep(20)
                 except LockLost:
@@ -300,12 +300,10 @@ async def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(master
 @in_tasks
 async def test_a_loss_while_the_body_is_cancelled_does_not_hide_the_cancellation(masters):
     async def work():
-        async with short(masters, cancel_on_loss=False):
+        async with short(masters, cancel_on_loss=False, on_lost=lambda _: task.cancel()):
             await asyncio.sleep(10)
 
     task = asyncio.create_task(work())
-    await asyncio.sleep(1.5 * TTL)
-    task.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await task
     assert "was lost" in caught.value.__notes__[0]
