@@ -267,6 +267,7 @@ def test_a_paused_server_answers_after_it_was_resumed():
             line.recv(100)
         masters.resume(0)
         masters.resume(0)
+        line.settimeout(20)
         assert line.recv(100) == b"+PONG\r\n"
 
 
