@@ -13,7 +13,7 @@ import redis
 from redlock import Masters, MastersAgree, MastersDisagree, MultiLock, QuorumUnreachable
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
-from tests.servers.look import eventually
+from tests.servers.look import all_up, eventually
 
 MAX_TTL = 1.5
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}
@@ -226,7 +226,7 @@ class Services:
                     before, masters = masters, self.made(*self.given[service])
                     before.close()
                     self.has[service] = self.given[service]
-                with masters.lock("work", ttl=1.2, timeout=30) as lease:
+                with masters.lock("work", ttl=HANDED_OVER, timeout=30) as lease:
                     self.grant(service, lease.fence)
         finally:
             masters.close()
@@ -295,6 +295,7 @@ def test_all_masters_of_a_working_fleet_are_replaced_one_by_one(services, planne
                     early.lock("other", ttl=1.2).acquire(timeout=5)
                 timeline.append(f"one client has {now}; another one came with {now[1:]}, and was refused")
         after = made(*now)
+        eventually(lambda: all_up(after))  # noqa: B023 - else too few may answer; the one that was added has no key yet
         resumed = MultiLock("long", after, token=lease.token, fence=lease.fence, ttl=HANDED_OVER)
         resumed.extend()
         masters.close()  # before its lock is gone, which would release

@@ -144,5 +144,5 @@ def test_redlock_run_runs_once_in_a_period(redlock_servers):
     second = run([*command, "--", "echo", "ran"], redlock_servers.urls)
     assert (second.returncode, second.stdout) == (75, ""), second.stderr
     assert re.search(r"'job' was released by cron-1, and nobody gets it for \d+\.\d s more", second.stderr)
-    listed = run([*CHECK, NEW, "--held"], redlock_servers.urls)
-    assert re.search(r"^job +cron-1, released +\d+\.\d s +[345] of 5 +0$", listed.stdout, re.MULTILINE), listed.stdout
+    listed = r"(?m)^job +cron-1, released +\d+\.\d s +[345] of 5 +0$"
+    eventually(lambda: re.search(listed, run([*CHECK, NEW, "--held"], redlock_servers.urls).stdout))  # some may be late

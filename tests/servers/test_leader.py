@@ -17,7 +17,7 @@ import pytest
 import redlock
 from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.servers import worlds
-from tests.servers.look import eventually, kill, nothing_left, steal
+from tests.servers.look import all_up, eventually, kill, nothing_left, steal
 from tests.servers.on_a_loop import on_a_loop
 from tests.servers.process import started
 
@@ -276,6 +276,7 @@ def test_at_max_hold_the_lock_stays_until_the_body_has_ended(masters, others):
         seen.append(others.status("beat").token == term.lease.token)
         election.stop()
 
+    eventually(lambda: all_up(masters) and all_up(others))  # so that both see the same majority
     election = masters.leader("beat", ttl=20, max_hold=0.2)
     election.run(lead)
     assert seen == [None, True]
@@ -446,11 +447,10 @@ def test_a_forked_child_has_nothing_of_it(masters):
                     os._exit(7)
                 return  # from the body, in the child
             codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        time.sleep(0.1)
-        assert term.valid  # no child has given it back
+        eventually(lambda: masters.status("beat").token == term.lease.token)  # no child has given it back
         election.stop()
 
-    election = masters.leader("beat", ttl=TTL)
+    election = masters.leader("beat", ttl=30)
     try:
         election.run(lead, on_stopped=stopped.append)
     finally:
@@ -508,15 +508,15 @@ async def test_a_lost_term_cancels_the_body_and_the_next_one_begins(masters, oth
             numbers.append(term.number)
             if len(numbers) == 3:
                 election.stop()
-            await asyncio.to_thread(steal, redlock_servers, "redlock:beat")
             try:
+                await asyncio.to_thread(steal, redlock_servers, "redlock:beat")
                 await for_ever()
             except asyncio.CancelledError as error:
                 messages.append(str(error))
                 raise
         assert election.term is None
     assert numbers == sorted(set(numbers))
-    assert [message.split(" ", 2)[2] for message in messages] == ["of 'beat' was lost"] * 2
+    assert [message.split(" ", 2)[2] for message in messages[:2]] == ["of 'beat' was lost"] * 2
 
 
 @in_tasks
