@@ -45,7 +45,7 @@ def codes(health):
 
 
 def test_five_healthy_ones(world, servers):
-    with world.Masters(servers.urls) as masters:
+    with world.Masters(servers.urls, node_timeout=3) as masters:  # they wait for a disk
         health = masters.check()
     assert health.status == "OK"
     assert health.ok
@@ -86,7 +86,7 @@ def test_without_a_probe_nothing_is_written(world, servers):
         return [servers.client(i).info("persistence")["rdb_changes_since_last_save"] for i in range(5)]
 
     before = written()
-    with world.Masters(servers.urls) as masters:
+    with world.Masters(servers.urls, node_timeout=3) as masters:
         health = masters.check(probe=False)
         assert health.status == "OK"
         assert health.quorum.probe is None
@@ -152,7 +152,7 @@ def test_a_user_with_exactly_the_rule_passes_everything(world, tmp_path):
             eventually(admin.ping)
             admin.execute_command("ACL", "SETUSER", "locker", "on", f">{SECRET}", *rule)
             admin.execute_command("ACL", "LOG", "RESET")
-            with world.Masters([f"redis://locker:{SECRET}@127.0.0.1:{port}/1"]) as masters:
+            with world.Masters([f"redis://locker:{SECRET}@127.0.0.1:{port}/1"], node_timeout=3) as masters:
                 health = masters.check()
                 [master] = health.masters
                 assert master.findings == ()

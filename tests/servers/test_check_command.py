@@ -22,6 +22,7 @@ from tests.servers.commands import CHECK, run, start
 from tests.servers.look import each, eventually
 from tests.servers.needs import missing
 
+PATIENT = [*CHECK, "--node-timeout", "2"]  # with masters that wait for a disk
 PAGE = Path(check_situations.__file__).parent.parent / "docs" / "redlock-check-situations.md"
 
 
@@ -91,7 +92,7 @@ def test_the_page_has_every_situation_and_no_other(documented):
 
 def test_the_json_is_that_of_masters_check(servers):
     servers.kill(4)
-    done = run([*CHECK, "--json"], servers.urls)
+    done = run([*PATIENT, "--json"], servers.urls)
     assert done.returncode == 1
     document = json.loads(done.stdout)
     assert document["schema"] == 1
@@ -131,12 +132,12 @@ def test_max_ttl_is_taken_from_the_masters_and_a_check_keeps_none_alive(servers)
 
 def test_a_check_is_not_taken_for_a_client_by_the_next_one(servers):
     """R21: its own lock lives for five seconds, and nobody else has that name."""
-    assert run(CHECK, servers.urls).returncode == 0
+    assert run(PATIENT, servers.urls).returncode == 0
     assert not any(servers.client(i).exists("redlock-max-ttl:redlock:") for i in range(5))
 
 
 def test_the_throw_away_name_leaves_little_behind(servers):
-    assert run(CHECK, servers.urls).returncode == 0
+    assert run(PATIENT, servers.urls).returncode == 0
 
     def left():
         """By name, of all masters, for how long."""
@@ -227,7 +228,7 @@ def test_too_few_open_files_are_unknown_and_no_fault_of_the_masters(servers, lim
 
 def test_as_many_open_files_as_it_asks_for_are_enough(servers):
     limit = 3 + 28
-    done = run([*CHECK, *servers.urls], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    done = run([*PATIENT, *servers.urls], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
     assert done.returncode == 0, done.stderr
 
 
@@ -240,7 +241,7 @@ def test_a_file_with_the_masters(servers, tmp_path):
         "connect_timeout = 1\nfence_ttl = 100\ndrift_factor = 0.02\n",
         encoding="utf-8",
     )
-    done = run([*CHECK, "--config", str(file), "--json"], environment={"SECRET": "geheim"})
+    done = run([*PATIENT, "--config", str(file), "--json"], environment={"SECRET": "geheim"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["quorum"]["max_ttl"] == 30
     assert "geheim" not in done.stdout

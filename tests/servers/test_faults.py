@@ -172,7 +172,7 @@ def tls_port(certificate, tmp_path):
 
 def test_tls(world, redlock_servers, tls_port, certificate):
     url = f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={certificate / 'cert.pem'}"
-    with world.Masters([url], restart_guard=False) as masters:
+    with world.Masters([url], restart_guard=False, node_timeout=3) as masters:
         lock = masters.lock("job" * 100, ttl=10)
         for _ in range(200):
             with lock:
@@ -253,7 +253,7 @@ def test_connecting_slowly_does_not_fail_the_first_lock(world):
 
         thaw = threading.Timer(1.0, resume_all)
         thaw.start()
-        with world.Masters(servers.urls, restart_guard=False, node_timeout=0.5) as masters:
+        with world.Masters(servers.urls, restart_guard=False, connect_timeout=20, node_timeout=3) as masters:
             lock = masters.lock("job", ttl=10)
             assert lock.acquire(blocking=False) is not None
             lock.release()

@@ -16,12 +16,12 @@ from subprocess import DEVNULL, PIPE
 import pytest
 
 from redlock._local.programs import ServerNotFound, find_server
-from tests.servers.commands import CHECK, RUN, environment, line, run
+from tests.servers.commands import CHECK, NO_WAIT, RUN, environment, line, run
 from tests.servers.look import alive, eventually
 from tests.servers.needs import missing
 
 BEGIN = "import os, signal, sys, time; from redlock import Masters; from redlock._local import joined\n"
-MASTERS = BEGIN + "masters = Masters.from_env()\n"
+MASTERS = BEGIN + "masters = Masters.from_env(node_timeout=2.0)\n"
 QUICKLY = "joined.IDLE = 0.3\n"  # they end
 # Prints which servers it has, by an id that each start of a server draws anew.
 WHICH = """
@@ -108,7 +108,7 @@ class Laptop:
 def test_a_program_a_command_and_a_task_have_one_set(laptop):
     notebook = laptop.start(MASTERS + "masters.lock('x').acquire(); print('held', flush=True)\n" + TILL_EOF)
     assert line(notebook) == "held"
-    refused = laptop.command(*RUN, "x", "--no-wait", "--", "true", REDLOCK_PASSWORD="x")  # noqa: S106
+    refused = laptop.command(*RUN, "x", *NO_WAIT, "--", "true", REDLOCK_PASSWORD="x")  # noqa: S106
     assert refused.returncode == 75, refused.stderr
     assert "no masters for production" in refused.stderr.splitlines()[0]
     assert f"/{notebook.pid}" in laptop.command(*CHECK, "--held").stdout

@@ -145,7 +145,7 @@ def test_a_minority_that_is_gone_takes_nothing_away(redlock_servers, masters, lo
     put(redlock_servers, "redlock:c", on=[2, *which])
     for i in which:
         getattr(redlock_servers, trouble)(i)
-    assert locks.names() == ["a", "b", "c"]
+    eventually(lambda: locks.names() == ["a", "b", "c"])  # all three that are left have to answer
     if trouble == "pause":
         for i in which:
             redlock_servers.resume(i)
@@ -231,7 +231,7 @@ def test_no_master_is_held_up(redlock_servers):
     """A step looks at some hundred keys, however many there are."""
     fill(redlock_servers, 100, 5_000)
     each(redlock_servers, "config_resetstat")
-    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
+    with redlock.Masters(redlock_servers.urls, restart_guard=False, node_timeout=3) as masters:
         eventually(lambda: all_up(masters))
         assert sum(1 for _ in masters.held()) == 100
     assert all(scans(redlock_servers.client(i)) >= 5_000 / 1000 for i in FIVE)
@@ -325,7 +325,7 @@ def test_masters_that_do_not_vote_yet_show_what_they_have():
     """In their first minute, or right after a restart: what that means is said, and it is a warning."""
     with LocalMasters(5) as young:
         put(young, "redlock:job", f"{'0' * 40}:web", px=600_000)
-        look = [*CHECK, "--max-ttl", "60", "--held"]
+        look = [*CHECK, "--max-ttl", "60", "--node-timeout", "2", "--held"]
         done = run(look, young.urls)
         assert (done.returncode, done.stderr) == (1, "")
         assert re.search(r"^job +web +\d+\.\d s +[345] of 5 +0$", done.stdout, re.MULTILINE), done.stdout

@@ -241,10 +241,10 @@ def test_the_interpreter_exits_without_a_word(redlock_servers, end):
 CANCELLED = """
 import asyncio, sys
 from redlock import AsyncMasters
-masters = AsyncMasters(sys.argv[1:], restart_guard=False, node_timeout=2.0)
+masters = AsyncMasters(sys.argv[1:], restart_guard=False, node_timeout=9.0)
 
 async def main():
-    lock = masters.lock("job", ttl=10)
+    lock = masters.lock("job", ttl=40)
     await lock.acquire()
     print("up", flush=True)
     input()
