@@ -99,7 +99,7 @@ def test_sigterm_then_sigkill_for_the_whole_group():
         assert what.encode() == KILLED
         assert float(at) - begun >= 0.8
         assert process.stdout.readline().split() == ["reaped", "-9"]
-        gone(group, 5)
+        gone(group, 20)
         assert process.wait(10) == 0
 
 

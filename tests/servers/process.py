@@ -33,9 +33,9 @@ class Process:
     def said(self, start: str, after: int = 0) -> list[str]:
         return [line for line in self.lines[after:] if line.startswith(start)]
 
-    def says(self, start: str, after: int = 0) -> str:
+    def says(self, start: str, after: int = 0, seconds: float = 20.0) -> str:
         """Wait until it says so.  Returns the first such line."""
-        lines: list[str] = eventually(lambda: self.said(start, after))
+        lines: list[str] = eventually(lambda: self.said(start, after), seconds)
         return lines[0]
 
     def ends(self) -> int:

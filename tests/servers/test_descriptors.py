@@ -16,7 +16,7 @@ def test_it_is_an_outage_that_says_what_to_do_and_passes(redlock_servers, certif
         free = 1
     command = ["-m", "tests.servers.hog", name, str(certificate), *redlock_servers.urls]
     with started(*command, environment={"FREE": str(free)}) as process:
-        process.says("made")
+        process.says("made", seconds=60)
         said = process.says("then")
         assert said.startswith("then: QuorumUnreachable")
         assert "Too many open files" in said

@@ -39,7 +39,7 @@ def test_the_first_attempt_after_a_freeze_meets_connections_that_the_servers_hav
 ):
     """R10, P4: it is asked again over new ones, within the time of the attempt."""
     with started("-m", "tests.servers.sleeper", name, what, *redlock_servers.urls) as process:
-        process.says("stands still")
+        process.says("stands still", seconds=60)  # it is new
         eventually(lambda: _idle_for_a_second(redlock_servers))
         _hang_up(redlock_servers)
         os.kill(process.popen.pid, signal.SIGCONT)

@@ -54,7 +54,7 @@ def test_with_and_what_a_lease_tells(world, redlock_servers, masters):
 @pytest.mark.parametrize("fencing", [True, False])
 def test_what_masters_usually_say_is_not_parsed(world, redlock_servers, monkeypatch, fencing):
     """`Call.usual` is what real servers answer, whichever they are.  An announcement (R34) has no usual answer."""
-    with world.Masters(redlock_servers.urls, restart_guard=False, agreement="ignore") as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, agreement="ignore", node_timeout=3) as masters:
         lock = masters.lock("job", ttl=10, auto_extend=False, fencing=fencing)
         with lock:
             pass

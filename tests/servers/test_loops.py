@@ -263,7 +263,7 @@ def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_s
     """R11: a release that was cancelled a moment before, towards masters that answer late."""
     command = ["-X", "dev", "-W", "error", "-c", CANCELLED, *redlock_servers.urls]
     with started(*command, stdin=subprocess.PIPE) as process:
-        process.says("up")
+        process.says("up", seconds=60)
         assert sum(map(bool, lock_keys(redlock_servers))) >= 3
         pause(redlock_servers)
         assert process.popen.stdin is not None

@@ -181,7 +181,7 @@ async def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_ba
     else:
         del generator
         gc.collect()
-        await asyncio.sleep(0.01)  # the loop closes it
+        await asyncio.sleep(0.2)  # the loop closes it
 
 
 @in_tasks
