@@ -83,6 +83,13 @@ else:
             return lease.owner
     def pair(name):
         return on_loop(a_pair(name))
+
+def call(told):
+    return told if world == "threads" else on_loop(told)
+def connect():
+    pair("imported")
+    while not all(vote.outcome == "free" for vote in call(masters.status("imported")).votes):
+        pass  # one that is late says more later, and is given a key later (R37)
 """
 
 
@@ -133,15 +140,12 @@ def test_two_children_that_were_forked_in_c_never_both_have_a_lease(redlock_serv
 
 NOTHING_OF_ITS_PARENTS = """
 def main():
-    pair("imported")
+    connect()
     lock = masters.lock("held", ttl=30, bound=False)
-    def call(method, **options):
-        told = method(**options)
-        return told if world == "threads" else on_loop(told)
-    lease = call(lock.acquire)
+    lease = call(lock.acquire())
     def refused(method):
         try:
-            call(method)
+            call(method())
         except NotHeld:
             return True
     def work():
@@ -150,11 +154,11 @@ def main():
         handed_over = masters.lock("held", ttl=30, token=lease.token, fence=lease.fence)
         return [
             *first, refused(lock.release), refused(lock.extend), acquire("held"),
-            pair("its own").endswith(f"/{os.getpid()}"), call(handed_over.extend).valid,
+            pair("its own").endswith(f"/{os.getpid()}"), call(handed_over.extend()).valid,
         ]
     print(json.dumps(ask(work)))
-    call(lock.extend)
-    call(lock.release)
+    call(lock.extend())
+    call(lock.release())
 play(main)
 """
 
@@ -183,9 +187,7 @@ def main():
     global lock, clients, how
     import redis
     clients = [redis.Redis.from_url(url) for url in urls]
-    call = on_loop if world == "asyncio" else lambda told: told
-    while not all(vote.outcome == "free" for vote in call(masters.status("held")).votes):
-        pass  # one that is still connecting would say more, and is given the key later (R37)
+    connect()
     lock = masters.lock("held", ttl=60, bound=False)
     call(lock.acquire())
     before = commands()
