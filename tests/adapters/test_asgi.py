@@ -181,7 +181,7 @@ UVICORN = ["-m", "uvicorn", "--port", "0", "tests.adapters.application:app"]
 def term_of(process):
     address = re.search(r"http://\S+", process.says("INFO:     Uvicorn running"))
     assert address is not None
-    return httpx.get(f"{address[0]}/health").json()["term"]
+    return httpx.get(f"{address[0]}/health", timeout=60).json()["term"]
 
 
 def test_uvicorn_hands_over_at_once(servers):

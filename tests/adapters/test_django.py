@@ -256,7 +256,7 @@ def answers(arbiter):
     """What each worker says of itself: its process and its term."""
     address = re.search(r"Listening at: (http://\S+)", "\n".join(arbiter.lines))
     assert address is not None
-    said = [httpx.get(address[1]).json() for _ in range(10)]
+    said = [httpx.get(address[1], timeout=60).json() for _ in range(10)]
     return {one["pid"]: one["term"] for one in said}
 
 

@@ -107,7 +107,7 @@ def test_a_body_that_raises_and_a_lease_that_is_lost_write_nothing(told):
         except ZeroDivisionError:
             print(balance(), masters().lock("account:7").locked())
         try:
-            with fenced(masters().lock("account:7", ttl=0.9, auto_extend=False)) as lease:
+            with fenced(masters().lock("account:7", ttl=2.0, auto_extend=False)) as lease:
                 pay(0)
                 lease.wait_lost()
         except LockLost as lost:

@@ -68,7 +68,7 @@ def test_a_body_that_raises_rolls_back_and_gives_the_lock_back(masters, bank):
 
 
 def test_a_lease_that_was_lost_does_not_commit(masters, bank):
-    lock = masters.lock("account:7", ttl=0.9, auto_extend=False)
+    lock = masters.lock("account:7", ttl=2.0, auto_extend=False)
     with bank.session() as session:
         with pytest.raises(LockLost), fenced(lock, session) as lease:
             bank.pay(session, 0)

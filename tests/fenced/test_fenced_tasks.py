@@ -85,7 +85,7 @@ async def test_a_connection_serves_as_well_as_a_session(masters, engine):
 async def test_a_body_is_cancelled_when_its_lease_is_lost_and_nothing_is_written(masters, engine):
     async with AsyncSession(engine) as session:
         with pytest.raises(LockLost):
-            async with fenced(masters.lock("account:7", ttl=0.9, auto_extend=False), session):
+            async with fenced(masters.lock("account:7", ttl=2.0, auto_extend=False), session):
                 await session.execute(WRITE, {"balance": 0})
                 await asyncio.Event().wait()
     assert await stored(engine) == 100

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 RUN = [sys.executable, "-W", "error", "-m", "redlock._cli.run"]
 CHECK = [sys.executable, "-W", "error", "-m", "redlock._cli.check"]
-NO_WAIT = ["--no-wait", "--node-timeout", "2"]  # one try, of a program that is new on a busy machine
+PATIENT = ["--node-timeout", "2"]  # for a program that is new on a busy machine
+NO_WAIT = ["--no-wait", *PATIENT]  # one try
 
 # Neither it nor its child ends by SIGTERM.  It says who they are.
 STUBBORN = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $$ $!; while :; do sleep 0.1; done"

@@ -17,7 +17,7 @@ import pytest
 
 import redlock
 from redlock.testing import LocalMasters
-from tests.servers.commands import NO_WAIT, RUN, STUBBORN, line, run, start, started
+from tests.servers.commands import NO_WAIT, PATIENT, RUN, STUBBORN, line, run, start, started
 from tests.servers.look import alive, child_of, each, eventually, in_line, kill, nothing_left, pause, resume
 from tests.servers.needs import as_process_1, missing
 from tests.servers.punctual import punctually
@@ -36,7 +36,8 @@ def holder_of(servers) -> list[tuple[str, int]]:
 
 def test_the_command_knows_its_lock_and_gets_what_is_passed(servers):
     show = "import os, sys; print(os.environ['REDLOCK_NAME'], os.environ['REDLOCK_TOKEN'], os.environ['REDLOCK_FENCE'], sys.stdin.read(), sys.argv[1:])"
-    done = run([*RUN, NEW, "job", "--", sys.executable, "-c", show, "--ttl", "--", "x"], servers.urls, input="hello")
+    command = [sys.executable, "-c", show, "--ttl", "--", "x"]
+    done = run([*RUN, NEW, *PATIENT, "job", "--", *command], servers.urls, input="hello")
     assert done.returncode == 0, done.stderr
     name, token, fence, text, rest = done.stdout.split(maxsplit=4)
     assert (name, text, rest.strip()) == ("job", "hello", "['--ttl', '--', 'x']")
@@ -59,7 +60,7 @@ def test_the_exit_code_is_that_of_the_command(servers, command, code, tmp_path):
     script = tmp_path / "script"
     script.write_text("exit 3\n", encoding="utf-8")
     script.chmod(0o755)
-    done = run([*RUN, "job", NEW, "--", *command], servers.urls, cwd=tmp_path)
+    done = run([*RUN, "job", NEW, *PATIENT, "--", *command], servers.urls, cwd=tmp_path)
     assert done.returncode == code
     assert bool(done.stderr) == (code in (126, 127))
     eventually(lambda: nothing_left(servers))
@@ -136,7 +137,7 @@ def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(ser
 
 
 def test_a_reader_in_a_reader_runs_where_no_writer_waits(servers):
-    nested = [*RUN, "job", NEW, "--shared", "--"]
+    nested = [*RUN, "job", NEW, *PATIENT, "--shared", "--"]
     done = run([*nested, *nested, "echo", "ran"], servers.urls)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
 
@@ -178,10 +179,10 @@ def test_what_a_hold_that_is_over_has_left_in_the_environment_keeps_nobody_away(
     left = {"REDLOCK_NAME": "job", "REDLOCK_TOKEN": old, "REDLOCK_FENCE": "1"}
     with started(["job", NEW, "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE) as other:
         assert line(other) == "begun"
-        done = run([*RUN, "job", NEW, "--wait", "0.3", "--", "true"], servers.urls, environment=left)
+        done = run([*RUN, "job", NEW, "--wait", "0.3", *PATIENT, "--", "true"], servers.urls, environment=left)
         assert done.returncode == 75, done.stderr
         other.communicate("end\n", timeout=30)
-    done = run([*RUN, "job", NEW, "--", "echo", "ran"], servers.urls, environment=left)
+    done = run([*RUN, "job", NEW, *PATIENT, "--", "echo", "ran"], servers.urls, environment=left)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
 
 
@@ -214,7 +215,7 @@ def test_four_at_the_same_moment_and_exactly_one_runs(servers, tmp_path):
 def test_who_has_it_is_said_on_one_line_unless_it_is_to_be_quiet(servers, kind, holder):
     with started(["job", NEW, *kind, "--owner", "web-1", "--", "sh", "-c", "echo on; sleep 60"], servers.urls) as first:
         assert line(first) == "on"
-        for how, begins in ((*NO_WAIT,), "not acquired: "), (("--wait", "0.2"), r"not acquired in \d\.\d s: "):
+        for how, begins in (NO_WAIT, "not acquired: "), (["--wait", "0.2", *PATIENT], r"not acquired in \d+\.\d s: "):
             done = run([*RUN, "job", *how, *kind, NEW, "--", "true"], servers.urls)
             assert (done.returncode, done.stdout) == (75, "")
             assert re.fullmatch(f"redlock-run: {begins}{re.escape(holder)}.*\n", done.stderr), done.stderr
@@ -236,10 +237,10 @@ def test_what_several_have_a_part_of_is_held_by_nobody(servers):
 def test_waiting(servers):
     with started(["job", NEW, "--", "sh", "-c", "echo got it; exec sleep 100"], servers.urls) as first:
         assert line(first) == "got it"
-        done = run([*RUN, "job", "--wait", "0.3", NEW, "--", "true"], servers.urls)
+        done = run([*RUN, "job", "--wait", "0.3", *PATIENT, NEW, "--", "true"], servers.urls)
         assert done.returncode == 75
         assert re.search(r"not acquired in \d.* 'job' is held by \S+/\d+ for [\d.]+ s more", done.stderr)
-        with started(["job", NEW, "--verbose", "--node-timeout", "2", "--", "echo", "mine"], servers.urls) as second:
+        with started(["job", NEW, "--verbose", *PATIENT, "--", "echo", "mine"], servers.urls) as second:
             assert second.stderr is not None
             assert "is held by" in second.stderr.readline()
             first.terminate()
@@ -266,7 +267,7 @@ def test_it_waits_in_order(servers):
 @pytest.mark.parametrize(("silent", "verbose"), [(3, []), (2, ["--verbose"])])
 def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers, silent, verbose):
     """Some masters hang when the command ends."""
-    command = ["--node-timeout", "2", "--", "sh", "-c", "echo begun; read line"]  # which the others keep
+    command = [*PATIENT, "--", "sh", "-c", "echo begun; read line"]  # which the others keep
     with started(["job", NEW, *verbose, *command], servers.urls, stdin=subprocess.PIPE) as process:
         assert line(process) == "begun"
         eventually(lambda: len(holder_of(servers)) == 5)
@@ -284,7 +285,7 @@ def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
     each(servers, "set", "redlock:job", "somebody", px=60_000)
-    with started(["job", NEW, "-v", "--", "echo", "ran"], servers.urls) as process:
+    with started(["job", NEW, *PATIENT, "-v", "--", "echo", "ran"], servers.urls) as process:
         assert process.stderr is not None
         assert "held by somebody" in process.stderr.readline()
         process.send_signal(number)
@@ -370,9 +371,8 @@ def test_started_by_somebody_who_does_not_wait_for_children(servers, how):
     """Some daemons ignore or block SIGCHLD, and whom they start inherits that; it is seen at once all the same."""
     starts = f"import os, signal, sys; {how}; os.execv(sys.argv[1], sys.argv[1:])"
     ends = "import sys, time; time.sleep(0.3); print(time.monotonic()); sys.exit(7)"
-    done = run(
-        [sys.executable, "-c", starts, *RUN, "job", NEW, "--ttl", "60", "--", sys.executable, "-c", ends], servers.urls
-    )
+    command = [*RUN, "job", NEW, *PATIENT, "--ttl", "60", "--", sys.executable, "-c", ends]
+    done = run([sys.executable, "-c", starts, *command], servers.urls)
     assert (done.returncode, done.stderr) == (7, "")
     assert time.monotonic() < float(done.stdout) + 10  # the next renewal is 16 s away, or more
 
@@ -1078,7 +1078,7 @@ def packed(request):
 def test_packed_it_runs_a_command(servers, packed):
     program, folder = packed
     show = ["sh", "-c", "cat; echo $REDLOCK_NAME; exit 7"]
-    done = run([*program, "job", NEW, "--", *show], servers.urls, cwd=folder, input="given ")
+    done = run([*program, "job", NEW, *PATIENT, "--", *show], servers.urls, cwd=folder, input="given ")
     assert (done.returncode, done.stdout, done.stderr) == (7, "given job\n", "")
     eventually(lambda: nothing_left(servers))
 

@@ -89,7 +89,7 @@ def test_a_generator_that_is_dropped_in_another_thread_gives_it_back(redlock_ser
 
 def turn(masters):
     """The fence of whoever comes next; NotAcquired if the name is blocked."""
-    with masters.lock("job", ttl=30, timeout=5) as lease:
+    with masters.lock("job", ttl=30, timeout=20) as lease:
         return lease.fence
 
 
@@ -124,7 +124,7 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
                     pass
 
             async def next_turn():
-                async with masters.lock("job", ttl=30, timeout=5) as lease:
+                async with masters.lock("job", ttl=30, timeout=20) as lease:
                     return lease.fence
 
             await next_turn()
