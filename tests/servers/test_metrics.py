@@ -24,7 +24,7 @@ def observed(request):
 def watched(world, redlock_servers, observed):
     observer = observed.make(label=lambda name: name.partition(":")[0])
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.5, observer=observer) as masters:
-        eventually(lambda: all_up(masters))
+        eventually(lambda: all_up(masters) and observed.value("redlock.master.up") == 5)  # the background tells that
         yield masters
 
 

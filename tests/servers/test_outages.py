@@ -66,7 +66,7 @@ def test_who_asks_for_that_waits_through_it_and_so_does_an_election(world, redlo
 def test_the_timeout_of_its_masters_unless_it_has_its_own(world, redlock_servers, others):
     held = others.lock("job", bound=False)
     take(held)
-    with world.Masters(redlock_servers.urls, restart_guard=False, timeout=0.2) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, timeout=0.2, node_timeout=2) as masters:
         assert masters.lock("job").acquire() is None
         for impatient in (masters.lock("job"), masters.lock("job", timeout=0.0), masters.lock(["job", "more"])):
             with pytest.raises(NotAcquired), impatient:

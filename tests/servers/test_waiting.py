@@ -74,7 +74,7 @@ def test_a_connection_that_breaks_is_made_again(world, redlock_servers, masters,
 def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_servers, others, caplog, granted):
     """A warning for each master, once, that says what to grant; and never the password.  Granted later it is used."""
     caplog.set_level(logging.WARNING, "redlock")
-    with deaf_user(redlock_servers) as urls, world.Masters(urls, restart_guard=False) as masters:
+    with deaf_user(redlock_servers) as urls, world.Masters(urls, restart_guard=False, node_timeout=2) as masters:
         held = others.lock("job", ttl=30)
         take(held)
         waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER if granted else wait_fixed(0.2)))
