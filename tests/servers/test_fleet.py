@@ -15,7 +15,7 @@ from redlock._cli.check import main
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually
 
-MAX_TTL = 1.5
+MAX_TTL = 3.0
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}
 HANDED_OVER = 2.5  # seconds: a service may take so long to hand its lease over to the next one
 BEGAN = time.monotonic()
@@ -50,7 +50,7 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
         world.Masters(listed(servers, 1, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as ours_next,
         world.Masters(listed(servers, 2, 3, 4, 5, 6), prefix=prefix, observer=refused_ones.append, **OPTIONS) as early,
     ):
-        with right.lock("job", ttl=1.2) as lease:
+        with right.lock("job", ttl=2.4) as lease:
             ours_next.status("job")
             with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours") as refused:
                 early.lock("other", ttl=1.2).acquire(timeout=5)

@@ -206,7 +206,7 @@ def fill(servers, number: int, other: int = 0) -> None:
 def test_it_begins_to_tell_before_it_has_seen_all(redlock_servers):
     """And holds names, not statuses."""
     fill(redlock_servers, 2000)
-    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
+    with redlock.Masters(redlock_servers.urls, restart_guard=False, node_timeout=3) as masters:
         calls = [scans(redlock_servers.client(i)) for i in FIVE]
         found = masters.held()
         assert len(list(itertools.islice(found, 10))) == 10

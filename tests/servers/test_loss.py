@@ -43,7 +43,7 @@ def short(masters, **options):
 async def test_the_body_is_cancelled_in_time(masters, *, redlock_servers, watch):
     leases = []
     with pytest.raises(LockLost) as caught:
-        async with masters.lock("job", ttl=TTL) as lease:
+        async with masters.lock("job", ttl=5 * TTL) as lease:
             leases.append(lease)
             pause(redlock_servers)
             try:
