@@ -121,8 +121,7 @@ def test_max_hold(quick, redlock_servers, watch):
     told = Told()
     lock = quick.lock("job", ttl=10, max_hold=2 * TTL, on_lost=told)
     began = time.monotonic()
-    lease = take(lock)
-    taken = time.monotonic()
+    lease, taken = take(lock), time.monotonic()
     assert lease.wait_lost(10)
     assert began + 2 * TTL <= time.monotonic() < taken + 2 * TTL + 2 * watch.prompt
     assert lease.loss().reason == "max_hold"
