@@ -163,6 +163,10 @@ def test_transactions_that_were_judged_too_strictly(seed):
     assert simulate(transactions(seed)).judge.grants
 
 
+def test_a_candidate_that_stood_still_was_judged_too_strictly():
+    assert simulate(elections(10006569)).judge.grants  # R37
+
+
 @pytest.mark.parametrize("seed", FOUND)
 def test_seeds_that_once_were_violations(seed):
     assert simulate(draw(seed)).judge.grants
