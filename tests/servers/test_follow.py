@@ -340,7 +340,7 @@ def test_who_waits_for_other_threads_passes_it_on(pairs):
 
 
 def test_who_sleeps_again_wakes_the_next_one(pairs):
-    """And by nobody who does not have it: those who run would become more and more."""
+    """Only the thread that was woken wakes the next one: else more and more threads would run."""
     first, second = question("first", need=3), question("second", need=3)
     one, other = Waiter(pairs.host), asleep(pairs.host)
     one.send(first)
@@ -581,7 +581,7 @@ def interrupted(monkeypatch, inbox: type[Any]):
 
 
 def test_a_round_whose_end_nobody_was_told_of_is_not_lost(pairs, monkeypatch):
-    """R11: it costs whoever follows time, at most `node_timeout`, and no vote."""
+    """R11: the followers lose time, `node_timeout` at most, and no vote."""
     lock = pairs.masters.lock("job", ttl=10, bound=False)
     follower = Follower(pairs, lock.acquire)
     pairs.answer()
@@ -683,7 +683,7 @@ def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
 def test_nobody_sleeps_on_who_could_go_on(redlock_servers, monkeypatch):
     """Each is woken by another one: by who leads, by who was served before, by who releases in front.
 
-    Each relies on that for much longer than all of it takes, so whoever is forgotten shows.
+    Each waits for much longer than all of it takes, so a thread that is forgotten shows.
     """
     never_impatient(monkeypatch)
     monkeypatch.setattr(_clock, "NAP", LONG)

@@ -517,7 +517,8 @@ class Judge:
 
     def _must_be_whole(self, hold: Hold, since: float) -> None:
         """Masters that lack its key were sent it, some time after the grant and a second later (R37)."""
-        if hold.let_go or hold.lease.extensions or hold.deserted_at is not None or not hold.valid():
+        stands = hold.client.paused or hold.deserted_at is not None
+        if stands or hold.let_go or hold.lease.extensions or not hold.valid():
             return
         for master in self.masters:
             lacks = [name for name in hold.attempt.names if not self._has(master, PREFIX + name, hold.attempt)]

@@ -139,7 +139,7 @@ class Line:
                 )
 
     def released(self, hold: Hold) -> None:
-        """It was given back: who waits has it after a second at the latest, whoever has died meanwhile."""
+        """It was given back: a waiter has it within a second, even if another one has died meanwhile."""
         if self._judges_time and not hold.late:
             self._look_later(hold.attempt.names, self.world.now)
 

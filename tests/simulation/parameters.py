@@ -110,8 +110,8 @@ class Parameters:
 
     @property
     def undisturbed(self) -> bool:
-        """Nothing goes wrong, but that several want the same.  A candidate may stand still before its body."""
-        return not (self.faults or self.slow or self.young or self.slots or self.elected)
+        """Nothing goes wrong, but that several want the same, and that a candidate stands still before its body."""
+        return not (self.faults or self.slow or self.young or self.slots)
 
     @property
     def calm(self) -> bool:
