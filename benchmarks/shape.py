@@ -17,10 +17,11 @@ new lock    bytecodes of making a lock and of its first pair, beyond a pair of a
 lines       of Python, empty ones included: those that people write, and those that `tools.unasync` makes of them.
 reaches     into private attributes of others, in redlock/: SLF001 of ruff, whatever is excused.
 
-The exit code is 1 if a figure is beyond its budget, which stands in this file with its reason.  A budget is raised by a
-change of this file that says what is worth it, and by nothing else.  Bytecodes and kernel calls of a task have none:
-they are to be seen, but the time of a pair does not follow them.  `--write` keeps the figures of this run in
-shape.json, to be shown beside later ones.
+Budgets are in this file, with their reasons.  Lines have room above theirs: within it this command warns, so five lines
+of a mend need nothing else.  Above budget and room the exit code is 1.  A budget goes down with what is made smaller;
+only a change of this file that says what is worth it raises one.  Bytecodes and kernel calls of a task have none: they
+are to be seen, but the time of a pair does not follow them.  `--write` keeps the figures of this run in shape.json, to
+be shown beside later ones.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Budget(NamedTuple):
 
     most: int
     why: str
+    room: int = 0  # so much above it is a warning
 
 
 LINES: Final[dict[str, tuple[str, Budget | None]]] = {
@@ -93,6 +95,7 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
             "13,924, and 1,700 for the defects of real users, less what is made; 370 for what is new: waits that end in an "
             "outage, a max_ttl that heals, losses in the log, watching; 740 for expiries that are confirmed (R35), 200 for "
             "leases that are made whole (R37), 100 for guards (R36), 380 for waiting in order (R42), 20 for a second Ctrl-C in the cleanup (R11), 15 for chance of its own (R25). What stays is to be made smaller",
+            room=200,
         ),
     ),
     "made lines": ("lines made of them by tools.unasync", None),
@@ -105,6 +108,7 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
             "shipped client, in the simulation; 550 for the specification: the replay of runs, what must fail, the export; "
             "100 for a storm of signals; 250 to say exactly what may stay behind an end, that one seed is one run, and for a loop that was blocked; "
             "less what other owners prove, the simulation of what is shipped above all. Each rule has one owner, not two",
+            room=200,
         ),
     ),
     "reaches": (
@@ -244,11 +248,14 @@ def table(figures: Figures, kept: Figures) -> Iterator[str]:
         yield f"{title:<48}{shown}".rstrip()
 
 
-def beyond(figures: Figures) -> list[str]:
+def above(figures: Figures, *, room: bool) -> list[str]:
+    """The figures above their budgets; with `room`: those above budget and room."""
     return [
-        f"{title}: {figures[key]:,}, and {budget.most:,} is the budget ({budget.why})"
+        f"{title}: {figures[key]:,}; the budget is {budget.most:,}"
+        + f", with room for {budget.room:,} more" * bool(budget.room)
+        + f" ({budget.why})"
         for key, (title, budget) in LINES.items()
-        if budget is not None and figures[key] > budget.most
+        if budget is not None and figures[key] > budget.most + room * budget.room
     ]
 
 
@@ -269,11 +276,10 @@ def main(arguments: Sequence[str]) -> int:
         kept[VERSION] = {key: figures[key] for key in LINES}
         KEPT.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     print(*table(figures, kept.get(VERSION, {})), sep="\n")
-    larger = beyond(figures)
+    larger = above(figures, room=True)
     if larger:
-        print(
-            "\nBeyond its budget.  Make it smaller, or say in benchmarks/shape.py what is worth it.",
-            *larger,
-            sep="\n  ",
-        )
+        print("\nToo large.  Make it smaller, or say in benchmarks/shape.py what is worth it.", *larger, sep="\n  ")
+    warned = [line for line in above(figures, room=False) if line not in larger]
+    if warned:
+        print("\nWarning: above its budget, within the room of work that goes on.", *warned, sep="\n  ")
     return 1 if larger else 0

@@ -25,19 +25,41 @@ def test_nothing_is_beyond_its_budget():
     assert all(title in done.stdout for title, _ in shape.LINES.values())
 
 
-@pytest.mark.parametrize("key", [key for key, (_, budget) in shape.LINES.items() if budget])
-def test_what_is_beyond_its_budget_is_said_and_cannot_be_written_away(key, tmp_path, monkeypatch, capsys):
+BUDGETS = {key: budget for key, (_, budget) in shape.LINES.items() if budget}
+
+
+@pytest.mark.parametrize("key", BUDGETS)
+def test_a_figure_above_its_budget_and_room_fails_and_cannot_be_written_away(key, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
     monkeypatch.setattr(shape, "measured", lambda: FIGURES)
     assert shape.main(["--write"]) == 0
-    monkeypatch.setattr(shape, "measured", lambda: FIGURES | {key: FIGURES[key] + 1})
+    too_many = FIGURES[key] + BUDGETS[key].room + 1
+    monkeypatch.setattr(shape, "measured", lambda: FIGURES | {key: too_many})
     capsys.readouterr()
     for arguments in ([], ["--write"], []):
         assert shape.main(arguments) == 1
-        assert (
-            f"{shape.LINES[key][0]}: {FIGURES[key] + 1:,}, and {FIGURES[key]:,} is the budget"
-            in capsys.readouterr().out
-        )
+        said = capsys.readouterr().out
+        assert "Too large." in said
+        assert "Warning" not in said
+        assert f"{shape.LINES[key][0]}: {too_many:,}; the budget is {FIGURES[key]:,}" in said
+
+
+@pytest.mark.parametrize("key", ["lines", "test lines"])
+@pytest.mark.parametrize("more", [1, 200])
+def test_lines_within_the_room_are_a_warning(key, more, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
+    monkeypatch.setattr(shape, "measured", lambda: FIGURES | {key: FIGURES[key] + more})
+    assert shape.main([]) == 0
+    said = capsys.readouterr().out
+    assert "Warning" in said
+    assert f"{FIGURES[key] + more:,}; the budget is {FIGURES[key]:,}, with room for 200" in said
+
+
+def test_a_house_within_its_budgets_is_no_warning(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
+    monkeypatch.setattr(shape, "measured", lambda: FIGURES)
+    assert shape.main([]) == 0
+    assert "udget." not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("key", ["thread", "task", "tasks", "new lock"])
