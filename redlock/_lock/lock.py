@@ -11,7 +11,8 @@ instructions.  Three places deal with that, and each takes over where the one be
 
 - The operation.  Whatever interrupts it is thrown into the generator, which takes its keys back by sending.  Until its
   last step it leaves no key and no hold.
-- The call.  `acquire` and `release` give the hold back if they do not get to their end (`_abandon`).
+- The call.  `acquire`, `release` and the beginning of a ``with`` give the hold back if they do not get to their end
+  (`_abandon`).
 - The end of a ``with``.  When it is gone and the hold is still entered, the renewer gives the lease back (`holds.py`).
 
 A hold is made before the operation begins, entered in one place and exited in one place.  To exit it twice, or

@@ -232,10 +232,14 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     async def __aenter__(self) -> AsyncLease:
         """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""
         hold, began = self._new_hold(beginning(self)), _clock.now()
-        outcome = await self._runtime.run(self._acquire_op(hold, self._deadline(began), began))
-        self._conclude_acquire(hold, outcome, began)
-        if not isinstance(outcome, Refusal):
-            return hold.lease
+        try:
+            outcome = await self._runtime.run(self._acquire_op(hold, self._deadline(began), began))
+            self._conclude_acquire(hold, outcome, began)
+            if not isinstance(outcome, Refusal):
+                return hold.lease
+        except BaseException:  # a stack, or whoever keeps this error, may keep the end of the `with` for long
+            self._abandon(hold)
+            raise
         raise self._refusal_error(outcome)
 
     async def _exit(

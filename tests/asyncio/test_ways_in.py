@@ -1,0 +1,307 @@
+"""Every way in which a task can enter a hold, cancelled in every turn of the loop: nothing stays (R11, P7)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redlock import scripts
+from redlock.fenced._order import Ended
+from redlock.fenced._tasks import AsyncFenced
+from tests.asyncio import virtual
+from tests.asyncio.virtual import OTHER, Deployment, Fake, run
+from tests.simulation.master import ENGINE, Key, Keyspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+WORK = 1.0  # seconds of a body
+
+
+class Real(Fake):
+    """A master that runs the real scripts, at one and the same time: nothing expires."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.space = Keyspace()
+
+    def _answer(self, words: list[bytes]) -> Any:
+        _, sha, number, *rest = (word.decode() for word in words)
+        script = next(known for known in scripts.ALL if sha in (known.sha, known.text))
+        return ENGINE.run(script.name, script.text, self.space, rest[: int(number)], rest[int(number) :])
+
+    def left(self) -> list[str]:
+        """Whatever keeps somebody away: keys of locks, tickets, marks."""
+        return [name for name in self.space.keys if not name.endswith(":fence")]
+
+
+async def acquired(d: Deployment) -> None:
+    lock = d.masters.lock("job", ttl=10)
+    await lock.acquire()
+    try:
+        await asyncio.sleep(WORK)
+    finally:
+        await lock.release()
+
+
+async def statement(d: Deployment, **options: Any) -> None:
+    async with d.masters.lock("job", ttl=10, **options):
+        await asyncio.sleep(WORK)
+
+
+async def unbound(d: Deployment) -> None:
+    await statement(d, bound=False)
+
+
+async def not_cancelled_on_loss(d: Deployment) -> None:
+    await statement(d, cancel_on_loss=False)
+
+
+async def stack(d: Deployment, **options: Any) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(d.masters.lock("job", ttl=10, **options))
+        await asyncio.sleep(WORK)
+
+
+async def reader(d: Deployment) -> None:
+    await stack(d, shared=True)
+
+
+async def in_order(d: Deployment) -> None:
+    await stack(d, fair=True)
+
+
+async def slot(d: Deployment) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(d.masters.slots("job", limit=2, ttl=10))
+        await asyncio.sleep(WORK)
+
+
+async def by_hand(d: Deployment, **options: Any) -> None:
+    lock = d.masters.lock("job", ttl=10, **options)
+    await lock.__aenter__()
+    try:
+        await asyncio.sleep(WORK)
+    finally:
+        await lock.__aexit__(None, None, None)
+
+
+async def unbound_by_hand(d: Deployment) -> None:
+    await by_hand(d, bound=False)
+
+
+async def entered_again(d: Deployment) -> None:
+    """Neither of the two asks the masters, so the second one lets others go on."""
+    async with d.masters.lock("job", ttl=10), contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(d.masters.lock("job", ttl=10))
+        lock = d.masters.lock("job", ttl=10)
+        await lock.__aenter__()
+        try:
+            await asyncio.sleep(WORK)
+        finally:
+            await lock.__aexit__(None, None, None)
+
+
+async def decorated(d: Deployment) -> None:
+    @d.masters.lock("job", ttl=10)
+    async def work() -> None:
+        await asyncio.sleep(WORK)
+
+    await work()
+
+
+async def synchronized(d: Deployment) -> None:
+    @d.masters.synchronized("{what}", ttl=10)
+    async def work(what: str) -> None:
+        await asyncio.sleep(WORK)
+
+    await work("job")
+
+
+async def several(d: Deployment) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for name in ("other", "job"):
+            await stack.enter_async_context(d.masters.lock(name, ttl=10))
+        await asyncio.sleep(WORK)
+
+
+async def terms(d: Deployment) -> None:
+    election = d.masters.leader("job", ttl=10)
+    async for term in election.terms():
+        async with term:
+            await asyncio.sleep(WORK)
+        election.stop()
+
+
+async def term_in_a_stack(d: Deployment) -> None:
+    election = d.masters.leader("job", ttl=10)
+    async with contextlib.AsyncExitStack() as stack:
+        each = election.terms()
+        stack.push_async_callback(each.aclose)  # type: ignore[attr-defined]
+        await stack.enter_async_context(await anext(each))
+        await asyncio.sleep(WORK)
+
+
+async def leads(d: Deployment) -> None:
+    election = d.masters.leader("job", ttl=10)
+
+    async def lead(term: Any) -> None:
+        await asyncio.sleep(WORK)
+        election.stop()
+
+    await election.run(lead, signals=())
+
+
+class Store:
+    """A database that does all at once."""
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return lambda *_: Ended.UNDONE if name == "rollback" else None
+
+
+async def fenced(d: Deployment) -> None:
+    async def call(method: Callable[..., object], *args: object) -> object:
+        await asyncio.sleep(0)
+        return method(*args)
+
+    async with AsyncFenced(d.masters.lock("job", ttl=10), Store(), call):  # type: ignore[arg-type]
+        await asyncio.sleep(WORK)
+
+
+WAYS = [
+    acquired, statement, unbound, not_cancelled_on_loss, stack, reader, in_order, slot, by_hand, unbound_by_hand,
+    entered_again, decorated, synchronized, several, terms, term_in_a_stack, leads, fenced,
+]  # fmt: skip
+
+
+# -- what trouble there is, before it begins --------------------------------------------------------------
+
+
+def all_well(d: Deployment) -> None:
+    pass
+
+
+def greater_fence(d: Deployment) -> None:
+    for fake in d.fakes:
+        for name in ("job", "job#0", "job#1", "other"):
+            fake.space.keys[f"{{redlock:{name}}}:fence"] = Key(str(2**51), None)  # type: ignore[attr-defined]
+
+
+def held(d: Deployment) -> None:
+    """By somebody else, who gives it back soon."""
+    for fake in d.fakes:
+        keys = fake.space.keys  # type: ignore[attr-defined]
+        for name in ("redlock:job", "redlock:job#0", "redlock:job#1"):
+            keys[name] = Key(OTHER, 10_000)
+            d.loop.call_later(0.3, keys.pop, name)
+
+
+def minority_mute(d: Deployment) -> None:
+    d.mute(0, 1)
+
+
+# -- who cancels ------------------------------------------------------------------------------------------
+
+
+class Cancels:
+    """Whoever ends the work: `over` awaits it, and keeps what it has raised, with all frames, as a log may do."""
+
+    again = False
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = work
+
+    async def over(self) -> BaseException | None:
+        self._task = asyncio.create_task(self._work)
+        try:
+            await self._task
+        except asyncio.CancelledError as error:
+            return error
+        return None
+
+    def strike(self) -> None:
+        self._task.cancel()
+
+
+class CancelsAgain(Cancels):
+    """... and in each turn from then on."""
+
+    again = True
+
+
+class RunsOut(Cancels):
+    """`asyncio.timeout`."""
+
+    async def over(self) -> BaseException | None:
+        try:
+            async with asyncio.timeout(None) as self._timeout:
+                await self._work
+        except TimeoutError as error:
+            return error
+        return None
+
+    def strike(self) -> None:
+        self._timeout.reschedule(0)
+
+
+class FailsBeside(Cancels):
+    """Another task of an `asyncio.TaskGroup`."""
+
+    async def over(self) -> BaseException | None:
+        self._fails = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                other = group.create_task(self._other())
+                self._task = group.create_task(self._work)
+                await self._task
+                other.cancel()
+        except ExceptionGroup as errors:
+            return errors
+        return None
+
+    async def _other(self) -> None:
+        await self._fails.wait()
+        raise ZeroDivisionError
+
+    def strike(self) -> None:
+        self._fails.set()
+
+
+async def struck_in(
+    d: Deployment, turn: int, way: Callable[..., Any], by: type[Cancels], scene: Callable[..., None]
+) -> bool:
+    """Go that ``way``, and be cancelled when its ``turn`` begins; False if there are not so many."""
+    scene(d)
+    ends = by(way(d))
+    struck = False
+
+    def strike() -> None:
+        nonlocal struck
+        struck = True
+        if by.again:
+            d.loop.selector.strike(1, strike)
+        ends.strike()
+
+    d.loop.selector.strike(turn, strike)
+    raised = await ends.over()
+    d.loop.selector.strike(0, strike)
+    await asyncio.sleep(0.3)  # the other holder has given it back, and the renewer has looked
+    d.speak()
+    await d.quiet()
+    left = [fake.left() for fake in d.fakes]  # type: ignore[attr-defined]
+    assert not any(left), f"cancelled in turn {turn} it leaves {left}, while somebody keeps {raised!r}"
+    return struck
+
+
+@pytest.mark.parametrize("by", [Cancels, CancelsAgain, RunsOut, FailsBeside])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_that_is_cancelled_in_any_turn_of_any_way_in_leaves_no_key(way, by, monkeypatch):
+    monkeypatch.setattr(virtual, "Fake", Real)
+    for scene in (all_well, greater_fence, held, minority_mute):
+        turn = 1
+        while run(lambda d: struck_in(d, turn, way, by, scene)):  # noqa: B023 - at once
+            turn += 1
+        assert turn > 5
