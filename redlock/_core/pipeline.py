@@ -64,8 +64,8 @@ def _down(_: Any) -> Any:
     raise ConnectionAbortedError("not connected")
 
 
-# What must not come behind what was sent after it: it would create a key behind the release of its attempt, or take
-# away the time that a later extension has given.
+# What must not come behind what was sent after it: it would create a key, a ticket or a mark behind its release, or
+# take away the time that a later extension has given.
 IN_ORDER = frozenset(
     script.name
     for script in (
@@ -73,7 +73,7 @@ IN_ORDER = frozenset(
         scripts.ACQUIRE_RECORDED, scripts.SETTLE, scripts.REPAIR_RECORDED, scripts.OCCUPY_RECORDED,
         scripts.ACQUIRE_SHARED_RECORDED, scripts.SETTLE_SHARED, scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED,
         scripts.TICKET, scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED, scripts.EXTEND_RESUMED,
-        scripts.RENEW, scripts.RENEW_RECORDED,
+        scripts.RENEW, scripts.RENEW_RECORDED, scripts.MARK,
     )
 )  # fmt: skip
 
@@ -93,9 +93,9 @@ def _with_text(request: Send) -> Send:
 
     An acquire whose attempt is over must not be sent again behind its release, and neither must a repair; nor an
     extension that is over behind a later one.  But the master needs the text of the script.  So the text is sent with a
-    call for no names.  Otherwise a master that always answers last would never get it.
+    call for no names.  Otherwise a master that always answers last would never get it.  What is owed is always wanted.
     """
-    wanted = request.open or (request.only_if is not None and request.only_if())
+    wanted = request.open or request.owed_until is not None or (request.only_if is not None and request.only_if())
     alone = request.call.script.name in IN_ORDER and not wanted
     return Send(wire.nothing(request.call.script)) if alone else request
 

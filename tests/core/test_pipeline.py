@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core import wire
+from redlock._core import tickets, wire
 from redlock._core.effects import Send
-from redlock._core.outcomes import ErrorReply, Failure
+from redlock._core.outcomes import NEVER, ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, Queued, SentAgain, request_of
 from tests.properties.profile import PROPERTY
 
@@ -513,6 +513,7 @@ def test_a_repair_that_an_answer_asked_for_is_sent_as_text_where_the_script_is_n
     ),
     pytest.param(Send(wire.extend(KEYS, "t", 10.0, 60.0)), id="an-extension-that-is-over"),
     pytest.param(Send(wire.renew([(KEYS, "t", 10.0)], 60.0)), id="that-of-many"),
+    pytest.param(Send(wire.mark(KEYS, "t", 10.0)), id="the-mark-of-a-writer"),
 ])  # fmt: skip
 def test_of_what_is_over_only_the_text_is_sent(request_: Send) -> None:
     """It would leave a key, or take its time away; but a master that always answers last has to learn it some time (R14)."""
@@ -533,6 +534,16 @@ def test_a_repair_that_is_wanted_is_sent_again() -> None:
     submit(pipeline, repair, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
     assert [request_of(queued) for queued in pipeline.more()] == [repair]
+
+
+@pytest.mark.parametrize("call", [tickets.leave(KEYS, TOKEN, 60.0), wire.mark(KEYS, TOKEN, 0.0)])
+def test_what_a_waiter_gives_back_is_given_back_where_the_script_is_not_known(call: wire.Call) -> None:
+    """Its ticket (R42) and its mark (R33): those behind would wait until they end by themselves."""
+    leave = Send(call, owed_until=NEVER)
+    pipeline = connected()
+    submit(pipeline, leave, 0.0)
+    pipeline.answered(NOSCRIPT, 0.1)
+    assert [(request_of(queued), as_text(queued)) for queued in pipeline.more()] == [(leave, True)]
 
 
 # -- a frozen master ---------------------------------------------------------------------------------

@@ -399,6 +399,12 @@ VARIANTS = {
         partial(_IN_ORDER, faults=(("leave", 8.0),)),
         (Patch("redlock._core.fair", "settings.fence_ttl), owed_until=NEVER)", "settings.fence_ttl))"),),
     ),
+    "ticket-forgotten": Variant(
+        "A ticket is not given back to a master that has forgotten the script (R42)",
+        (NO_TICKET, P7),
+        partial(_IN_ORDER, faults=(("flush", 100.0),)),
+        (Patch("redlock._core.pipeline", "request.open or request.owed_until is not None or", "request.open or"),),
+    ),
     "mark-left": Variant(
         "A writer whose masters are closed keeps readers away for a while (R33)",
         (P7,),
