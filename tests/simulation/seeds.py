@@ -14,7 +14,7 @@ from tests.simulation.run import collect_rarely
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-SHOWN = 3
+SHOWN = 3  # with all that led to it; of the others the seed, and what was violated
 # How many seeds, how many grants, and what went wrong: seed, invariant and text.
 Played: TypeAlias = "tuple[int, int, list[tuple[int, str, str]]]"
 
@@ -57,8 +57,10 @@ def many(play: Callable[[range], Played], pieces: list[range], jobs: int | None,
             done, grants = done + count, grants + granted
             for seed, invariant, text in failures:
                 seen[invariant] += 1
-                if sum(seen.values()) <= SHOWN:
-                    print(f"\n{text}" if variant is None else f"\nseed {seed}: {text.splitlines()[0]}", file=sys.stderr)
+                at_length = sum(seen.values()) <= SHOWN
+                if variant is None or at_length:
+                    short = f"seed {seed}: {text.splitlines()[0]}"
+                    print(f"\n{text if at_length and variant is None else short}", file=sys.stderr)
             took = time.perf_counter() - began
             print(f"\r{done} seeds, {grants} grants, {took:.0f} s, violated: {dict(seen)}", end="", flush=True)
     print()

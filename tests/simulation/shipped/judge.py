@@ -485,7 +485,7 @@ class Judge(invariants.Judge):
     def _at_most(self, hold: invariants.Hold) -> None:
         """No more holders than slots (R32)."""
         limit = self.parameters.slots
-        if hold.lease.slot is None or not hold.valid():
+        if hold.lease.slot is None or not self.parameters.clocks_hold or not hold.valid():
             return
         others = {one for holds in self._holds.values() for one in holds if one.lease.slot is not None and one.valid()}
         if len(others - {hold}) >= limit:

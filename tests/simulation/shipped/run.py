@@ -19,6 +19,7 @@ from tests.simulation.shipped.command import Program
 from tests.simulation.shipped.faults import Nemesis
 from tests.simulation.shipped.judge import ERROR, HANGS, LEFT, Judge
 from tests.simulation.shipped.machine import Machine
+from tests.simulation.shipped.parameters import Setting
 from tests.simulation.shipped.server import Server
 from tests.simulation.shipped.users import Client
 from tests.simulation.world import World
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.shipped.library import Patch
-    from tests.simulation.shipped.parameters import Setting
 
 TRACE_LINES = 80
 # A "thread" is a daemon of redlock-run, which ends with it.
@@ -143,7 +143,7 @@ class Run:
         for client in self.clients:
             client.stopping = True
             for line in client.lines.values():
-                line.slow = 0.0
+                line.slow, line.window = 0.0, Setting.window
         self._all_idle()
         self._go(1.5 + 8 * base.node_timeout)
         self.judge.clean()

@@ -211,7 +211,7 @@ class Client(Process):
     def _program(self) -> Steps:
         while not self.stopping_for_good:
             if not self.branched:
-                self.masters = self.make()
+                self.masters = yield from self._insists(self.make)
             users, self.branched, self.closing = self.users[:1] if self.branched else self.users, False, False
             try:
                 yield partial(self.kind.run, [user.life() for user in users])
@@ -225,6 +225,14 @@ class Client(Process):
             self.judge.has_closed(self)
             if not self.dead:
                 self._left()
+
+    def _insists(self, call: Callable[[], Any]) -> Steps:
+        """A Ctrl-C that strikes in ``call`` does not end the program: it calls again."""
+        while True:
+            try:
+                return (yield call)
+            except KeyboardInterrupt:
+                self.judge.interrupted(self)
 
     @property
     def idle(self) -> bool:

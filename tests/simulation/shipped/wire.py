@@ -57,7 +57,7 @@ class Line:
         """All that was asked since then came and went as it should."""
         master = self.server.master
         well = master.up and not (master.frozen or master.busy or master.refuses or any(self._cuts))
-        if not well or any(tcp.silent for tcp in self.tcps):
+        if not well or any(tcp.silent or tcp.full for tcp in self.tcps):
             return math.inf
         return max(self._well_since, self.server.well_since)
 
@@ -105,7 +105,7 @@ class Line:
         return tcp.socket
 
     def closed(self, tcp: Tcp) -> None:
-        if tcp.silent:
+        if tcp.silent or tcp.full:
             self._well_since = self.world.now
         if tcp in self.tcps:
             self.tcps.remove(tcp)
@@ -121,6 +121,7 @@ class Tcp:
         self.ready = [0.0, 0.0]
         self.incarnation: int | None = None  # of the process that has accepted it
         self.under_way = 0  # bytes that the master has not read
+        self.full = False  # it has not taken all that it was given
         self.survivors = 0  # ... of a dead one that still arrive
         self.dead = False  # it carries nothing any more
         self.silent = False  # what stands between takes bytes and passes nothing on
@@ -280,6 +281,7 @@ class Socket(Descriptor):
         if self.ended:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
         room = self.tcp.line.window - self.tcp.under_way
+        self.tcp.full = room < len(data)
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         taken = bytes(data[:room])
