@@ -185,11 +185,11 @@ def _in_line_without_a_deadline(place: Place, patience: Patience) -> Op[Refusal 
     If the first one has the lock, or others have it, a majority takes part, and the time begins anew.
     """
     while not place.turn:
-        event = yield from wait(patience.ends, quiet=True)
+        event = yield from wait(patience.until(math.inf), quiet=True)
         if isinstance(event, Timeout) or (isinstance(event, Turn) and place.turn):
             outage, _ = yield from _met_in_front(place, event.at)
             patience.since = event.at if outage is None else max(patience.since, outage.since)
-            if outage is not None and event.at >= patience.ends:
+            if outage is not None and event.at >= patience.ends and not patience.stood_still(event.at):
                 return outage._replace(since=patience.since)
     place.inbox = None
     return None
@@ -439,13 +439,12 @@ class Target:
 
     def next_try(self, refusal: Refusal, failed: int) -> float:
         """When to try again, if nothing happens before that."""
-        ends = self.patience.ends
         if refusal.kept:  # once, when it can be free
-            return min(refusal.at + refusal.kept + quorum.ROUNDING, ends)
-        until = min(refusal.at + delay(self.spec.retry, failed), ends)
+            return self.patience.until(refusal.at + refusal.kept + quorum.ROUNDING)
+        until = refusal.at + delay(self.spec.retry, failed)
         if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
             until = min(until, refusal.at + refusal.remaining + quorum.ROUNDING)
-        return until
+        return self.patience.until(until)
 
     def after_pause(self, *, heard: bool) -> None:
         """A pause is over: choose what to ask for.  ``heard``: a release was announced."""

@@ -161,7 +161,7 @@ class FairTarget(Target):
                 subscription.attempting()  # what was announced before this look the masters know by now
             standing, at = yield from ticket.look(settings)
             if standing.tally.unreachable:  # the next attempt meets the outage as well
-                yield from sleep(max(until, at), quiet=False)
+                yield from sleep(patience.until(max(until, at)), quiet=False)
                 return False
             wake = at + settings.random() * _RENEW  # it has not settled: others have overtaken it
             if standing.tally.won:

@@ -36,15 +36,18 @@ class Patience:
     """It goes on until its deadline; without one, until an outage has lasted for ``outage_timeout`` seconds.
 
     ``since``: when a majority took part last, in an attempt of it or of one in front of it; at first, when it began.
+    Later, if the machine or the process stood still: in that time no attempt has seen an outage.
     """
 
-    __slots__ = ("_collisions", "_outage_timeout", "_settings", "deadline", "since")
+    __slots__ = ("_attempt", "_collisions", "_due", "_outage_timeout", "_settings", "deadline", "since")
 
     def __init__(self, settings: MastersSettings, deadline: float, began: float) -> None:
         self.deadline, self.since = deadline, began
         self._settings = settings
         self._outage_timeout = settings.outage_timeout if deadline == math.inf else math.inf
         self._collisions = 0  # when its time was up
+        self._attempt = 2 * settings.node_timeout  # the seconds that one takes, and those that a wait is late
+        self._due = began + self._attempt  # when the next attempt has been decided, unless all stand still
 
     @property
     def ends(self) -> float:
@@ -53,10 +56,22 @@ class Patience:
 
     def after(self, at: float, *, took_part: bool) -> float:
         """When it gives up, after an attempt that was decided at ``at``.  ``took_part``: a majority did."""
-        if took_part:
-            self.since = at
-            return self.deadline
-        return self.ends
+        late, self._due = max(0.0, at - self._due), at + self._attempt
+        self.since = at if took_part else min(self.since + late, at)
+        return self.deadline if took_part else self.ends
+
+    def until(self, at: float) -> float:
+        """The end of a wait for the next attempt: ``at``, or when it gives up."""
+        until = min(at, self.ends)
+        self._due = until + self._attempt
+        return until
+
+    def stood_still(self, at: float) -> bool:
+        """Whether a wait that ended at ``at`` came too late.  Then the next attempt of the one in front is waited for."""
+        late = at > self._due
+        if late:
+            self.since = at + self._attempt - self._outage_timeout
+        return late
 
     def try_again(self, at: float, took: float) -> Op[bool]:
         """Wait until it is worth another attempt; one has collided at ``at``, after ``took`` seconds.  False: never."""

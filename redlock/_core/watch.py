@@ -45,17 +45,25 @@ class Lookout:
         self._looks = 0  # since a release was announced
 
     def pause(
-        self, at: float, remaining: float | None, in_the_way: Iterable[int], *, outage: bool, ends: float = math.inf
+        self,
+        at: float,
+        remaining: float | None,
+        in_the_way: Iterable[int],
+        *,
+        outage: bool,
+        patience: Patience | None = None,
     ) -> Op[None]:
         """Wait until there is reason to look again, after a look that ended at ``at``.
 
         ``remaining``: seconds until what was seen may be over; None: that cannot be known.  ``in_the_way``: one of
-        these masters has to change its answer (`Subscription.refused`).  ``ends``: not longer than that.
+        these masters has to change its answer (`Subscription.refused`).  ``patience``: not longer than that.
         """
         self._looks += 1
-        until = min(at + delay(self._pauses, self._looks), ends)
+        until = at + delay(self._pauses, self._looks)
         if remaining is not None:
             until = min(until, at + remaining + quorum.ROUNDING)
+        if patience is not None:
+            until = patience.until(until)
         subscription = self._subscription
         if subscription is None:
             self._subscription = subscription = Subscription(self._keys, self._masters, watches=True)
@@ -102,7 +110,7 @@ def wait_until_free(
         if at >= ends or look.tally.misconfigured:  # C1
             return names[free], look.tally
         outage = look.tally.unreachable
-        yield from lookout.pause(at, look.remaining, look.in_the_way(), outage=outage, ends=ends)
+        yield from lookout.pause(at, look.remaining, look.in_the_way(), outage=outage, patience=patience)
         free = 0
 
 

@@ -16,9 +16,11 @@ from redlock._core.watch import wait_until_free
 from redlock._lock.refused import unreachable
 from tests.core.test_attempts import HELD, frees_itself
 from tests.core.test_local_queue import waiting_behind
-from tests.core.world import NEVER, START, Master, World, down, held, turns
+from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, turns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redlock._core.effects import Op
 
 OUTAGE = 5.0  # the outage_timeout
@@ -102,6 +104,66 @@ def test_whoever_waits_until_it_is_free_gives_up_as_well() -> None:
     name, tally = world.run(wait_until_free(world.settings, ("a",), "redlock:", math.inf, START))
     assert (name, tally.unreachable) == ("a", True)
     assert world.after_start() == pytest.approx(OUTAGE)
+
+
+# -- a machine that was suspended ----------------------------------------------------------------------
+
+ASLEEP = 3600.0
+
+
+def suspended(world: World, after: float, then: Callable[[], object] = int) -> None:
+    """In so many seconds the machine is suspended, for an hour (R5).  ``then``: 0.3 s after that."""
+
+    def suspend() -> None:
+        world.now += ASLEEP
+        world.later(0.3, then)
+
+    world.later(after, suspend)
+
+
+@pytest.mark.parametrize("before", [HELD, DOWN], ids=["others-had-it", "an-outage-had-begun"])
+def test_a_laptop_wakes_up_and_its_network_comes_two_seconds_later(before: Any) -> None:
+    world = world_of(*[Master(0.0, {"acquire": turns(before, *[DOWN] * 5, GRANTS["acquire"])}) for _ in range(3)])
+    suspended(world, 0.1)
+    assert isinstance(world.run(for_ever(world)), Grant)
+    assert world.after_start() == pytest.approx(ASLEEP + 2.6, abs=0.5)
+
+
+def test_it_is_suspended_in_its_first_attempt() -> None:
+    world = world_of(*[Master(0.2, {"acquire": turns(*[DOWN] * 3, GRANTS["acquire"])}) for _ in range(3)])
+    suspended(world, 0.1)
+    assert isinstance(world.run(for_ever(world)), Grant)
+
+
+def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
+    """Two seconds before the machine is suspended, three after that."""
+    world = world_of(*[down()] * 3)
+    suspended(world, 2.1)
+    refusal = ended(world, for_ever(world))
+    assert refusal.kind == "unreachable"
+    assert world.after_start() - ASLEEP == pytest.approx(OUTAGE, abs=1.0)  # a pause and an attempt may have passed
+    text = str(unreachable(world.spec(), refusal, world.settings))
+    assert "this outage has lasted for 5." in text
+
+
+def test_whoever_waits_until_it_is_free_is_suspended() -> None:
+    says = [b"x", 50_000, b"0"], DOWN, DOWN, [b"", -2, b"0"]
+    world = world_of(*[Master(0.0, {"status": turns(*says)}) for _ in range(3)])
+    suspended(world, 0.1)
+    name, _ = world.run(wait_until_free(world.settings, ("a",), "redlock:", math.inf, START, wait_fixed(0.5)))
+    assert name is None
+
+
+@pytest.mark.parametrize("seen", [2.0, 6.0], ids=["it-may-pass-yet", "it-is-over-for-good"])
+def test_who_stands_behind_waits_for_the_first_answer_after_a_suspension(seen: float) -> None:
+    """The one in front, which had met an outage, meets it at the wake-up as well: it counts what that one has seen."""
+    world = world_of(*[down()] * 3)
+    front = in_front(world, outage(world, START))
+    suspended(world, 2.0, lambda: front.answered(outage(world, START + ASLEEP + 2.3 - seen)))
+    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
+    assert (refusal.kind, refusal.attempts, world.sent) == ("unreachable", 0, [])
+    more = max(0.0, OUTAGE - seen)
+    assert refusal.at - START == pytest.approx(ASLEEP + 2.3 + more, abs=2 * world.settings.node_timeout)
 
 
 # -- in line (R23) -----------------------------------------------------------------------------------
