@@ -67,7 +67,7 @@ class Patience:
         return until
 
     def stood_still(self, at: float) -> bool:
-        """Whether a wait that ended at ``at`` came too late.  Then the next attempt of the one in front is waited for."""
+        """Whether a wait that ended at ``at`` came too late.  Then it waits for the next attempt in front of it."""
         late = at > self._due
         if late:
             self.since = at + self._attempt - self._outage_timeout

@@ -14,7 +14,6 @@ well.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from redlock._core import quorum, wire
@@ -181,6 +180,8 @@ class Watch:
         holds = [seen for master, seen in look.seen.items() if look.tally.has_voted(master)]
         if status.token is None and not status.shared and sum(not seen.holder for seen in holds) < look.tally.need:
             return False  # several ask for it, and nobody has it yet
+        if sum(not seen.fence for seen in look.seen.values()) >= look.tally.need:
+            self._fence = 0  # they have forgotten it, so the next one may be smaller
         # A master may have the fence of an attempt that failed as well.  That of the holder is the smallest.
         fence = min((seen.fence for seen in holds if status.token and seen.holder == status.token), default=0)
         what = (status.token, frozenset(status.shared))

@@ -61,6 +61,18 @@ def test_it_never_goes_back_to_an_earlier_holder() -> None:
     assert told(world, 2) == [(US, 0.0), (None, 3 * PAUSE)]
 
 
+def test_a_clock_that_was_once_ahead_hides_nobody_for_good() -> None:
+    """The fence of that client is from the year 2100.  Then the masters forget it, as they do after `fence_ttl`."""
+    ahead, nothing = held(US, 4_000_000_000_000_000), [b"", -2, b"0"]
+    assert told(World(*all_say(ahead, nothing, held(OTHER, 7))), 3) == [(US, 0.0), (None, 0.0), (OTHER, 0.0)]
+
+
+def test_a_minority_that_was_emptied_proves_nothing() -> None:
+    emptied = all_say(held(US, 8), [b"", -2, b"0"], held(OTHER, 7), FREE)[0]
+    others = all_say(held(US, 8), held(OTHER, 7), held(OTHER, 7), FREE)[1:]
+    assert told(World(emptied, *others), 2) == [(US, 0.0), (None, 2 * PAUSE)]
+
+
 def test_the_fence_of_an_attempt_that_failed_hides_nobody() -> None:
     """One master has it, and it is greater than that of the next holder."""
     first = Master(0.0, {"status": turns(held(OTHER, 99), held(OTHER, 99), down().says["status"])})
