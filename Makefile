@@ -81,9 +81,9 @@ core: $(BIN)/.ready
 		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py tests/test_faces.py \
 		tests/test_fixed_masters.py
 
-## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
+## make simulation        scenes in virtual time, the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
-	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 tests/simulation  # it computes, so a busy machine makes it slow
+	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 tests/simulation tests/scenes  # it computes, so a busy machine makes it slow
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready

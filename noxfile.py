@@ -105,7 +105,7 @@ def install(session: nox.Session, *pins: str, only: tuple[str, ...] = ("",)) -> 
 
 def run(session: nox.Session, server: str, *what: str) -> None:
     """By default all but the simulation, which meets no dependency but tenacity."""
-    what = what or tuple(session.posargs) or ("tests", "--ignore=tests/simulation")
+    what = what or tuple(session.posargs) or ("tests", "--ignore=tests/simulation", "--ignore=tests/scenes")
     environment = {} if server == "redis" else {"PATH": f"{wheel(session, server)}:{session.env.get('PATH', '')}"}
     session.run("pytest", "-q", "-n", "auto", *what, env=environment)
 

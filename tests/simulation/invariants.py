@@ -48,7 +48,7 @@ ACQUIRES = (
     scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED,
 )  # fmt: skip
 OCCUPIES = (scripts.OCCUPY, scripts.OCCUPY_RECORDED)
-EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED)
+EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED, scripts.EXTEND_RESUMED)
 RENEWS = (scripts.RENEW, scripts.RENEW_RECORDED)
 REPAIRS = (scripts.REPAIR, scripts.REPAIR_SHARED, scripts.REPAIR_RECORDED)
 VACATES = (scripts.VACATE, scripts.VACATE_RECORDED)

@@ -21,7 +21,7 @@ from tests.simulation.shipped.judge import ERROR, HANGS, LEFT, Judge
 from tests.simulation.shipped.machine import Machine
 from tests.simulation.shipped.parameters import Setting
 from tests.simulation.shipped.server import Server
-from tests.simulation.shipped.users import Client
+from tests.simulation.shipped.users import Client, User
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -51,8 +51,11 @@ class _Complaints(logging.Handler):
 class Run:
     """One setting, played to its end."""
 
+    user = User  # what the users of its processes are
+
     def __init__(self, setting: Setting, patches: tuple[Patch, ...] = ()) -> None:
         self.setting = setting
+        self.users = setting.users  # of the next process
         self.patches = patches
         base = setting.base
         self.world = world = World(base.seed)

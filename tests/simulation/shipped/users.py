@@ -67,6 +67,10 @@ class Threads:
         with lock as lease:
             return self.drive(body(lease))
 
+    def begin(self, steps: Steps) -> Any:
+        """Beside: an object that says whether it is ``done()``."""
+        return self._client.process.spawn(partial(self.drive, steps), "user")
+
     def decorated(self, decorator: Any, body: Callable[[], Steps]) -> Any:
         return decorator(lambda: self.drive(body()))()
 
@@ -116,6 +120,9 @@ class Tasks:
     async def within(self, lock: Any, body: Callable[[Any], Steps]) -> Any:
         async with lock as lease:
             return await self.drive(body(lease))
+
+    async def begin(self, steps: Steps) -> Any:
+        return asyncio.create_task(self.drive(steps))
 
     async def decorated(self, decorator: Any, body: Callable[[], Steps]) -> Any:
         @decorator
@@ -181,7 +188,7 @@ class Client(Process):
         self.asks: str | None = None  # a name that the first user is to take
         self.leavers: list[Any] = []
         self.masters: Any = None
-        self.users = [User(self, number) for number in range(setting.users)]
+        self.users = [run.user(self, number) for number in range(run.users)]
         self.spawn(self._main, "main")
 
     # -- the program ---------------------------------------------------------------------------------

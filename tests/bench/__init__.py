@@ -1,0 +1,230 @@
+"""Scenes: what programs do, played on the simulated machine, in threads and in tasks, in virtual time.
+
+    @scene(ttl=10.0)
+    def test_max_hold_ends_a_lease(at):                       # C7
+        lock, began = at.masters.lock("job", max_hold=3.0), at.now
+        lease = yield lock.acquire
+        assert (yield partial(lease.wait_lost, 10))
+        assert at.exactly(began + 3.0)
+
+A scene is a generator that yields calls.  The library as it ships runs each of them in virtual time: in a thread the
+call returns its result, in a task it returns something to await, and the result of that is sent back.  An error of the
+call is raised at the ``yield``.
+
+A scene of several lives is no generator: it returns a list of them.  Each life is a process of its own; a tuple of lives
+is one process, with a thread or a task for each.
+
+Nothing is random and nothing is late that the scene does not make so.  When all lives have ended, the judge of the
+simulation looks: what was given back has left no key (P7).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.shipped.parameters import draw
+from tests.simulation.shipped.run import Run
+from tests.simulation.shipped.users import User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tests.simulation.shipped.library import Patch
+    from tests.simulation.shipped.parameters import Setting
+    from tests.simulation.shipped.server import Server
+    from tests.simulation.shipped.users import Client, Steps
+
+    Life = Callable[["At"], Steps]
+
+PROMPT = 0.05  # seconds within which a moment is met: what a few messages and a tick of the background take
+LONGEST = 1000.0  # seconds of virtual time for a scene
+MACHINE: dict[str, Any] = {"preempted": 0.0, "late": 0.0, "split": 0.0, "uneven": 1.0}
+WORLD: dict[str, Any] = {
+    "masters": 5, "names": 1, "ttl": 10.0, "max_ttl": 60.0, "node_timeout": 0.25, "delay": 0.001, "guard": False, "durable": 0.0,
+    "spread": 0.0, "skew": 0.0, "slots": 0, "faults": (), "duration": 1e6, "budget": 10**9,
+}  # fmt: skip
+
+
+class At:
+    """What one life of a scene sees, and what it may do to the world."""
+
+    def __init__(self, client: Client, play: Play) -> None:
+        self.client, self.play = client, play
+        self.masters, self.errors, self.library = client.masters, client.errors, client.library
+        self.threads: bool = client.kind.threads
+        self.servers = client.servers
+
+    @property
+    def now(self) -> float:
+        """True time."""
+        return self.client.world.now
+
+    def sleep(self, seconds: float) -> Callable[[], Any]:
+        return partial(self.client.kind.sleep, seconds)
+
+    def until(self, true: Callable[[], Any], most: float = 100.0) -> Steps:
+        """``yield from`` it: wait for what must become true."""
+        end = self.now + most
+        while not true():
+            assert self.now < end, f"not true within {most} s"
+            yield self.sleep(0.01)
+
+    def exactly(self, time: float) -> bool:
+        """Is it that time, or hardly later?"""
+        assert 0.0 <= self.now - time < PROMPT, f"it is {self.now - time:+.3f} s from then"
+        return True
+
+    def within(self, lock: Any, body: Life) -> Callable[[], Any]:
+        """``with lock as lease``, or its asynchronous form; ``body`` is given the lease."""
+        return partial(self.client.kind.within, lock, body)
+
+    def begin(self, steps: Steps) -> Callable[[], Any]:
+        """Go on with ``steps`` beside this life, in a thread or a task: the job that `over` knows."""
+        return partial(self.client.kind.begin, steps)
+
+    def over(self, job: Any) -> bool:
+        """Has it ended?  Raises what ended it."""
+        if self.threads:
+            return bool(job.over)
+        return job.done() and job.result() is None
+
+    # -- masters -------------------------------------------------------------------------------------
+
+    def freeze(self, masters: int | Iterable[int] = 5) -> None:
+        """They do nothing, as with SIGSTOP."""
+        for server in self._servers(masters):
+            server.master.freeze()
+
+    def thaw(self, masters: int | Iterable[int] = 5) -> None:
+        for server in self._servers(masters):
+            server.master.thaw()
+
+    def kill(self, masters: int | Iterable[int]) -> None:
+        for server in self._servers(masters):
+            server.stop()
+
+    def start(self, masters: int | Iterable[int], *, remember: bool = False) -> None:
+        for server in self._servers(masters):
+            server.master.start(remember=remember)
+
+    def cut(self, masters: int | Iterable[int], *, requests: bool = True, answers: bool = True) -> None:
+        """What this process and they send each other is held until `heal`."""
+        for server in self._servers(masters):
+            self._line(server).cut(*[REQUESTS] * requests, *[ANSWERS] * answers)
+
+    def heal(self, masters: int | Iterable[int], *, requests: bool = True, answers: bool = True) -> None:
+        for server in self._servers(masters):
+            self._line(server).heal(*[REQUESTS] * requests, *[ANSWERS] * answers)
+
+    def keys(self, name: str = "redlock:job") -> int:
+        """The number of masters that have this key now."""
+        return sum(value is not None for value in self.values(name))
+
+    def values(self, name: str = "redlock:job") -> list[str | None]:
+        """Of each master."""
+        found = []
+        for server in self.servers:
+            server.master.tick()
+            key = server.master.find(name)
+            found.append(None if key is None else key.value)
+        return found
+
+    def _servers(self, masters: int | Iterable[int]) -> list[Server]:
+        return [self.servers[index] for index in (range(masters) if isinstance(masters, int) else masters)]
+
+    def _line(self, server: Server) -> Any:
+        return self.client.lines[f"m{server.master.index}:6379"]
+
+    # -- processes -----------------------------------------------------------------------------------
+
+    def other(self, number: int) -> Client:
+        """The process of the life with this number."""
+        return self.play.clients[number]
+
+    def crash(self, process: Client | None = None) -> None:
+        """SIGKILL."""
+        process = process or self.client
+        process.crash()
+        process.judge.crashed(process)  # type: ignore[arg-type]
+
+    def stop(self, process: Client, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT so much later."""
+        process.stop()
+        self.client.world.after(seconds, process.go_on)
+
+
+class Actor(User):
+    """A user whose life is one of a scene."""
+
+    def life(self) -> Steps:
+        client, play = self.client, self.client.run
+        assert isinstance(play, Play)
+        lives = play.lives[play.clients.index(client)]
+        at, self.idle = At(client, play), False
+        yield from lives[self.number](at)
+        play.ended += 1
+        self.idle = True
+        while not client.over():
+            yield at.sleep(0.5)
+
+
+class Play(Run):
+    """One scene."""
+
+    user = Actor
+
+    def __init__(self, lives: Sequence[Sequence[Life]], setting: Setting, patches: tuple[Patch, ...] = ()) -> None:
+        super().__init__(setting, patches)
+        self.lives = lives
+        self.ended = 0
+
+    def _play(self) -> None:
+        for lives, threads in zip(self.lives, self.setting.threads, strict=True):
+            self.users = len(lives)
+            self.add_client(threads=threads)
+        self._wait(self._over, LONGEST, "comes to its end")
+        for client in self._alive():
+            client.stopping = client.stopping_for_good = True
+        self._wait(lambda: all(client.exited for client in self._alive()), 60.0, "exits")
+
+    def _over(self) -> bool:
+        return self.ended >= sum(
+            len(lives) for lives, client in zip(self.lives, self.clients, strict=True) if not client.dead
+        )
+
+
+def play(
+    lives: Sequence[Life | tuple[Life, ...]], *, threads: bool, patches: tuple[Patch, ...] = (), **fixed: Any
+) -> Play:
+    """Raises what a life raises, and `Violation` where the judge finds a promise broken."""
+    of_each = [one if isinstance(one, tuple) else (one,) for one in lives]
+    machine = MACHINE | {key: fixed.pop(key) for key in MACHINE if key in fixed} | {"users": 1}
+    setting = draw(0, threads=threads, calm=True, more=False, clients=len(of_each), besides=machine, **(WORLD | fixed))
+    return Play(of_each, setting, patches).play()  # type: ignore[return-value]
+
+
+def scene(
+    *, worlds: Sequence[str] = ("threads", "tasks"), **fixed: Any
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """A test that plays this scene in both worlds.  ``fixed``: of `WORLD` and `MACHINE`."""
+
+    def decorate(written: Callable[..., Any]) -> Callable[..., None]:
+        @functools.wraps(written)
+        def test(world: str, **arguments: Any) -> None:
+            call = partial(written, **arguments)
+            lives = [call] if inspect.isgeneratorfunction(written) else call()
+            play(lives, threads=world == "threads", **fixed)
+
+        keywords = [name for name in inspect.signature(written).parameters if name != "at"]
+        of = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("world", *keywords)]
+        test.__signature__ = inspect.Signature(of)  # type: ignore[attr-defined] # what pytest gives
+        played: Callable[..., None] = pytest.mark.parametrize("world", worlds)(test)
+        return played
+
+    return decorate
