@@ -87,7 +87,7 @@ simulation: $(BIN)/.ready
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/servers tests/adapters tests/compat tests/benchmarks tests/fenced \
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/witness tests/servers tests/adapters tests/compat tests/benchmarks tests/fenced \
 		tests/compose/test_kubernetes.py
 
 ## make uneven            the same servers, two of five late: a test that looks at one where a majority is meant fails

@@ -33,6 +33,7 @@ from tests.simulation.shipped.run import Run
 from tests.simulation.shipped.users import User
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable, Iterable, Sequence
 
     from tests.simulation.shipped.library import Patch
@@ -79,6 +80,15 @@ class At:
         """Is it that time, or hardly later?"""
         assert 0.0 <= self.now - time < PROMPT, f"it is {self.now - time:+.3f} s from then"
         return True
+
+    @property
+    def log(self) -> list[str]:
+        """What all processes have logged."""
+        return self.play.log
+
+    def expects(self, *errors: str) -> None:
+        """The library may log errors with these words, which are violations elsewhere."""
+        self.play.expected.extend(errors)
 
     def within(self, lock: Any, body: Life) -> Callable[[], Any]:
         """``with lock as lease``, or its asynchronous form; ``body`` is given the lease."""
@@ -135,6 +145,15 @@ class At:
             found.append(None if key is None else key.value)
         return found
 
+    def put(self, name: str, value: str | None, *, masters: int | Iterable[int] = 5, ttl: float = 60.0) -> None:
+        """As another program would, behind the library's back: a string with an expiry, or None for no key."""
+        for server in self._servers(masters):
+            server.master.tick()
+            if value is None:
+                server.master.keys.pop(name, None)
+            else:
+                server.master.command("SET", name, value, "PX", int(ttl * 1000))
+
     def _servers(self, masters: int | Iterable[int]) -> list[Server]:
         return [self.servers[index] for index in (range(masters) if isinstance(masters, int) else masters)]
 
@@ -167,7 +186,11 @@ class Actor(User):
         assert isinstance(play, Play)
         lives = play.lives[play.clients.index(client)]
         at, self.idle = At(client, play), False
-        yield from lives[self.number](at)
+        try:
+            yield from lives[self.number](at)
+        except Exception as error:
+            play.failure = play.failure or error
+            raise
         play.ended += 1
         self.idle = True
         while not client.over():
@@ -183,6 +206,9 @@ class Play(Run):
         super().__init__(setting, patches)
         self.lives = lives
         self.ended = 0
+        self.failure: Exception | None = None  # of a life
+        self.log: list[str] = []
+        self.expected: list[str] = []
 
     def _play(self) -> None:
         for lives, threads in zip(self.lives, self.setting.threads, strict=True):
@@ -192,6 +218,16 @@ class Play(Run):
         for client in self._alive():
             client.stopping = client.stopping_for_good = True
         self._wait(lambda: all(client.exited for client in self._alive()), 60.0, "exits")
+
+    def record(self, record: logging.LogRecord) -> None:
+        self.log.append(f"{record.levelname} {record.getMessage()}")
+        super().record(record)
+
+    def _look(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.complaints = [text for text in self.complaints if not any(words in text for words in self.expected)]
+        super()._look()
 
     def _over(self) -> bool:
         return self.ended >= sum(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TESTS = ROOT / "tests"
-REAL = ("servers", "fenced", "adapters", "compat", "compose")
+REAL = ("witness", "servers", "fenced", "adapters", "compat", "compose")
 _ROW = re.compile(r"^\| ([PR]\d+) \| (\S+) \| (\S+) \| (\S+) \|$", re.MULTILINE)
 _NOTHING = "-"
 

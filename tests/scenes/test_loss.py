@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -93,3 +93,102 @@ def test_a_body_is_cancelled_when_its_lease_is_lost(at: At) -> Steps:
     lasted = ended[0] - began[0]
     assert 9.9 < lasted < 10.1 if at.threads else 1.8 < lasted < 2.0  # nothing interrupts a thread
     at.thaw()
+
+
+@scene()
+def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=3.0)
+    began = at.now
+    lease = yield lock.acquire
+    at.put("redlock:job", "another", masters=3)
+    assert (yield partial(lease.wait_lost, 5))
+    assert 0.8 < at.now - began < 1.05  # R13: proof, long before the time is up
+    assert lease.loss().reason == "taken"
+    with pytest.raises(at.errors.LockLost):
+        yield lock.release
+    yield at.sleep(0.1)
+    assert at.values() == ["another"] * 3 + [None] * 2  # P8, P7
+
+
+@scene()
+def test_keys_that_a_minority_has_lost_are_given_back_with_the_next_renewal(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=3.0)
+    lease = yield lock.acquire
+    at.put("redlock:job", None, masters=2)
+    yield at.sleep(1.1)
+    assert at.values() == [lease.token] * 5  # R14
+    yield lock.release
+
+
+@scene()
+def test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more(at: At) -> Steps:
+    leases: list[Any] = []
+
+    def takes() -> Steps:
+        leases.append((yield at.masters.lock("job", ttl=1.5).acquire))
+
+    job = yield at.begin(takes())
+    yield from at.until(lambda: at.over(job))
+    began = at.now
+    assert (yield partial(leases[0].wait_lost, 5))  # R15: the watchdog dies with its owner
+    assert at.now - began < 1.5
+    other = at.masters.lock("job", ttl=10.0)
+    yield partial(other.acquire, timeout=5)  # P3
+    yield other.release
+
+
+@scene()
+def test_a_hold_that_is_not_bound_outlives_its_thread_or_task_and_any_other_releases_it(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=3.0, bound=False)
+
+    def calls(call: Any) -> Steps:
+        yield call
+
+    job = yield at.begin(calls(lock.acquire))
+    yield from at.until(lambda: at.over(job))
+    yield at.sleep(10.0)
+    assert lock.owned()  # C10: its renewer watches no owner
+    assert (yield partial(lock.extend, 2.0)).valid
+    job = yield at.begin(calls(lock.release))
+    yield from at.until(lambda: at.over(job))
+    assert not lock.owned()
+    with pytest.raises(at.errors.NotHeld):
+        yield lock.release
+    yield at.sleep(0.1)
+    assert at.keys() == 0
+
+
+@scene()
+def test_a_process_that_was_stopped_beyond_its_ttl_finds_its_lease_lost_at_the_first_look(at: At) -> Steps:
+    told: list[float] = []
+    lock = at.masters.lock("job", ttl=1.5, on_lost=lambda _: told.append(at.now))
+    lease = yield lock.acquire
+    stopped = at.now
+    at.stop(at.client, 3.0)
+    yield at.sleep(0.001)
+    assert at.exactly(stopped + 3.0)
+    assert not lease.valid  # P6
+    assert lease.lost
+    yield at.sleep(0.2)
+    assert len(told) == 1
+
+
+@scene()
+def test_an_on_lost_that_raises_is_logged_and_ends_nothing_else(at: At) -> Steps:
+    told: list[Any] = []
+
+    def raises(_: object) -> None:
+        raise ZeroDivisionError
+
+    def exits(_: object) -> None:  # in a thread of the library there is nothing to exit from; a loop ends by it
+        raise SystemExit if at.threads else ZeroDivisionError
+
+    at.expects("ZeroDivisionError", "SystemExit")
+    for name, on_lost in (("a", raises), ("b", exits), ("c", told.append)):
+        yield at.masters.lock(name, ttl=1.5, auto_extend=False, on_lost=on_lost).acquire
+    kept = at.masters.lock("kept", ttl=3.0)
+    lease = yield kept.acquire
+    yield at.sleep(10.0)
+    assert len(told) == 1
+    assert lease.valid
+    yield kept.release

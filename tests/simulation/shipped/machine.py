@@ -67,6 +67,8 @@ class Thread:
             self.error = error
         finally:
             self.over = True
+            for local in self.locals:  # what it has seen last must end with it
+                object.__setattr__(local, "__dict__", {})
             self.locals.clear()
             self._call = None  # type: ignore[assignment]
             for thread in self.joining:

@@ -34,18 +34,13 @@ TRACE_LINES = 80
 _OF_THE_PROGRAM = ("main", "user", "leaver", "collector", "thread")
 
 
-class _Complaints(logging.Handler):
-    """What the library logs as an error is one: nobody here gives it a callback that raises."""
-
+class _Log(logging.Handler):
     def __init__(self, run: Run) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__()
         self._run = run
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if record.exc_info and record.exc_info[1] is not None:
-            text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
-        self._run.complaints.append(text)
+        self._run.record(record)
 
 
 class Run:
@@ -103,7 +98,7 @@ class Run:
         typing.clear_overloads()
         gc.collect()  # what of earlier runs is broken off now must not do so in this one
         collects = gc.isenabled()
-        handler = _Complaints(self)
+        handler = _Log(self)
         log = logging.getLogger("redlock")
         log.addHandler(handler)
         unraisable, sys.unraisablehook = sys.unraisablehook, self._swallowed
@@ -125,6 +120,15 @@ class Run:
             for task in asyncio.all_tasks(client.loop) if client.loop else ():
                 with suppress(BaseException):  # it has no process any more
                     task.get_coro().close()
+
+    def record(self, record: logging.LogRecord) -> None:
+        """What the library logs as an error is one: nobody here gives it a callback that raises."""
+        if record.levelno < logging.ERROR:
+            return
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
+        self.complaints.append(text)
 
     def _swallowed(self, what: Any) -> None:
         """Python has swallowed what was raised in a weak reference's callback: a Ctrl-C, whose program never knows."""
