@@ -12,7 +12,7 @@ call returns its result, in a task it returns something to await, and the result
 call is raised at the ``yield``.
 
 A scene of several lives is no generator: it returns a list of them.  Each life is a process of its own; a tuple of lives
-is one process, with a thread or a task for each.
+is one process, with a thread or a task for each.  A coroutine function is a scene of tasks alone.
 
 Nothing is random and nothing is late that the scene does not make so.  When all lives have ended, the judge of the
 simulation looks: what was given back has left no key (P7).
@@ -68,6 +68,10 @@ class At:
 
     def sleep(self, seconds: float) -> Callable[[], Any]:
         return partial(self.client.kind.sleep, seconds)
+
+    def block(self, seconds: float) -> None:
+        """As `time.sleep` does: on an event loop nothing else runs."""
+        self.client.machine.pause(seconds)
 
     def until(self, true: Callable[[], Any], most: float = 100.0) -> Steps:
         """``yield from`` it: wait for what must become true."""
@@ -245,6 +249,10 @@ def play(
     return Play(of_each, setting, patches).play()  # type: ignore[return-value]
 
 
+def _awaited(call: Callable[[], Any]) -> Steps:
+    yield call
+
+
 def scene(
     *, worlds: Sequence[str] = ("threads", "tasks"), **fixed: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
@@ -254,13 +262,17 @@ def scene(
         @functools.wraps(written)
         def test(world: str, **arguments: Any) -> None:
             call = partial(written, **arguments)
-            lives = [call] if inspect.isgeneratorfunction(written) else call()
+            if inspect.iscoroutinefunction(written):
+                lives = [lambda at: _awaited(partial(call, at))]
+            else:
+                lives = [call] if inspect.isgeneratorfunction(written) else call()
             play(lives, threads=world == "threads", **fixed)
 
         keywords = [name for name in inspect.signature(written).parameters if name != "at"]
         of = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("world", *keywords)]
         test.__signature__ = inspect.Signature(of)  # type: ignore[attr-defined] # what pytest gives
-        played: Callable[..., None] = pytest.mark.parametrize("world", worlds)(test)
+        in_worlds = ("tasks",) if inspect.iscoroutinefunction(written) else worlds
+        played: Callable[..., None] = pytest.mark.parametrize("world", in_worlds)(test)
         return played
 
     return decorate

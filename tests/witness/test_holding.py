@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 
 import pytest
 
+from redlock import AsyncMasters, LockLost
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.process import started
 
@@ -89,3 +91,15 @@ def test_after_sigstop_beyond_the_ttl_the_first_look_says_lost(redlock_servers, 
         process.popen.send_signal(signal.SIGCONT)
         process.says("False True")
         process.ends()
+
+
+@witness("C13")
+def test_a_body_is_cancelled_when_its_lease_is_lost(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            async with masters.lock("job", ttl=1.5, auto_extend=False):
+                await asyncio.sleep(100)
+
+    with pytest.raises(LockLost) as caught:
+        asyncio.run(main())
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)

@@ -1,67 +1,49 @@
-"""Bodies under ``async with``: cancelled when their lease is lost, or by somebody else (R11, C13)."""
+"""Bodies under ``async with``: cancelled when their lease is lost, or from outside (R11, C13)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
-import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock import AsyncLease, AsyncMasters, LockLost, _clock
-from tests.servers.look import connected, eventually, nothing_left, pause, resume, steal
-from tests.servers.on_a_loop import on_a_loop
-from tests.servers.process import soon
+from tests.bench import scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.bench import At
 
 TTL = 0.4
 
 
-@on_a_loop
-def in_tasks(body, servers):
-    """``body(masters)`` on a loop, with all masters connected."""
+def in_tasks(body: Callable[..., Any]) -> Callable[..., None]:
+    """A scene after which nothing is left: no key, and nothing of what cancelled the body."""
 
-    async def main():
-        async with AsyncMasters(servers.urls, restart_guard=False, node_timeout=0.1) as masters:
-            await connected(masters)
-            task = asyncio.current_task()
-            assert task is not None
-            await body(masters)
-            assert task.cancelling() == 0  # nothing is left of what cancelled the body
+    @functools.wraps(body)
+    async def written(at: At, **arguments: Any) -> None:
+        await body(at, **arguments)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        gc.collect()
+        await asyncio.sleep(70)  # also what belongs to another client has expired
+        assert at.keys() == 0
 
-    asyncio.run(main(), debug=True)
-    gc.collect()
-    eventually(lambda: nothing_left(servers))
+    return scene(node_timeout=0.1)(written)
 
 
-def short(masters, **options):
+def short(at: At, **options: Any) -> Any:
     """A lock whose lease is lost after its TTL."""
-    return masters.lock("job", ttl=TTL, auto_extend=False, **options)
-
-
-@in_tasks
-async def test_the_body_is_cancelled_in_time(masters, *, redlock_servers, watch):
-    leases = []
-    with pytest.raises(LockLost) as caught:
-        async with masters.lock("job", ttl=5 * TTL) as lease:
-            leases.append(lease)
-            pause(redlock_servers)
-            try:
-                await asyncio.sleep(10)
-            finally:
-                cancelled_at = _clock.now()
-    told_at = _clock.now()
-    resume(redlock_servers)
-    (lease,) = leases
-    assert lease.valid_until <= cancelled_at < lease.valid_until + watch.prompt
-    assert told_at < lease.valid_until + watch.prompt  # the release is not waited for: it is too late anyway
-    assert caught.value.reason == "unreachable"
-    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    return at.masters.lock("job", ttl=TTL, auto_extend=False, **options)
 
 
 @pytest.mark.parametrize("kind", ["function", "coroutine function"])
 @in_tasks
-async def test_on_lost_is_called_on_the_loop_and_what_it_raises_is_logged(masters, *, kind, caplog):
+async def test_on_lost_is_called_on_the_loop_and_what_it_raises_is_logged(at, kind):
     told = []
 
     def plain(lease):
@@ -72,18 +54,20 @@ async def test_on_lost_is_called_on_the_loop_and_what_it_raises_is_logged(master
         await asyncio.sleep(0.01)
         plain(lease)
 
-    with pytest.raises(LockLost):
-        async with short(masters, on_lost=plain if kind == "function" else waits) as lease:
+    at.expects("ZeroDivisionError: mine")
+    with pytest.raises(at.errors.LockLost):
+        async with short(at, on_lost=plain if kind == "function" else waits) as lease:
             await asyncio.sleep(10)
-    await asyncio.to_thread(eventually, lambda: "ZeroDivisionError: mine" in caplog.text)
+    await asyncio.sleep(0.1)
+    assert any("on_lost" in line for line in at.log)
     assert told == [(asyncio.get_running_loop(), lease)]
 
 
 @in_tasks
-async def test_a_body_that_swallows_the_cancellation(masters):
+async def test_a_body_that_swallows_the_cancellation(at):
     after = []
-    with pytest.raises(LockLost):
-        async with short(masters) as lease:
+    with pytest.raises(at.errors.LockLost):
+        async with short(at) as lease:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(10)
             assert lease.lost
@@ -93,9 +77,9 @@ async def test_a_body_that_swallows_the_cancellation(masters):
 
 
 @in_tasks
-async def test_a_body_that_raises_something_else(masters):
+async def test_a_body_that_raises_something_else(at):
     with pytest.raises(ZeroDivisionError) as caught:
-        async with short(masters):
+        async with short(at):
             try:
                 await asyncio.sleep(10)
             finally:
@@ -105,12 +89,12 @@ async def test_a_body_that_raises_something_else(masters):
 
 @pytest.mark.parametrize("awaits", [True, False])
 @in_tasks
-async def test_a_loop_that_was_blocked(masters, *, awaits):
+async def test_a_loop_that_was_blocked(at, awaits):
     """P6.  Where the body ends before it can be cancelled, the cancellation must not strike what comes after it."""
     for _ in range(3):
-        with pytest.raises(LockLost):
-            async with short(masters) as lease:
-                time.sleep(1.5 * TTL)  # noqa: ASYNC251
+        with pytest.raises(at.errors.LockLost):
+            async with short(at) as lease:
+                at.block(1.5 * TTL)
                 assert lease.lost  # the first look is right
                 if awaits:
                     await asyncio.sleep(10)
@@ -119,11 +103,11 @@ async def test_a_loop_that_was_blocked(masters, *, awaits):
 
 @pytest.mark.parametrize("order", ["loss first", "outer first"])
 @in_tasks
-async def test_cancelled_from_outside_at_the_same_moment(masters, *, order):
+async def test_cancelled_from_outside_at_the_same_moment(at, order):
     """C13: the cancellation wins."""
 
     async def holder():
-        lock = short(masters)
+        lock = short(at)
         async with lock as lease:
             leases.append(lease)
             try:
@@ -135,12 +119,12 @@ async def test_cancelled_from_outside_at_the_same_moment(masters, *, order):
                     task.cancel()
                 raise
 
-    leases: list[AsyncLease] = []
+    leases: list[Any] = []
     task = asyncio.create_task(holder())
     if order == "outer first":
-        await soon(lambda: leases)
+        await asyncio.sleep(0.1)
         while not leases[0].lost:  # the loop is blocked, or the loss might be found in a tick before
-            time.sleep(0.001)  # noqa: ASYNC251
+            at.block(0.001)
         task.cancel()  # and the renewer finds the loss in the same tick
     done, _ = await asyncio.wait([task])
     assert task.cancelled()
@@ -148,25 +132,25 @@ async def test_cancelled_from_outside_at_the_same_moment(masters, *, order):
 
 
 @in_tasks
-async def test_asyncio_timeout_around_and_inside(masters):
+async def test_asyncio_timeout_around_and_inside(at):
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(TTL / 2), masters.lock("job", ttl=10):
+        async with asyncio.timeout(TTL / 2), at.masters.lock("job", ttl=10):
             await asyncio.sleep(10)
-    with pytest.raises(LockLost):
-        async with asyncio.timeout(10), short(masters):
+    with pytest.raises(at.errors.LockLost):
+        async with asyncio.timeout(10), short(at):
             await asyncio.sleep(10)
-    with pytest.raises(LockLost):
-        async with short(masters), asyncio.timeout(10):
+    with pytest.raises(at.errors.LockLost):
+        async with short(at), asyncio.timeout(10):
             await asyncio.sleep(10)
 
 
 @pytest.mark.parametrize("leave", ["closed", "closed by another task", "dropped"])
 @in_tasks
-async def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_back(masters, *, leave):
+async def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_back(at, leave):
     """As that of `asyncio.timeout` does; `run` looks at the task that was cancelled."""
 
     async def holds():
-        async with short(masters) as lease:
+        async with short(at) as lease:
             yield lease
 
     generator = holds()
@@ -185,15 +169,15 @@ async def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_ba
 
 
 @in_tasks
-async def test_two_locks_in_one_task(masters):
+async def test_two_locks_in_one_task(at):
     """The inner one goes on when the outer one is lost, until the body is cancelled, and each says its own."""
-    with pytest.raises(LockLost) as caught:
-        async with masters.lock("job", ttl=5 * TTL, auto_extend=False), masters.lock("other", ttl=10) as other:
+    with pytest.raises(at.errors.LockLost) as caught:
+        async with at.masters.lock("job", ttl=5 * TTL, auto_extend=False), at.masters.lock("other", ttl=10) as other:
             await asyncio.sleep(10)
     assert caught.value.name == "job"
     assert not other.lost
-    with pytest.raises(LockLost) as caught:
-        async with masters.lock("other", ttl=10) as other, short(masters):
+    with pytest.raises(at.errors.LockLost) as caught:
+        async with at.masters.lock("other", ttl=10) as other, short(at):
             await asyncio.sleep(10)
     assert caught.value.name == "job"
     assert not other.lost
@@ -203,8 +187,8 @@ async def test_two_locks_in_one_task(masters):
 
 
 @in_tasks
-async def test_a_level_that_is_cancelled_gives_back_its_own(masters):
-    lock = masters.lock("job", ttl=10)
+async def test_a_level_that_is_cancelled_gives_back_its_own(at):
+    lock = at.masters.lock("job", ttl=10)
 
     async def work():
         async with lock as lease:
@@ -223,9 +207,9 @@ async def test_a_level_that_is_cancelled_gives_back_its_own(masters):
 
 @pytest.mark.parametrize("cancel_on_loss", [True, False])
 @in_tasks
-async def test_nested_bodies_whose_lease_is_lost(masters, *, redlock_servers, cancel_on_loss):
+async def test_nested_bodies_whose_lease_is_lost(at, cancel_on_loss):
     """C13: each level reports its own loss, and no cancellation is left over."""
-    lock = masters.lock("job", ttl=5 * TTL, cancel_on_loss=cancel_on_loss)
+    lock = at.masters.lock("job", ttl=5 * TTL, cancel_on_loss=cancel_on_loss)
     levels: list[str] = []
 
     async def work():
@@ -233,11 +217,11 @@ async def test_nested_bodies_whose_lease_is_lost(masters, *, redlock_servers, ca
             async with lock:
                 try:
                     async with lock:
-                        await asyncio.to_thread(steal, redlock_servers)
+                        at.put("redlock:job", "another")
                         await (asyncio.sleep(20) if cancel_on_loss else lock.lease.wait_lost(20))
-                except LockLost:
+                except at.errors.LockLost:
                     levels.append("inner")
-        except LockLost:
+        except at.errors.LockLost:
             levels.append("outer")
         task = asyncio.current_task()
         assert task is not None
@@ -251,20 +235,20 @@ async def test_nested_bodies_whose_lease_is_lost(masters, *, redlock_servers, ca
 
 
 @in_tasks
-async def test_a_body_that_is_to_be_cancelled_inside_of_one_that_is_not(masters, *, redlock_servers):
+async def test_a_body_that_is_to_be_cancelled_inside_of_one_that_is_not(at):
     """R26: what the second one asks for, it gets."""
     levels: list[str] = []
 
     async def work():
         try:
-            async with masters.lock("job", ttl=5 * TTL, cancel_on_loss=False):
+            async with at.masters.lock("job", ttl=5 * TTL, cancel_on_loss=False):
                 try:
-                    async with masters.lock("job", ttl=5 * TTL):
-                        await asyncio.to_thread(steal, redlock_servers)
+                    async with at.masters.lock("job", ttl=5 * TTL):
+                        at.put("redlock:job", "another")
                         await asyncio.sleep(20)
-                except LockLost:
+                except at.errors.LockLost:
                     levels.append("inner")
-        except LockLost:
+        except at.errors.LockLost:
             levels.append("outer")
 
     task = asyncio.create_task(work())
@@ -275,21 +259,21 @@ async def test_a_body_that_is_to_be_cancelled_inside_of_one_that_is_not(masters,
 
 @pytest.mark.parametrize("objects", [1, 2])
 @in_tasks
-async def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(masters, *, redlock_servers, objects):
+async def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(at, objects):
     """C13: who entered again and left is still told that the lease is lost."""
-    lock = masters.lock("job", ttl=TTL)
-    inner = lock if objects == 1 else masters.lock("job", ttl=TTL)
+    lock = at.masters.lock("job", ttl=TTL)
+    inner = lock if objects == 1 else at.masters.lock("job", ttl=TTL)
 
     async def work():
         async with lock:
             async with inner:
                 pass
-            await asyncio.to_thread(steal, redlock_servers)
+            at.put("redlock:job", "another")
             await asyncio.sleep(20)
             pytest.fail("nobody told it")
 
     task = asyncio.create_task(work())
-    with pytest.raises(LockLost):
+    with pytest.raises(at.errors.LockLost):
         await task
     assert task.cancelling() == 0
 
@@ -298,9 +282,9 @@ async def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(master
 
 
 @in_tasks
-async def test_a_loss_while_the_body_is_cancelled_does_not_hide_the_cancellation(masters):
+async def test_a_loss_while_the_body_is_cancelled_does_not_hide_the_cancellation(at):
     async def work():
-        async with short(masters, cancel_on_loss=False, on_lost=lambda _: task.cancel()):
+        async with short(at, cancel_on_loss=False, on_lost=lambda _: task.cancel()):
             await asyncio.sleep(10)
 
     task = asyncio.create_task(work())
@@ -310,8 +294,8 @@ async def test_a_loss_while_the_body_is_cancelled_does_not_hide_the_cancellation
 
 
 @in_tasks
-async def test_any_other_exception_at_the_await(masters):
-    coroutine = masters.lock("job", ttl=30).acquire()
+async def test_any_other_exception_at_the_await(at):
+    coroutine = at.masters.lock("job", ttl=30).acquire()
     coroutine.send(None)
     with pytest.raises(TimeoutError):
         coroutine.throw(TimeoutError())
