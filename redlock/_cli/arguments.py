@@ -156,9 +156,9 @@ def _seconds(text: str, allowed: Callable[[float], bool], what: str) -> float:
     return number
 
 
-def find_room(masters: int, what: str) -> None:
+def find_room(masters: int, what: str, besides: int = 0) -> None:
     """Raise `RedlockError` if this process may not open enough files. Else the error would blame a master."""
-    files = masters * _FILES_EACH + _FILES_ELSE
+    files = masters * _FILES_EACH + _FILES_ELSE + besides
     found: list[int] = []
     try:
         while len(found) < files:

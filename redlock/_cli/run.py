@@ -248,10 +248,12 @@ def _serve(given: argparse.Namespace, command: list[str]) -> int:
 
 
 def _once(given: argparse.Namespace, command: list[str], status: Status | None = None) -> service.Ending:
-    with Job(command, in_front=not given.service) as job:  # first of all: its fork must come before any thread
-        run = Run(given, job, status)
-        with contextlib.nullcontext() if status is None else status.answering():
-            return run.run()
+    # First of all the job: its fork must come before any thread.
+    with (
+        Job(command, in_front=not given.service) as job,
+        contextlib.nullcontext() if status is None else status.answering(),
+    ):
+        return Run(given, job, status).run()
 
 
 def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) -> None:
@@ -345,7 +347,7 @@ class Run:
     def run(self) -> service.Ending:
         from redlock import Masters  # noqa: PLC0415 - not needed to report wrong arguments
 
-        arguments.find_room(len(self._wanted.urls), "a lock")
+        arguments.find_room(len(self._wanted.urls), "a lock", 0 if self._status is None else self._status.room)
         self._dog.wait_until_ready()
         try:
             with Masters(self._wanted.masters, observer=self._told, **self._options) as masters:

@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from redlock._cli.pause import pause
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 ALWAYS, ON_FAILURE, NEVER = RESTART = ("always", "on-failure", "never")
 _FIRST, _LONGEST = 0.5, 30.0  # seconds: the limits of the first pause and of all later ones
 _LOOK_AGAIN = 0.05
+_NOBODY_ASKS = partial(nullcontext, 0)
 
 
 class Ending(NamedTuple):
@@ -66,11 +68,11 @@ def serve(
     term: Callable[[], Ending],
     policy: str,
     say: Callable[[str], object],
-    answering: Callable[[], AbstractContextManager[object]] = nullcontext,
+    answering: Callable[[], AbstractContextManager[int]] = _NOBODY_ASKS,
 ) -> int:
     """Call ``term`` for one term after the other. Returns the exit code of the last one.
 
-    ``answering``: what goes on in a pause.
+    ``answering``: what goes on between two terms, in so many threads.
 
     A signal that arrives between two terms raises here what its handler raises.
     """
@@ -81,10 +83,10 @@ def serve(
         seconds = restarts.pause(ending)
         if seconds is None:
             return ending.code
-        if seconds:
-            say(f"the next campaign begins in {seconds:.1f} s")
-            with answering():
+        with answering() as answer:
+            if seconds:
+                say(f"the next campaign begins in {seconds:.1f} s")
                 pause(seconds)
-        # A thread that connects may be in the resolver, and `Masters.close` does not wait for that.
-        while threading.active_count() > threads:
-            time.sleep(_LOOK_AGAIN)
+            # A thread that connects may be in the resolver, and `Masters.close` does not wait for that.
+            while threading.active_count() > threads + answer:
+                time.sleep(_LOOK_AGAIN)

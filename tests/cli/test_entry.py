@@ -52,6 +52,14 @@ def test_too_few_open_files_are_no_missing_quorum(limit):
     assert re.fullmatch(r"redlock-run: [^\n]*[Oo]pen files[^\n]* ulimit -n[^\n]*\n", done.stderr)
 
 
+def test_connections_to_the_status_port_have_room_of_their_own():
+    """Else many of them would leave none for those to the masters."""
+    command = [*RUN, "--service", "job", "--status-port", "0", "--", "true"]
+    done = run(["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", *command], [NOBODY])
+    assert done.returncode == 71
+    assert "and a lock on 1 master takes 44: raise the limit, with ulimit -n" in done.stderr
+
+
 def test_not_even_the_complaint_can_be_printed():
     assert shell("2>/dev/full", [*CHECK, "--nonsense"]).returncode == 3
     assert shell(">/dev/full 2>&1", ASKED).returncode == 3

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import http.client
 import json
+import selectors
 import socket
 import threading
 from types import SimpleNamespace
@@ -12,7 +15,8 @@ import pytest
 
 from redlock import ConfigurationError
 from redlock._cli.address import Address, address
-from redlock._cli.status import Status
+from redlock._cli.status import MOST, Status
+from tests.servers.look import eventually
 
 
 def lease(*, valid=True):
@@ -31,10 +35,10 @@ def status():
     found.close()
 
 
-def asked(status, path, method="GET"):
+def asked(status, path, method="GET", body=None):
     connection = http.client.HTTPConnection(status.at.host, status.at.port, timeout=10)
     try:
-        connection.request(method, path)
+        connection.request(method, path, body)
         answer = connection.getresponse()
         text = answer.read()
         return answer.status, json.loads(text) if text else None
@@ -60,6 +64,7 @@ def test_answers(status, path, changes, code, says):
     with status.answering():
         assert asked(status, path) == (code, says)
         assert asked(status, path, "HEAD") == (code, None)
+        assert asked(status, path, "OPTIONS") == (code, says)  # HAProxy asks so by default
 
 
 def test_between_two_terms_who_asks_waits(status):
@@ -75,9 +80,141 @@ def test_between_two_terms_who_asks_waits(status):
     assert heard == [(200, {"name": "job", "state": "waiting"})]
 
 
-def test_one_who_says_nothing_keeps_nobody_out(status):
-    with status.answering(), socket.create_connection(status.at, 10):
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "CONNECT", "get", "BREW"])
+def test_what_does_not_only_look_is_not_found_whatever_comes_with_it(status, method):
+    """As the page says; and a body, which is not read, takes nothing of the answer away."""
+    with status.answering():
+        for body in (None, b"x" * 1_000_000):
+            assert asked(status, "/leader", method, body) == (404, {"error": "there are /leader and /healthz"})
+
+
+OK, NOT_FOUND = b"HTTP/1.0 200 OK\r\n", b"HTTP/1.0 404 Not Found\r\n"
+
+
+@pytest.mark.parametrize(("sent", "ends", "begins"), [
+    pytest.param(b"GET /healthz HTTP/1.1\r\nConnection: keep-alive\r\n\r\n", False, OK, id="it-would-stay"),
+    pytest.param(b"GET /healthz HTTP/1.1\r\n\r\nGET /leader HTTP/1.1\r\n\r\n", False, OK, id="two-at-once"),
+    pytest.param(b"\r\nGET /healthz HTTP/1.1\n\n", False, OK, id="bare-lines"),
+    pytest.param(b"GET /healthz HTTP/1.1\r\nCookie: " + b"x" * 100_000 + b"\r\n\r\n", False, OK, id="a-huge-header"),
+    pytest.param(b"GET /" + b"x" * 100_000, False, NOT_FOUND, id="no-line-at-all"),
+    pytest.param(b"GET /healthz\r\n", True, OK, id="no-version"),
+    pytest.param(b"GET /healthz HTTP/1.1", True, OK, id="half-of-it"),
+    pytest.param(b"\x16\x03\x01\x02\x00\x01" + bytes(range(256)), True, NOT_FOUND, id="tls"),
+    pytest.param(b"\r\n\r\n", True, b"", id="no-word"),
+    pytest.param(b"", True, b"", id="nothing"),
+])  # fmt: skip
+def test_odd_requests_get_one_answer_and_the_end(status, sent, ends, begins):
+    with status.answering(), socket.create_connection(status.at, 10) as client:
+        client.sendall(sent)
+        if ends:
+            client.shutdown(socket.SHUT_WR)
+        with client.makefile("rb") as file:
+            heard = file.read()
+        assert heard.startswith(begins)
+        assert heard.count(b"HTTP/1.0") == bool(begins)
         assert asked(status, "/healthz")[0] == 200
+
+
+class Slow(threading.Thread):
+    """Sends a request, a byte now and then, and never all of it."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.line = socket.create_connection(at, 20)
+        self._enough = threading.Event()
+        self.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._enough.set()
+        self.join()
+        self.line.close()
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            self.line.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
+            while not self._enough.wait(0.05):
+                self.line.sendall(b"x")
+
+
+def test_a_client_that_sends_a_byte_now_and_then_keeps_nobody_out(status):
+    with Slow(status.at), Slow(status.at), socket.create_connection(status.at, 10), status.answering():
+        for _ in range(3):
+            assert asked(status, "/healthz")[0] == 200
+
+
+def test_nothing_waits_for_a_slow_client(status):
+    """Nor does the next term, in which it goes on."""
+
+    def term():
+        with status.answering():
+            assert asked(status, "/healthz")[0] == 200
+
+    with Slow(status.at):
+        for _ in range(2):
+            one = threading.Thread(target=term, daemon=True)
+            one.start()
+            one.join(30)
+            assert not one.is_alive()
+
+
+def closed(client) -> bool:
+    """Whether the other end has closed it, which is waited for."""
+    try:
+        while client.recv(4096):
+            pass
+    except ConnectionResetError:  # without having read all of it
+        pass
+    return True
+
+
+def test_a_client_has_some_seconds_for_all_of_its_request(status, monkeypatch):
+    monkeypatch.setattr("redlock._cli.status._PATIENCE", 0.2)
+    with status.answering(), Slow(status.at) as slow, socket.create_connection(status.at, 20) as stays:
+        stays.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")  # it has its answer, and stays
+        assert closed(slow.line)
+        assert closed(stays)
+        eventually(lambda: not status._clients)
+
+
+def test_a_flood_of_slow_clients_takes_so_many_connections_and_one_thread(status):
+    """The oldest one makes room; who asks gets an answer."""
+    before = threading.active_count()
+    with status.answering(), contextlib.ExitStack() as flood:
+        for _ in range(3 * MOST):
+            client = flood.enter_context(socket.create_connection(status.at, 20))
+            client.sendall(b"GET /healthz")
+        assert asked(status, "/healthz")[0] == 200
+        assert len(status._clients) <= MOST
+        assert threading.active_count() <= before + 1
+
+
+def test_without_a_descriptor_left_it_answers_again_when_there_is_one(status, monkeypatch):
+    few = iter([OSError(errno.EMFILE, "Too many open files")] * 3)
+
+    class Listener:
+        """As this process has it, which may not open one more file."""
+
+        def __init__(self, real):
+            self._real = real
+
+        def accept(self):
+            for error in few:
+                raise error
+            return self._real.accept()
+
+        def __getattr__(self, name):
+            return getattr(self._real, name)
+
+    real = status._listener
+    status._selector.unregister(real)
+    status._listener = Listener(real)
+    status._selector.register(status._listener, selectors.EVENT_READ)
+    with status.answering():
+        assert asked(status, "/healthz")[0] == 200
+    assert not [*few]
 
 
 def test_a_port_in_use(status):

@@ -7,10 +7,12 @@ import http.client
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +20,6 @@ from tests.servers.commands import RUN, STUBBORN, line, started
 from tests.servers.look import alive, child_of, eventually, nothing_left, pause, resume
 from tests.servers.needs import as_process_1, missing
 from tests.servers.terminal import Terminal
-
-if TYPE_CHECKING:
-    import subprocess
 
 JOB = ["--no-restart-guard", "--service", "job"]
 # Says its term, and ends when it is told.
@@ -382,6 +381,35 @@ def asked(said: str, path: str) -> tuple[int, dict[str, object]]:
     connection.request("GET", path)
     with contextlib.closing(connection), connection.getresponse() as answer:
         return answer.status, json.loads(answer.read())
+
+
+def test_a_slow_client_of_the_port_keeps_nothing_from_beginning_and_ending(servers):
+    """A command that has ended begins again, a probe is answered, and SIGTERM ends the service."""
+    command = ["sh", "-c", "echo begun; read line; exit 3"]
+    enough = threading.Event()
+
+    def drips(host: str, port: str) -> None:
+        with socket.create_connection((host, int(port)), 30) as slow, contextlib.suppress(OSError):
+            while not enough.wait(0.1):
+                slow.sendall(b"G")
+
+    with service(servers, "a", *command, more=["--status-port", "0"], stdin=subprocess.PIPE) as a:
+        said = says(a, "answers /leader and /healthz at ")
+        host, _, port = said.strip().rpartition("http://")[2].rpartition(":")
+        clients = [threading.Thread(target=drips, args=(host, port)) for _ in range(3)]
+        try:
+            for client in clients:
+                client.start()
+            assert line(a) == "begun"
+            assert asked(said, "/healthz")[0] == 200
+            a.stdin.write("\n")
+            a.stdin.flush()
+            assert line(a) == "begun"
+            assert ended_by(a, signal.SIGTERM) == 143
+        finally:
+            enough.set()
+            for client in clients:
+                client.join()
 
 
 def test_probes_see_a_hand_over(servers):
