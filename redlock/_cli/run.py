@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 
 _TTL, _SERVICE_TTL = 30.0, 15.0
-_MAX_TTL = 60.0  # the default of `Masters`
+_MAX_TTL, _NODE_TIMEOUT = 60.0, 0.25  # the defaults of `Masters`
 _GRACE = 5.0  # seconds (C23)
 # Seconds between SIGKILL and the end of the lease, in case the machine is busy; at most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
@@ -317,7 +317,8 @@ class Run:
         self._wait = 0.0 if given.no_wait else -1.0 if given.wait is None else given.wait
         self._quiet: bool = given.quiet
         self._hold_at_least: float = given.hold_at_least or 0.0
-        longest = self._options.get("max_ttl", _MAX_TTL) - self._options.get("guard", 0.0)
+        self._guard: float = self._options.get("guard", 0.0)
+        longest = self._options.get("max_ttl", _MAX_TTL) - self._guard
         self._service: bool = given.service
         self._shared: bool = given.shared
         self._fair: bool = given.fair
@@ -575,6 +576,7 @@ class Run:
         if code is None:
             job.send(signal.SIGKILL)  # once more: the guard may have died before it sent the signal
             job.reap()
+            self._leave_to_guard(lease)
             return LOST
         if TERMINATED in self._dog.had_done():  # SIGTERM came after our last look, and before the command ended
             self._losing(lease, self._says_when())
@@ -585,11 +587,27 @@ class Run:
                     job.send(signal.SIGKILL)
                     break
                 time.sleep(0.01)
+            self._leave_to_guard(lease)
         else:
             self._dog.dismiss()  # processes that the command left in the background go on
             if not lease.valid:
                 self._losing(lease, f"the command had ended by itself, with {code}")
         return code
+
+    def _leave_to_guard(self, lease: Lease) -> None:
+        """Have the keys of a lease that was lost, or held for --max-hold, end with its guard: no release follows (R36).
+
+        Often it is valid yet, for SIGKILL comes before its end. So it is lost now. The shortest TTL comes before that:
+        else the name would stay taken for the rest of a long one.
+        """
+        if not self._guard or not lease.valid:
+            return
+        with contextlib.suppress(RedlockError):  # too few masters answer: then its last renewal counts
+            shortest = 3 * self._options.get("node_timeout", _NODE_TIMEOUT)
+            lease._lock().extend(max(shortest, self._hold_at_least))  # noqa: SLF001 - there is no public way to it
+        lease._state.lose("max_hold")  # noqa: SLF001
+        if self._verbose or self._service:
+            _say(f"{lease.name!r} stays taken for its guard, {self._guard:g} s")
 
     def _exported(self, lease: Lease) -> dict[str, str]:
         ours = {
@@ -696,7 +714,8 @@ class Run:
             return False
         what = (
             f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {lease.name!r}; "
-            f"where they do not hear of it, it stays for its TTL, {self._ttl:g} s at most"
+            f"where they do not hear of it, it stays for its TTL{' and guard' if self._guard else ''}, "
+            f"{self._ttl + self._guard:g} s at most"
         )
         _say("\n".join([what, *(f"  {vote}" for vote in silent)]))
         return True

@@ -139,7 +139,9 @@ class Watchdog:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for news, at most ``seconds``. False: there is none."""
-        return bool(select.select([self.news], [], [], None if seconds is None else max(0.0, seconds))[0])
+        news = select.poll()  # `select` takes no descriptor above 1023, and we may have inherited many
+        news.register(self.news, select.POLLIN)
+        return bool(news.poll(None if seconds is None else math.ceil(max(0.0, seconds) * 1000)))
 
     def close(self) -> None:
         self.dismiss()

@@ -209,6 +209,17 @@ def test_max_hold_is_the_longest_term(servers):
         assert a.wait(30) in (70, 143)  # --max-hold may have come first
 
 
+def test_after_the_longest_term_nobody_leads_for_the_guard_and_then_somebody_does(servers):
+    """R36."""
+    guard, ttl = 5.0, 20.0
+    clock = "date +%s.%N"
+    command = ["sh", "-c", f"trap '{clock}; exit 0' TERM; {clock}; while :; do sleep 0.05; done"]
+    with service(servers, "a", *command, ttl=ttl, more=["--max-hold", "0.3", "--guard", f"{guard:g}"]) as a:
+        _, ended, begun = float(line(a)), float(line(a)), float(line(a))
+        assert guard * 0.99 - 0.1 < begun - ended < ttl
+        says(a, "'job' stays taken for its guard, 5 s")
+
+
 def test_a_guard_that_is_killed_costs_a_term(servers):
     with service(servers, "a", "sh", "-c", STUBBORN) as a:
         pids = [*map(int, line(a).split())]
