@@ -22,8 +22,11 @@ CHUNK = 3
 MOST = 30  # seeds for a variant to be caught
 # A socket that an interrupted child forgot before it was closed, and a ticket that was not given back to a master that had
 # forgotten the script.  The others were judges': of a crashed process, of a daemon, of a master that takes 300 bytes at a
-# time, of slots that a master has forgotten with the guard off, and of a Ctrl-C inside of `Masters(...)`.
-FOUND = (10_000_314, 50_000_112, 10_000_405, 10_000_516, 50_000_240, 50_001_602, 50_000_161)
+# time, of slots that a master has forgotten with the guard off, of a Ctrl-C inside of `Masters(...)`, and of a coroutine
+# that somebody had begun by hand and still had.
+FOUND = (
+    10_000_314, 50_000_112, 10_000_405, 10_000_516, 50_000_240, 50_000_376, 50_001_602, 50_000_161, 50_000_964,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
@@ -156,6 +159,35 @@ def test_struck_in_every_step(what, monkeypatch):
     more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 2e3, "budget": 10**6, "faults": ()}
     (walker,) = play(alone(0, threads=True, besides=besides, **more)).clients[0].users
     assert getattr(walker, "struck", 0) > 100
+
+
+class Leaver(User):
+    """Closes its masters while one of them refuses a release, and the next ones when that one is well again."""
+
+    def life(self):
+        client, server = self.client, self.client.servers[0]
+        lock, began = client.masters.lock("lock-0", ttl=16.0), client.world.now
+        hold = client.judge.given(client, (yield lock.acquire), began, None, True)
+        server.master.refuses = "MISCONF"
+        client.judge.ended(hold)
+        yield lock.release
+        client.judge.back(hold, ours=True)
+        self.life = self._again
+        client.leave()
+
+    def _again(self):
+        self.client.servers[0].master.refuses = ""
+        self.client.servers[0].well_since = self.client.world.now
+        yield partial(self.client.kind.sleep, 8.0)
+        self.life = super().life
+        self.client.leave()
+
+
+@pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
+def test_what_was_out_of_reach_when_masters_were_closed_is_excused_when_the_next_ones_are(threads, monkeypatch):
+    monkeypatch.setattr(users, "User", Leaver)
+    more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 64.0, "faults": ()}
+    assert play(alone(0, threads=threads, **more)).judge.unreached
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -449,6 +449,7 @@ class Judge(invariants.Judge):
                 continue
             for name, key, attempt in self._locks(master):
                 kept = str(key.value).startswith((RELEASED, EXPIRED)) or attempt in self.excused
+                kept = kept or (attempt.token, master.index) in self.unreached  # since masters before these were closed
                 guards = self.parameters.after and attempt.hold is not None and (attempt.hold.told or attempt.hold.late)
                 if ours(attempt.token) and not (kept or guards):  # a lost one stays for its guard (R36)
                     self.fail(P7, f"{why}, and m{master.index} has {name} of {attempt}")

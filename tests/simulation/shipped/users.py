@@ -441,8 +441,11 @@ class User:
 
         if not (yield begins):
             return
-        yield partial(client.kind.sleep, self.chance.random() * self.chance.choice((2, 4)) * client.longest_way)
-        thread = client.spawn(coroutine.close, "collector")
+        try:
+            yield partial(client.kind.sleep, self.chance.random() * self.chance.choice((2, 4)) * client.longest_way)
+        finally:  # who is cancelled meanwhile drops it as well
+            if not client.dead:
+                thread = client.spawn(coroutine.close, "collector")
         while not (thread.over or thread.gone):
             yield partial(client.kind.sleep, client.longest_way)
 

@@ -261,7 +261,7 @@ VARIANTS = {
     "repair-forgotten": Variant(
         "A master that was given a key back is not asked to release it (R14, P7)",
         (P7,),
-        _where(("amnesia", 3.0), ("refuse", 3.0)),
+        _where(("refuse", 3.0), ("isolate", 3.0)),
         (Patch("redlock._core.lease", "            self.asked |= masters\n", "            pass\n"),),
     ),
     "struck-twice-and-dropped": Variant(

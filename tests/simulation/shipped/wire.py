@@ -281,6 +281,8 @@ class Socket(Descriptor):
         if self.ended:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
         room = self.tcp.line.window - self.tcp.under_way
+        if self.tcp.full:
+            self.tcp.line._well_since = self.tcp.line.world.now
         self.tcp.full = room < len(data)
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
