@@ -98,6 +98,10 @@ class At:
         """``with lock as lease``, or its asynchronous form; ``body`` is given the lease."""
         return partial(self.client.kind.within, lock, body)
 
+    def nothing(self) -> Steps:
+        """A body that is not to be reached, or does nothing."""
+        yield self.sleep(0.0)
+
     def begin(self, steps: Steps) -> Callable[[], Any]:
         """Go on with ``steps`` beside this life, in a thread or a task: the job that `over` knows."""
         return partial(self.client.kind.begin, steps)

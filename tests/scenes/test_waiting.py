@@ -1,0 +1,146 @@
+"""Waiting for a name: who is next, what wakes a waiter, what a dead one costs (R23, R24, R41, R42)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tenacity.wait import wait_fixed
+
+from redlock._core import tickets, wire
+from tests.bench import scene
+
+if TYPE_CHECKING:
+    from tests.bench import At
+    from tests.simulation.shipped.users import Steps
+
+NEVER = wait_fixed(1000)  # only what masters say wakes a waiter
+A_SECOND = tickets.LIFE + 0.3  # the life of a ticket, and an attempt
+
+
+def takes(at: At, served: list[Any], after: float, **options: Any) -> Steps:
+    """Come, wait, and give it back a little later."""
+    yield at.sleep(after)
+    lock = at.masters.lock("job", **options)
+    lease = yield lock.acquire
+    served.append((at.now, after, lease.fence))
+    yield at.sleep(0.2)
+    yield lock.release
+
+
+@scene()
+def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came() -> list[Any]:
+    served: list[Any] = []
+
+    def holds(at: At) -> Steps:
+        lock = at.masters.lock("job")
+        yield lock.acquire
+        yield at.sleep(6.0)  # some lives of a ticket: waiting renews it
+        yield lock.release
+        yield from at.until(lambda: len(served) == 4)
+        assert [came for _, came, _ in served] == [0.5, 1.0, 1.5, 2.0]  # R42
+        assert sorted(served) == sorted(served, key=lambda one: one[2])  # P2
+
+    return [holds, *(partial(takes, served=served, after=number / 2, fair=True) for number in range(1, 5))]
+
+
+@scene()
+def test_waiters_of_one_process_are_served_in_the_order_in_which_they_came() -> list[Any]:
+    served: list[Any] = []
+
+    def checks(at: At) -> Steps:
+        yield from at.until(lambda: len(served) == 6)
+        assert [came for _, came, _ in served] == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]  # R23
+
+    return [(*(partial(takes, served=served, after=number / 10) for number in range(6)), checks)]
+
+
+@scene()
+def test_waiters_that_have_died_cost_a_second_once() -> list[Any]:
+    served: list[Any] = []
+
+    def holds(at: At) -> Steps:
+        lock = at.masters.lock("job")
+        yield lock.acquire
+        yield at.sleep(5.0)
+        for number in (1, 2):
+            at.crash(at.other(number))
+        released = at.now
+        yield lock.release
+        yield from at.until(lambda: len(served) == 3)
+        assert served[0][0] - released < A_SECOND  # R42
+        assert served[2][0] - served[0][0] < 0.6  # the others do not pay for them again
+
+    waiters = [partial(takes, served=served, after=number / 2, fair=True, retry=NEVER) for number in range(1, 6)]
+    return [holds, *waiters]
+
+
+@scene()
+def test_no_other_client_is_granted_a_name_while_a_client_waits_in_order(at: At) -> Steps:
+    call = tickets.stand(wire.keys_for("redlock:", ["job"]), "another", 1_700_000_000_000_000, 60.0, new=False)
+    for server in at.servers:
+        server.master.evaluate(call, text=True)
+    began = at.now
+    for options in ({"shared": True}, {}, {"fair": True}):
+        with pytest.raises(at.errors.NotAcquired, match=r"wait in order|the turn of another"):
+            yield at.within(at.masters.lock("job", timeout=0, **options), lambda _: at.nothing())
+    lock = at.masters.lock("job", retry=NEVER)  # the end of that ticket wakes it
+    yield lock.acquire
+    assert at.now - began < A_SECOND
+    yield lock.release
+
+
+# -- until it is free ------------------------------------------------------------------------------------
+
+
+@scene()
+def test_wait_until_free_ends_at_its_timeout(at: At) -> Steps:
+    lock = at.masters.lock("job", bound=False)
+    yield lock.acquire
+    assert (yield partial(at.masters.wait_until_free, "job", 0)) is False
+    began = at.now
+    assert (yield partial(at.masters.wait_until_free, "job", timeout=3.0)) is False
+    assert at.exactly(began + 3.0)
+    yield lock.release
+
+
+@scene()
+def test_a_release_wakes_all_that_wait_until_a_name_is_free_and_none_of_them_polls() -> list[Any]:
+    free: list[float] = []
+
+    def holds(at: At) -> Steps:
+        lock = at.masters.lock("job", ttl=50.0)
+        yield lock.acquire
+        yield at.sleep(2.0)
+        before = at.play.judge.calls
+        yield at.sleep(10.0)
+        assert at.play.judge.calls - before < 3 * 5 * 12  # at 0.5, 1, 2 s: waiters that poll ask hundreds of times
+        released = at.now
+        yield lock.release
+        yield at.sleep(0.5)
+        assert len(free) == 3
+        assert max(free) - released < 0.1  # R24
+
+    def waits(at: At) -> Steps:
+        yield at.sleep(1.0)
+        assert (yield partial(at.masters.wait_until_free, "job"))
+        free.append(at.now)
+
+    return [holds, waits, (waits, waits)]
+
+
+@scene()
+def test_wait_until_free_stands_in_no_queue(at: At) -> Steps:
+    lock = at.masters.lock("job", bound=False)
+    free: list[bool] = []
+    yield lock.acquire
+
+    def waits() -> Steps:
+        free.append((yield partial(at.masters.wait_until_free, "job")))
+
+    job = yield at.begin(waits())
+    yield at.sleep(0.5)
+    yield lock.release
+    yield from at.until(lambda: at.over(job), 0.2)
+    assert free == [True]
