@@ -131,6 +131,11 @@ class At:
         for server in self._servers(masters):
             server.master.start(remember=remember)
 
+    def refuse(self, masters: int | Iterable[int], how: str) -> None:
+        """They answer so to what would write: "MISCONF" or "OOM"; "" for no more."""
+        for server in self._servers(masters):
+            server.master.refuses = how
+
     def cut(self, masters: int | Iterable[int], *, requests: bool = True, answers: bool = True) -> None:
         """What this process and they send each other is held until `heal`."""
         for server in self._servers(masters):

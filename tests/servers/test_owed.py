@@ -17,24 +17,6 @@ from tests.servers.process import run, started
 from tests.servers.proxy import Proxy
 
 
-def test_while_a_master_cannot_be_reached(world, redlock_servers):
-    with Proxy(redlock_servers.ports[0]) as proxy:
-        with world.Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
-            lock = masters.lock("job", ttl=60)
-            eventually(lambda: all_up(masters))
-            lock.acquire()
-            eventually(lambda: all(lock_keys(redlock_servers)))
-            proxy.replies = "lose"  # every attempt to connect fails as well
-            proxy.drop()
-            lock.release()
-            eventually(lambda: not any(lock_keys(redlock_servers)[1:]))
-            assert lock_keys(redlock_servers)[0]
-            time.sleep(0.2)
-            assert lock_keys(redlock_servers)[0]
-            proxy.replies = "pass"
-            eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_at_the_close_a_master_that_is_back_is_connected_to_at_once(world, redlock_servers, monkeypatch):
     """P7: it can be reached.  The pause between two attempts to connect would end after the close."""
     monkeypatch.setattr(connections, "BETWEEN_CONNECTIONS", wait_fixed(600))
@@ -52,23 +34,6 @@ def test_at_the_close_a_master_that_is_back_is_connected_to_at_once(world, redlo
         proxy.replies = "pass"
         masters.close()
         assert nothing_left(redlock_servers)
-
-
-def test_a_master_that_refuses_it_late_is_asked_again(world, redlock_servers):
-    """Its answer comes when the release is over for whoever called it, and nobody else is about to read."""
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        lock = masters.lock("job", ttl=60)
-        eventually(lambda: all_up(masters))
-        lock.acquire()
-        eventually(lambda: all(lock_keys(redlock_servers)))
-        redlock_servers.client(3).config_set("min-replicas-to-write", 1)
-        redlock_servers.pause(3)
-        lock.release()
-        redlock_servers.resume(3)
-        time.sleep(0.3)
-        assert lock_keys(redlock_servers)[3]
-        redlock_servers.client(3).config_set("min-replicas-to-write", 0)
-        eventually(lambda: nothing_left(redlock_servers))
 
 
 HEAD = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from fastapi import Depends, FastAPI
 
 from redlock import AsyncMasters, ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
-from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, steal, take
+from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 from tests.servers.process import run
 
 
@@ -162,65 +161,7 @@ def test_an_extension_through_the_second_one_keeps_the_guard_of_the_lease(redloc
         assert lease.valid
 
 
-def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
-    """C9: also the ones that entered again, but not one that has left."""
-    told: list[Any] = []
-
-    def tells(name):
-        return lambda lease: told.append((name, lease.token))
-
-    def fails(lease):
-        told.append(("fails", lease.token))
-        raise ZeroDivisionError
-
-    outer = quiet.lock("job", ttl=3, on_lost=tells("outer"))
-    inner, left = (quiet.lock("job", ttl=3, on_lost=tells(name)) for name in ("inner", "left"))
-    failing = quiet.lock("job", ttl=3, on_lost=fails)
-    lease = take(outer)
-    for lock in (inner, failing, left, inner):
-        assert lock.acquire() is lease
-    left.release()
-    eventually(lambda: all(lock_keys(redlock_servers)))
-    steal(redlock_servers)
-    eventually(lambda: len(told) >= 3)
-    time.sleep(0.05)
-    assert told == [("outer", lease.token), ("inner", lease.token), ("fails", lease.token)]
-    for lock in (inner, inner, failing, outer):
-        with pytest.raises(LockLost):
-            lock.release()
-
-
 # -- loss --------------------------------------------------------------------------------------------
-
-
-def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock_servers, quiet):
-    told: list[Any] = []
-    one = quiet.lock("job", ttl=10, on_lost=told.append)
-    two = quiet.lock("job", ttl=10, on_lost=told.append)
-    old = take(one)
-    assert two.acquire() is old
-    eventually(lambda: all(lock_keys(redlock_servers)))
-    each(redlock_servers, "delete", "redlock:job")
-    with pytest.raises(LockLost):
-        two.extend()
-    eventually(lambda: told)
-    new = one.acquire(timeout=5)
-    assert new is not None
-    assert new is not old
-    assert new.fence > old.fence
-    with pytest.raises(LockLost) as caught:  # of the level in which it is: the old one is two's
-        two.release()
-    assert caught.value.reason == "expired"
-    assert new.valid
-    one.release()  # the latest first
-    assert not new.lost
-    with pytest.raises(LockLost):
-        one.release()
-    with pytest.raises(NotHeld):
-        one.release()
-    time.sleep(0.05)
-    assert [lease.token for lease in told] == [old.token]  # once, by whoever acquired it (C9)
-    eventually(lambda: nothing_left(redlock_servers))
 
 
 # -- waiting for oneself (C5) ------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 
 import pytest
 from redis.exceptions import ResponseError
@@ -25,7 +24,7 @@ from tests.servers.look import (
     nothing_left,
     take,
 )
-from tests.servers.waiter import NEVER, Waiting
+from tests.servers.waiter import Waiting
 
 KEY = "redlock:job"
 NEW = "--no-restart-guard"
@@ -72,18 +71,6 @@ def test_readers_hold_it_together_and_no_writer_does(world, redlock_servers, mas
         assert writer.fence > two.fence
         assert "held by" in refused(masters.lock("job", shared=True, timeout=0.0))
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_writer_waits_for_the_last_reader_and_is_woken(masters, others):
-    readers = [masters.lock("job", shared=True, ttl=30, bound=False) for _ in range(2)]
-    for reader in readers:
-        take(reader)
-    writer = Waiting(others.lock("job", retry=NEVER))
-    readers[0].release()
-    time.sleep(0.3)
-    assert writer.outcome is None  # one still reads
-    readers[1].release()
-    assert writer.end(30) is not None  # far less than its pause
 
 
 def test_a_writer_that_gives_up_takes_its_mark_back(redlock_servers, masters, others):

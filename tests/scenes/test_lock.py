@@ -1,0 +1,251 @@
+"""Acquire and release between processes and masters: majorities, minorities, what is owed (P3, P4, R1-R3, R9, R10, R26)."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tenacity.wait import wait_fixed
+
+from tests.bench import scene
+
+if TYPE_CHECKING:
+    from tests.bench import At
+    from tests.simulation.shipped.users import Steps
+
+
+def every_set_is_occupied(at: At) -> Steps:
+    """R1, R2: success exactly with a free majority, at once; nothing of ours stays, and nothing else changes (P7, P8)."""
+    lock, every = at.masters.lock("job", ttl=30.0), range(len(at.servers))
+    for occupied in itertools.chain.from_iterable(
+        itertools.combinations(every, many) for many in range(len(every) + 1)
+    ):
+        at.put("redlock:job", "another", masters=occupied)
+        began = at.now
+        lease = yield partial(lock.acquire, timeout=0)
+        assert at.exactly(began)
+        assert (lease is not None) == (len(every) - len(occupied) > len(every) / 2)
+        if lease is not None:
+            granted = [index for index, vote in enumerate(lease.votes) if vote.outcome == "granted"]
+            assert not set(granted) & set(occupied)
+            yield lock.release
+        yield at.sleep(0.1)
+        assert at.values() == ["another" if index in occupied else None for index in every]
+        at.put("redlock:job", None, masters=occupied)
+
+
+test_any_set_of_five_masters_that_another_client_occupies = scene()(every_set_is_occupied)
+test_any_set_of_two_masters_that_another_client_occupies = scene(masters=2)(every_set_is_occupied)
+
+
+@scene()
+@pytest.mark.parametrize("fault", ["frozen", "refuses", "cut", "answers lost", "dead"])
+def test_no_client_waits_for_a_minority(at: At, fault: str) -> Steps:
+    """P4, and P7 once it is back."""
+    faults: dict[str, Any] = {
+        "frozen": (partial(at.freeze, [3, 4]), partial(at.thaw, [3, 4])),
+        "refuses": (partial(at.refuse, [3, 4], "MISCONF"), partial(at.refuse, [3, 4], "")),
+        "cut": (partial(at.cut, [3, 4]), partial(at.heal, [3, 4])),
+        "answers lost": (partial(at.cut, [3, 4], requests=False), partial(at.heal, [3, 4], requests=False)),
+        "dead": (partial(at.kill, [3, 4]), partial(at.start, [3, 4], remember=True)),
+    }
+    begins, ends = faults[fault]
+    begins()
+    lock = at.masters.lock("job", ttl=30.0)
+    for _ in range(20):
+        began = at.now
+        assert (yield partial(lock.acquire, timeout=0)) is not None
+        yield lock.release
+        assert at.exactly(began)
+    ends()
+    yield at.sleep(5.0)
+    assert at.keys() == 0
+
+
+@scene()
+def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most() -> list[Any]:
+    granted: list[float] = []
+
+    def holds(at: At) -> Steps:
+        yield at.masters.lock("job", ttl=3.0).acquire
+        granted.append(at.now)
+        yield at.sleep(0.5)
+        at.crash()
+        yield at.sleep(0.1)
+
+    def waits(at: At) -> Steps:
+        yield from at.until(lambda: granted)
+        lock = at.masters.lock("job", ttl=3.0, retry=wait_fixed(0.01))
+        yield lock.acquire
+        assert 2.99 < at.now - granted[0] < 3.1  # P3
+        yield lock.release
+
+    return [holds, waits]
+
+
+@scene()
+def test_a_release_is_owed_to_a_master_that_cannot_be_reached(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=60.0)
+    yield lock.acquire
+    yield at.sleep(0.1)
+    at.cut([0])
+    yield lock.release
+    yield at.sleep(10.0)
+    assert [value is not None for value in at.values()] == [True] + [False] * 4
+    at.heal([0])
+    yield at.sleep(1.0)
+    assert at.keys() == 0  # R10
+
+
+@scene()
+def test_a_master_that_refuses_a_release_is_asked_again(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=60.0)
+    yield lock.acquire
+    yield at.sleep(0.1)
+    at.freeze([3])
+    yield lock.release
+    at.refuse([3], "MISCONF")
+    at.thaw([3])
+    yield at.sleep(5.0)
+    assert at.keys() == 1
+    at.refuse([3], "")
+    yield at.sleep(20.0)
+    assert at.keys() == 0  # R10
+
+
+@scene()
+def test_a_with_raises_at_its_end_that_the_lease_was_lost_and_never_hides_the_error_of_its_body(at: At) -> Steps:
+    def lasts(_: object) -> Steps:
+        yield at.sleep(2.5)
+
+    def raises(_: object) -> Steps:
+        if at.threads:
+            yield at.sleep(2.5)
+        else:
+            at.block(2.5)
+        raise ZeroDivisionError
+
+    with pytest.raises(at.errors.LockLost):
+        yield at.within(at.masters.lock("job", ttl=2.0, auto_extend=False), lasts)
+    with pytest.raises(ZeroDivisionError) as caught:
+        yield at.within(at.masters.lock("job", ttl=2.0, auto_extend=False), raises)
+    assert "was lost" in caught.value.__notes__[0]
+    with pytest.raises(ZeroDivisionError) as caught:
+        yield at.within(at.masters.lock("job", ttl=30.0), raises)
+    assert not hasattr(caught.value, "__notes__")
+    yield at.sleep(0.1)
+    assert at.keys() == 0
+
+
+# -- entered again (R26) ---------------------------------------------------------------------------------
+
+
+@scene()
+def test_each_level_that_is_inside_is_told_of_the_loss_once(at: At) -> Steps:
+    told: list[str] = []
+
+    def fails(_: object) -> None:
+        told.append("fails")
+        raise ZeroDivisionError
+
+    at.expects("ZeroDivisionError")
+    outer, inner, left = (
+        at.masters.lock("job", ttl=3.0, on_lost=lambda _, name=name: told.append(name)) for name in ("outer", "inner", "left")
+    )  # fmt: skip
+    failing = at.masters.lock("job", ttl=3.0, on_lost=fails)
+    lease = yield outer.acquire
+    for lock in (inner, failing, left, inner):
+        assert (yield lock.acquire) is lease
+    yield left.release
+    at.put("redlock:job", "another")
+    yield at.sleep(5.0)
+    assert told == ["outer", "inner", "fails"]  # C9
+    for lock in (inner, inner, failing, outer):
+        with pytest.raises(at.errors.LockLost):
+            yield lock.release
+
+
+@scene()
+def test_a_lost_lease_is_not_entered_again_and_each_level_is_told(at: At) -> Steps:
+    told: list[Any] = []
+    one, two = (at.masters.lock("job", on_lost=told.append) for _ in range(2))
+    old = yield one.acquire
+    assert (yield two.acquire) is old
+    yield at.sleep(0.1)
+    at.put("redlock:job", None)
+    with pytest.raises(at.errors.LockLost):
+        yield two.extend
+    new = yield partial(one.acquire, timeout=5)
+    assert new is not old
+    assert new.fence > old.fence
+    with pytest.raises(at.errors.LockLost) as error:  # of the level in which it is: the old one is two's
+        yield two.release
+    assert error.value.reason == "expired"
+    assert new.valid
+    yield one.release  # the latest first
+    assert not new.lost
+    with pytest.raises(at.errors.LockLost):
+        yield one.release
+    with pytest.raises(at.errors.NotHeld):
+        yield one.release
+    yield at.sleep(0.1)
+    assert [lease.token for lease in told] == [old.token]  # C9: once, to the lock that acquired it
+    assert at.keys() == 0
+
+
+# -- readers (R33) ---------------------------------------------------------------------------------------
+
+
+@scene()
+def test_a_writer_waits_for_the_last_reader_and_is_woken() -> list[Any]:
+    released: list[float] = []
+
+    def reads(at: At) -> Steps:
+        readers = [at.masters.lock("job", shared=True, bound=False) for _ in range(2)]
+        for reader in readers:
+            yield reader.acquire
+        for reader in readers:
+            yield at.sleep(2.0)
+            released.append(at.now)
+            yield reader.release
+
+    def writes(at: At) -> Steps:
+        yield at.sleep(1.0)
+        lock = at.masters.lock("job", retry=wait_fixed(1000))
+        yield lock.acquire
+        assert len(released) == 2
+        assert at.exactly(released[1])
+        yield lock.release
+
+    return [reads, writes]
+
+
+# -- restarts (R21) --------------------------------------------------------------------------------------
+
+
+@scene(guard=True, max_ttl=20.0)
+def test_restarted_without_its_memory_a_master_may_not_give_away_what_it_forgot() -> list[Any]:
+    granted: list[float] = []
+
+    def holds(at: At) -> Steps:
+        lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
+        lease = yield lock.acquire
+        granted.append(at.now)
+        at.kill([0, 1, 2])
+        at.start([0, 1, 2])
+        yield at.sleep(9.5)
+        assert lease.valid
+
+    def waits(at: At) -> Steps:
+        yield from at.until(lambda: granted)
+        yield at.sleep(1.0)
+        with pytest.raises(at.errors.QuorumUnreachable, match="its vote counts in"):
+            yield partial(at.masters.lock("other", ttl=10.0).acquire, timeout=2.0)
+        lock = at.masters.lock("job", ttl=10.0)
+        yield partial(lock.acquire, timeout=60.0)  # C1: a waiting acquire outlasts it
+        assert at.now - granted[0] > 20.0  # P5: no vote before max_ttl of uptime
+        yield lock.release
+
+    return [holds, waits]
