@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.shipped import users
 from tests.simulation.shipped.library import CORE, SHARED, Patch, file_of
 from tests.simulation.shipped.parameters import alone, draw, struck, wrong_clocks
-from tests.simulation.shipped.run import play
+from tests.simulation.shipped.run import Run, play
 from tests.simulation.shipped.users import User
 from tests.simulation.shipped.variants import VARIANTS, hunt
 
@@ -154,7 +153,7 @@ class Walker(User):
 @pytest.mark.parametrize("what", ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots"])
 def test_struck_in_every_step(what, monkeypatch):
     """R11, in threads; `test_cancelled_in_any_turn` has it for tasks."""
-    monkeypatch.setattr(users, "User", type("Walker", (Walker,), {"what": what}))
+    monkeypatch.setattr(Run, "user", type("Walker", (Walker,), {"what": what}))
     besides = {"preempted": 1e-9, "naps": 1e-9, "stepped": ("redlock._core", "redlock._io", "redlock._lock")}
     more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 2e3, "budget": 10**6, "faults": ()}
     (walker,) = play(alone(0, threads=True, besides=besides, **more)).clients[0].users
@@ -185,7 +184,7 @@ class Leaver(User):
 
 @pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
 def test_what_was_out_of_reach_when_masters_were_closed_is_excused_when_the_next_ones_are(threads, monkeypatch):
-    monkeypatch.setattr(users, "User", Leaver)
+    monkeypatch.setattr(Run, "user", Leaver)
     more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 64.0, "faults": ()}
     assert play(alone(0, threads=threads, **more)).judge.unreached
 
