@@ -192,3 +192,13 @@ def test_an_on_lost_that_raises_is_logged_and_ends_nothing_else(at: At) -> Steps
     assert len(told) == 1
     assert lease.valid
     yield kept.release
+
+
+@scene()
+def test_a_release_is_no_loss_in_the_log(at: At) -> Steps:
+    for options in ({}, {"guard": 1.0}, {"hold_at_least": 1.0}, {"shared": True}):
+        lock = at.masters.lock(f"job-{len(options)}-{[*options]}", ttl=3.0, **options)
+        yield lock.acquire
+        yield lock.release
+    yield at.sleep(10.0)
+    assert at.log == []

@@ -17,7 +17,7 @@ import pytest
 import redlock
 from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.servers import worlds
-from tests.servers.look import all_up, eventually, kill, nothing_left, steal
+from tests.servers.look import all_up, eventually, nothing_left, steal
 from tests.servers.on_a_loop import on_a_loop
 from tests.servers.process import started
 
@@ -136,33 +136,6 @@ def test_a_term_that_is_copied_or_pickled_says_what_to_do(masters):
                 with pytest.raises(TypeError, match="cannot be copied or pickled"):
                     way(getattr(term, "_real", term))
         break
-
-
-def test_a_stop_hands_over_at_once_when_the_body_has_ended(masters, others):
-    led, ended = threading.Event(), []
-    seen: list[str] = []
-
-    def lead(term):
-        led.set()
-        try:
-            term.wait_stop()
-        finally:
-            time.sleep(0.2)
-            ended.append(eventually(lambda: others.status("beat").owner))  # a busy machine may not answer at once
-
-    first, second = masters.leader("beat", ttl=30), others.leader("beat", ttl=30)
-    with Running(first, lead):
-        assert led.wait(20)
-        led.clear()
-        with Running(second, says(led), on_new_leader=seen.append):
-            eventually(lambda: seen == ["this"])
-            assert second.term is None
-            assert not ended
-            first.stop()
-            assert led.wait(20)  # not after a TTL
-            assert ended == ["this"], "it was still ours when the body ended"
-            assert second.status().owner == "other"
-            assert seen == ["this"]
 
 
 def test_a_lost_term_ends_silently_and_the_next_one_begins(masters, redlock_servers):
@@ -336,18 +309,6 @@ def test_what_the_body_raised_is_raised_when_all_is_given_back(masters):
         masters.leader("beat", ttl=30).run(lead, on_stopped=lambda term: stopped.append(term.valid))
     assert stopped == [True]  # still in its term
     assert not masters.status("beat").token
-
-
-def test_a_stop_without_masters(world, redlock_servers):
-    """Nobody answers: it campaigns, and can be stopped."""
-    kill(redlock_servers)
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        running = Running(masters.leader("beat"), lambda _: pytest.fail("it must not lead"))
-        time.sleep(0.3)
-        assert not running.over
-        running.election.stop()
-        eventually(lambda: running.over)
-        assert running.error is None
 
 
 def test_one_object_is_one_candidate(masters):

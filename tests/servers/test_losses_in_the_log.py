@@ -151,14 +151,6 @@ def test_one_that_was_resumed_from_its_token(quick, redlock_servers, caplog, by,
     eventually(lambda: len(told) == 1)
 
 
-def test_a_release_is_no_loss(quick, caplog):
-    for options in ({}, STAYS, {"shared": True}):
-        with quick.lock("job", ttl=TTL, **options):
-            pass
-    time.sleep(1.2 * TTL)
-    assert losses(caplog) == []
-
-
 def test_a_loss_that_was_found_right_before_the_masters_are_closed(world, redlock_servers, caplog):
     """C9: who closes them knows of it, and so do `on_lost` and the log."""
     for number in range(5):
