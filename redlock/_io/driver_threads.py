@@ -354,19 +354,25 @@ class Driver:
 
     def close(self) -> None:
         """End the operations under way, send what is owed, then leave no thread and no socket."""
-        self._closer = threading.current_thread()
         try:
+            self._closer = threading.current_thread()
             self._close()
-        finally:
             self._gone = True
+        finally:
+            self._closer = None
 
     def wait_until_closed(self) -> None:
-        """Another thread closes it.  An observer or a signal handler that this one calls does not wait for itself."""
-        if threading.current_thread() in (self._closer, self._thread):
-            return
+        """Another thread closes it; if that was interrupted, this one does (R11).
+
+        An observer or a signal handler that this one calls does not wait for itself.
+        """
         for pause in pauses():
+            if threading.current_thread() in (self._closer, self._thread):
+                return
             if self._gone and (self._thread is None or not self._thread.is_alive()):
                 return
+            if self._closer is None and not self._gone:
+                self.close()
             time.sleep(pause)
 
     def _close(self) -> None:

@@ -150,10 +150,33 @@ class Walker(User):
         return struck
 
 
-@pytest.mark.parametrize("what", ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots"])
+class Closer(Walker):
+    """... in `close`, and then it closes again."""
+
+    def _struck_in(self, step):
+        client, struck = self.client, False
+        yield client.masters.lock("lock-0", ttl=16.0).acquire
+        client.main.interrupt_in = step
+        try:
+            yield client.masters.close
+        except KeyboardInterrupt:
+            struck, client.strikes = True, []
+        client.main.interrupt_in = None
+        yield client.masters.close
+        client.run.closed(client)
+        for master in client.judge.masters:
+            master.keys.clear()  # it was held, and stays for its TTL
+        client.masters = client.make()
+        return struck
+
+
+@pytest.mark.parametrize(
+    "what", ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots", "close"]
+)
 def test_struck_in_every_step(what, monkeypatch):
     """R11, in threads; `test_cancelled_in_any_turn` has it for tasks."""
-    monkeypatch.setattr(Run, "user", type("Walker", (Walker,), {"what": what}))
+    kind = Closer if what == "close" else Walker
+    monkeypatch.setattr(Run, "user", type("Walker", (kind,), {"what": what}))
     besides = {"preempted": 1e-9, "naps": 1e-9, "stepped": ("redlock._core", "redlock._io", "redlock._lock")}
     more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 2e3, "budget": 10**6, "faults": ()}
     (walker,) = play(alone(0, threads=True, besides=besides, **more)).clients[0].users
