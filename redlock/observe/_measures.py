@@ -214,7 +214,7 @@ class Observer(ABC):
         now = time.monotonic()
         with self._going_on:
             self._leases[token] = now + remaining
-            if now > self._swept + _SWEEP:  # nothing tells of a lease that is held while its masters are closed
+            if now > self._swept + _SWEEP:  # see `_held`
                 self._swept = now
                 self._leases = {token: end for token, end in self._leases.items() if end > now}
             self._changed()
@@ -223,6 +223,12 @@ class Observer(ABC):
         with self._going_on:
             self._leases.pop(token, None)
             self._changed()
+
+    def _held(self) -> int:
+        """How many leases are valid. Nothing tells of the end of one that is held while its masters are closed."""
+        now = time.monotonic()
+        with self._going_on:
+            return sum(end > now for end in self._leases.values())
 
     def _oldest(self) -> float:
         """For how many seconds the oldest waiter has waited; 0 if nobody waits."""

@@ -85,7 +85,7 @@ class OpenTelemetryObserver(_measures.Observer):
         )
         meter.create_observable_gauge(
             _measures.LEASES.name,
-            [lambda _: [metrics.Observation(len(self._leases))]],
+            [lambda _: [metrics.Observation(self._held())]],
             f"{{{_measures.LEASES.unit}}}",
             _measures.LEASES.text,
         )

@@ -110,10 +110,11 @@ class PrometheusObserver(_measures.Observer):
             registry=None,
             multiprocess_mode="livemax",
         )
-        self._waiters, self._held = (
+        self._waiters, self._leases_held = (
             prometheus_client.Gauge(_name(what), what.text, registry=None, multiprocess_mode="livesum")
             for what in (_measures.WAITERS, _measures.LEASES)
         )
+        self._leases_held.set_function(self._held)
         # When it began, not for how long: it stays right, although no event tells that time passes.
         self._oldest_began = prometheus_client.Gauge(
             "redlock_oldest_wait_start_timestamp_seconds",
@@ -122,7 +123,7 @@ class PrometheusObserver(_measures.Observer):
             multiprocess_mode="livemin",
         )
         self._changed()
-        gauges = [self._up, self._quarantine, self._waiters, self._held, self._oldest_began]
+        gauges = [self._up, self._quarantine, self._waiters, self._leases_held, self._oldest_began]
         _register(registry, [*self._counters.values(), *self._histograms.values(), *gauges])
 
     def _count(self, what: _measures.Counter, amount: float, lock: tuple[str, ...], *labels: str) -> None:
@@ -135,7 +136,7 @@ class PrometheusObserver(_measures.Observer):
 
     def _changed(self) -> None:
         self._waiters.set(len(self._waits))
-        self._held.set(len(self._leases))
+        self._leases_held.set(len(self._leases))  # where several processes write
         self._oldest_began.set(time.time() - self._oldest() if self._waits else math.inf)
 
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:

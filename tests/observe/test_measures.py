@@ -147,6 +147,14 @@ def test_which_leases_are_held(observed):
     assert observed.value("redlock.leases") == 0
 
 
+def test_a_lease_whose_masters_were_closed_is_held_for_as_long_as_it_is_valid(observed):
+    """R40; nobody is told of its end."""
+    observed.tell(replace(ACQUIRED, remaining=0.2))
+    assert observed.value("redlock.leases") == 1
+    time.sleep(0.3)
+    assert observed.value("redlock.leases") == 0
+
+
 # -- what a lock is counted under --------------------------------------------------------------------
 
 EVERY = (
