@@ -5,6 +5,7 @@ The `ConfigurationError` shows the value, and says what is allowed.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable
@@ -173,6 +174,23 @@ def token(value: object) -> str:
             "40 hexadecimal digits and, behind a colon, its owner, if it has one"
         )
     return found[0]
+
+
+def handed(value: str, wanted: tuple[str, ...], other_fence: object) -> tuple[str, int | None, bool, float]:
+    """What `Lease.hand_over` returned (C11): token, fence, whether it is a reader's, what is left of hold_at_least."""
+    try:
+        found = json.loads(value)
+        theirs, shared, kept = names(found["names"]), found["shared"], found["hold_at_least"]
+        if not (isinstance(shared, bool) and isinstance(kept, float) and 0 <= kept < math.inf):
+            raise ValueError  # noqa: TRY301 - as for what json finds
+        read = token(found["token"]), fence(found["fence"]), shared, kept
+    except (ValueError, KeyError, TypeError):
+        raise ConfigurationError(f"token={shown(value)}: allowed is all of what hand_over() returned") from None
+    if set(theirs) != set(wanted):
+        raise ConfigurationError(f"name={named(wanted)}: the lease that was handed over is on {named(theirs)}")
+    if other_fence is not None:
+        raise ConfigurationError(f"fence={shown(other_fence)}: the lease that was handed over has its own, drop this")
+    return read
 
 
 def fence(value: object) -> int | None:

@@ -111,10 +111,10 @@ class LeaseExtended(_OfALease):
 
 @dataclass(frozen=True, slots=True)
 class LockReleased(_OfALease):
-    """The holder released its lock in time.  This process was its holder for ``held`` seconds.
+    """The holder released its lock in time, or handed it over (C11).  This process was its holder for ``held`` seconds.
 
-    ``votes`` are the answers so far.  Masters that have not answered are owed the release.  ``bare_majority`` is as in
-    `LeaseExtended`.
+    ``votes`` are the answers so far; none to a hand-over.  Masters that have not answered are owed the release.
+    ``bare_majority`` is as in `LeaseExtended`.
     """
 
     name: str

@@ -63,6 +63,7 @@ class LeaseState:
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
     renewed: bool  # its lock asks for renewals
     released = False
+    handed_over = False  # another process goes on with it: it counts as released, and its keys stay (C11)
     given_back = False  # its holder released it in time, and only that showed that it was lost
     scattered = False  # its extensions have no common order (R35)
     listened = False  # see `Grant` (R37)
@@ -178,7 +179,7 @@ class LeaseState:
             text = f"the lease on {self.shown} was lost: {how[self._lost]}"
             return self._loss(text, self._lost, self.last_votes())
         if self.released:
-            so = "has ended: it was released"
+            so = f"has ended: it was {'handed over' if self.handed_over else 'released'}"
         elif not self.mine():
             so = "has ended: it belongs to the process that forked this one"
         elif self._resumed:
@@ -216,8 +217,8 @@ class LeaseState:
 
     @property
     def guards(self) -> bool:
-        """Whether it is lost, and its keys are left alone now (R36)."""
-        return bool(self.guarded) and self.lost and self.clock() < self.guarded_until
+        """Whether its keys are left alone now: it is lost, or was handed over (R36, C11)."""
+        return self.handed_over or (bool(self.guarded) and self.lost and self.clock() < self.guarded_until)
 
     @property
     def held_for(self) -> float:
@@ -404,7 +405,7 @@ class LeaseState:
 
     def __repr__(self) -> str:
         if self.released:
-            state = "released"
+            state = "handed over" if self.handed_over else "released"
         elif self._resumed:
             state = "not confirmed"
         elif self.lost:

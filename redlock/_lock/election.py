@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from redlock._core.ballots import Grant, Refusal
     from redlock._core.effects import Op
     from redlock._core.election import Pause, Step
+    from redlock._core.lease import LeaseState
     from redlock._lock.holds import Hold, WithExit
 
 
@@ -55,6 +56,13 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
         """Nobody gives the lease back any more, unless a ``with`` is to: the renewer does, at once.  Takes no lock."""
         self.gone = True
         self._anchor = None
+
+    def _hand_over(self, state: LeaseState) -> NoReturn:
+        raise RedlockError(
+            f"the lease on {state.shown} is that of a term, which ends with its body: stop the election, and have the "
+            "other process stand as a candidate",
+            name=state.name,
+        )
 
     def _acquire_op(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
         for other in self._runtime.own.holds:

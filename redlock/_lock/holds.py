@@ -271,6 +271,11 @@ class Hold(Generic[AnyLease]):
             _ENTERED.set(entered[:-1])
         return True
 
+    def pass_on(self) -> None:
+        """The lease was handed over: nothing is left to give back, and the end of the ``with`` does nothing (C11)."""
+        self.exit()
+        self._entered = False
+
 
 def _remove(hold: Hold[Any], where: list[Hold[Any]]) -> None:
     with contextlib.suppress(ValueError):  # removed already, by another thread

@@ -102,6 +102,22 @@ class LeaseBase:
         """The error that says why this lease ended; if it has not, its text says so."""
         return self._state.loss()
 
+    def hand_over(self) -> str:
+        """End this hold without a release: another process goes on with the lease (C11).  No I/O.
+
+        From now on nothing of it is renewed, released or told here.  The lease is neither valid nor lost, and the end
+        of its ``with`` does nothing.  Returns a short text, for a message or a queue.  The other process gives that as
+        ``token`` to a lock on the same names, with the same ``ttl`` and ``guard``.  If the text does not get there, the
+        names are free after the TTL and the guard.
+
+        Raises:
+            NotHeld: the caller does not hold it, or the lock object that acquired it is gone.
+            LockLost: the lease had ended, or no `extend` has confirmed yet that it is ours.
+            RedlockError: it was entered more than once: the outer one counts on having it.  Or it is that of a term.
+        """
+        text: str = self._lock()._hand_over(self._state)  # noqa: SLF001 - a lease is a face of its lock
+        return text
+
     def _lock(self) -> Any:
         """The lock through which it is held.  Raises LockLost or NotHeld."""
         for hold in self._state.holds:
@@ -109,13 +125,10 @@ class LeaseBase:
             if lock is not None:
                 return lock
         self._state.ensure()
-        raise NotHeld(f"the lock object that acquired {self._state.shown} is gone", name=self.name)
+        raise NotHeld(f"the lock object that acquired {self._state.shown} is gone: keep it as well", name=self.name)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{self!r} cannot be copied or pickled, it ends here: "
-            "hand over its token and fence (lock(..., token=, fence=))"
-        )
+        raise TypeError(f"{self!r} cannot be copied or pickled, it ends here: pass on what hand_over() returns")
 
     def __repr__(self) -> str:
         return repr(self._state)

@@ -22,6 +22,7 @@ before it is entered, does no harm.  Bytes on a connection are another matter: s
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import weakref
 from abc import ABC, abstractmethod
@@ -30,11 +31,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, options
-from redlock._core.acquire import acquire
+from redlock._core.acquire import acquire, carry_out
 from redlock._core.ballots import Grant, Refusal
 from redlock._core.extend import downgrade, extend
 from redlock._core.mode import MOST_READERS, resumed, shared_by
-from redlock._core.release import abandon, release
+from redlock._core.release import abandon, leave_line, release
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock._io import process
@@ -149,11 +150,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
             owner: the holder's name, for people (R27); None: that of the masters, "": none.
-            token: resume the lease with this `Lease.token`, handed over from another process.  `extend` has to come
-                first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.  The
-                token of a reader needs ``shared``, and `extend` refuses that for any other one.  What is left of a
-                ``hold_at_least`` is not in it: give that again, or a release gives the lock away at once.
-            fence: the fencing token of the lease that is resumed.
+            token: resume the lease of another process, with what its `Lease.hand_over` returned (C11).  `extend` has
+                to come first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not
+                bound.  A plain `Lease.token` will do as well, but has neither the fence nor the rest: that of a reader
+                needs ``shared``, and `extend` refuses that for any other one.  What is left of a ``hold_at_least`` has
+                to be given again then, or a release gives the lock away at once.
+            fence: the fencing token of the lease that is resumed by its plain token.
             on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
                 this lock re-entered a lease that its thread or task held already.  It must not block.  It is not
                 called for leases that outlive `close` of their masters.
@@ -164,7 +166,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """
         if unknown:
             raise unexpected(type(self).__name__, unknown, LockBase.__init__)
-        names = options.names(name)
+        names, kept = options.names(name), 0.0
+        if isinstance(token, str) and token.startswith("{"):
+            token, fence, reads, kept = options.handed(token, names, fence)
+            shared = shared or reads
         self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
         self._private = self._masters is not masters
         self._runtime = self._masters._runtime  # noqa: SLF001 - what is behind masters is for what is made of them
@@ -213,18 +218,18 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             self._anchor = Anchor()
             self._own = SimpleNamespace(holds=Holder(bool))  # those of all users of this lock
         if token is not None:
-            self._resume(options.token(token), options.fence(fence))
+            self._resume(options.token(token), options.fence(fence), kept)
         elif fence is not None:
             raise ConfigurationError(
                 f"fence={options.shown(fence)} without token: a fence is that of the lease that is resumed"
             )
 
-    def _resume(self, token: str, fence: int | None) -> None:
+    def _resume(self, token: str, fence: int | None, kept: float) -> None:
         process.check()
         everywhere = frozenset(range(len(self._settings.masters)))
         grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
         state = self._state_class(self._spec, grant, clock=_clock.now, mine=process.here, resumed=True)
-        state.hold_at_least = self._spec.hold_at_least
+        state.hold_at_least = max(self._spec.hold_at_least, kept)
         state.mode = resumed(state.mode)
         hold = self._new_hold()
         self._lease = self._lease_class(state)
@@ -258,7 +263,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self!r} cannot be copied or pickled: make another one, and hand over a lease by its token and fence"
+            f"{self!r} cannot be copied or pickled: make another one, and pass on what lease.hand_over() returns"
         )
 
     def __repr__(self) -> str:
@@ -390,7 +395,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         state = hold.state
         if not state.mine():
             raise self._not_held()
-        if not hold.given_back:
+        if not hold.given_back or state.handed_over:
             return
         if state.lost:
             raise state.loss()
@@ -505,6 +510,32 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.shown}, no reader"
             )
         return (yield from downgrade(self._settings, self._spec, state, _clock.now()))
+
+    def _hand_over(self, state: LeaseState) -> str:
+        hold = next((hold for hold in self._own.holds if hold.state is state), None)
+        if hold is None:
+            raise self._not_held()
+        if len([hold for hold in state.holds if not hold.abandoned]) > 1:
+            raise RedlockError(
+                f"{state.shown} was entered more than once, and its first holder counts on having it: "
+                "hand it over there",
+                name=state.name,
+            )
+        kept = math.ceil(max(0.0, state.kept) * 1000) / 1000 if state.hold_at_least else 0.0
+        with contextlib.suppress(RedlockError):  # the masters were closed
+            # First: if an interruption strikes behind this, others in line do not wait for ever.
+            self._runtime.post(carry_out(*leave_line(state)), hold.driver)
+        if not state.valid or not state.end():
+            raise state.loss()
+        state.handed_over, state.last_votes = True, tuple
+        for hold in list(state.holds):
+            hold.pass_on()
+        state.changed()
+        self._conclude_release(state, "released")
+        return json.dumps({
+            "names": state.names, "token": state.token, "fence": state.fence, "shared": state.mode.shared,
+            "hold_at_least": kept,
+        })  # fmt: skip
 
     def _abandon(self, hold: Hold[AnyLease], *, again: bool = False) -> None:
         """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11).

@@ -1,0 +1,389 @@
+"""A lease that is handed over: what is left of it here (C11)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from redlock import (
+    AsyncLease,
+    ConfigurationError,
+    LeaseExtended,
+    LockAcquired,
+    LockLost,
+    LockReleased,
+    NotHeld,
+    RedlockError,
+)
+from tests.asyncio.virtual import MASTERS, Deployment, run
+
+TTL = 10.0
+BOUND = pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
+
+
+class Told(list[Any]):
+    """A function that remembers what it was called with."""
+
+    def __call__(self, what: Any) -> None:
+        self.append(what)
+
+
+def held(d: Deployment, token: str, *names: str) -> bool:
+    return d.keys() == [{f"redlock:{name}": token for name in names or ("job",)}] * MASTERS
+
+
+def asked(d: Deployment) -> int:
+    return sum(len(fake.heard) for fake in d.fakes)
+
+
+async def takes_over(d: Deployment, handed: str, *, name: Any = "job", **options: Any) -> None:
+    """As another process does: nothing of the first holder is left behind it."""
+    lock = d.masters.lock(name, ttl=TTL, token=handed, **options)
+    assert (await lock.extend()).valid
+    await lock.release()
+    await d.quiet()
+    assert not any(d.keys())
+
+
+async def close(d: Deployment) -> None:
+    await d.masters.close()
+    d.shut()
+
+
+def ended(lease: AsyncLease) -> None:
+    """Nobody acts under it here."""
+    assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
+    with pytest.raises(LockLost, match="the lease on 'job' has ended: it was handed over"):
+        lease.ensure()
+    assert "handed over" in repr(lease)
+
+
+@BOUND
+@pytest.mark.parametrize("auto_extend", [True, False])
+def test_who_hands_a_lease_over_hears_nothing_of_it_one_ttl_later(bound, auto_extend, caplog):
+    """No renewal, no release, no WARNING, no alert: it goes on elsewhere, or its TTL ends it."""
+    lost, events = Told(), Told()
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=TTL, bound=bound, auto_extend=auto_extend, on_lost=lost)
+        async with lock as lease:
+            await asyncio.sleep(TTL / 4)
+            before = asked(d)
+            handed = lease.hand_over()
+            ended(lease)
+            assert not lock.owned()
+            assert await lease.wait_lost() is False
+            for call in (lock.release, lock.extend):
+                with pytest.raises(NotHeld):
+                    await call()
+            with pytest.raises(LockLost, match="handed over"):
+                lease.hand_over()
+            await asyncio.sleep(2 * TTL)
+        ended(lease)
+        assert asked(d) == before
+        assert held(d, lease.token)
+        await takes_over(d, handed)
+
+    run(scene, observer=events)
+    assert (lost, caplog.records) == ([], [])
+    of_leases = [type(event) for event in events if hasattr(event, "token")]
+    assert of_leases == [LockAcquired, LockReleased, LeaseExtended, LockReleased]
+
+
+def test_who_waits_for_its_loss_is_told_at_once_that_there_is_none():
+    async def scene(d):
+        async with d.masters.lock("job", ttl=TTL) as lease:
+            waiting = asyncio.create_task(lease.wait_lost())
+            await d.quiet()
+            handed = lease.hand_over()
+            await d.quiet()
+            assert waiting.done()
+            assert waiting.result() is False
+        await takes_over(d, handed)
+
+    run(scene)
+
+
+def test_it_says_what_another_process_needs():
+    async def scene(d):
+        async with d.masters.lock(["a", "b"], ttl=TTL, owner="web-3", hold_at_least=6.0) as lease:
+            await asyncio.sleep(2.0)
+            handed = lease.hand_over()
+        assert json.loads(handed) == {
+            "names": ["a", "b"], "token": lease.token, "fence": lease.fence, "shared": False, "hold_at_least": 4.0,
+        }  # fmt: skip
+        lock = d.masters.lock(["a", "b"], ttl=TTL, token=handed)
+        assert (lock.lease.token, lock.lease.fence, lock.lease.owner) == (lease.token, lease.fence, "web-3")
+        await lock.extend()
+        await lock.release()
+        kept = {heard.args[1] for fake in d.fakes for heard in fake.heard if heard.script == "release"}
+        assert kept == {"4042"}, "milliseconds, and what clocks may differ by (R28)"
+        await close(d)
+
+    run(scene, tidy=False)
+
+
+@BOUND
+def test_the_end_of_its_with_does_nothing(bound):
+    """However it is left: by an error, thrown away, by a stack."""
+
+    async def scene(d):
+        def lock() -> Any:
+            return d.masters.lock("job", ttl=TTL, bound=bound)
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            async with lock() as lease:
+                handed = lease.hand_over()
+                raise ZeroDivisionError
+        assert getattr(caught.value, "__notes__", []) == []
+        await takes_over(d, handed)
+
+        async with contextlib.AsyncExitStack() as stack:
+            handed = (await stack.enter_async_context(lock())).hand_over()
+        await takes_over(d, handed)
+
+        async def lines():
+            async with lock() as lease:
+                while True:
+                    yield lease.hand_over()
+
+        for close in (True, False):
+            generator = lines()
+            handed = await anext(generator)
+            if close:
+                await generator.aclose()
+            del generator
+            gc.collect()
+            await d.quiet()
+            assert all(d.keys())
+            await takes_over(d, handed)
+
+    run(scene)
+
+
+def test_a_lock_that_is_dropped_after_it_releases_nothing():
+    """It is not bound: it is itself the holder."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=TTL, bound=False)
+        lease = await lock.acquire()
+        handed = lease.hand_over()
+        del lock
+        gc.collect()
+        await d.quiet()
+        assert held(d, lease.token)
+        await takes_over(d, handed)
+
+    run(scene)
+
+
+def test_the_next_waiter_of_this_process_has_its_turn():
+    """R23: it asks the masters, as a waiter of any other process does."""
+
+    async def scene(d):
+        async with d.masters.lock("job", ttl=TTL) as lease:
+            waiter = asyncio.create_task(d.masters.lock("job", ttl=TTL).acquire(timeout=60))
+            await d.quiet()
+            before = asked(d)
+            handed = lease.hand_over()
+            await d.quiet()
+        assert asked(d) > before
+        assert not waiter.done()
+        lock = d.masters.lock("job", ttl=TTL, token=handed)
+        await lock.extend()
+        await lock.release()
+        got = await waiter
+        assert got.fence > lease.fence
+        assert held(d, got.token)
+        await close(d)
+
+    run(scene, tidy=False)
+
+
+def test_a_renewal_that_is_under_way_tells_nobody_anything(caplog):
+    """Its answers come later: the key lives for another TTL, and that is all."""
+    events = Told()
+
+    async def scene(d):
+        async with d.masters.lock("job", ttl=TTL) as lease:
+            d.mute(*range(MASTERS))
+            until = asked(d) + MASTERS
+            while asked(d) < until:  # noqa: ASYNC110 - in virtual time
+                await asyncio.sleep(0.1)
+            handed = lease.hand_over()
+            d.speak()
+            await d.quiet()
+        ended(lease)
+        await asyncio.sleep(2 * TTL)
+        assert asked(d) == until
+        assert not caplog.records
+        await takes_over(d, handed)
+
+    run(scene, observer=events)
+    assert not any(event.renewed for event in events if isinstance(event, LeaseExtended))
+
+
+def test_a_repair_that_was_to_come_does_not():
+    """R37: the key that a master lacks is not given to it any more."""
+
+    async def scene(d):
+        d.fakes[4].keys["redlock:job"] = "somebody"
+        async with d.masters.lock("job", ttl=TTL) as lease:
+            handed = lease.hand_over()
+            d.fakes[4].keys.clear()
+            await asyncio.sleep(3.0)
+        assert not d.fakes[4].keys
+        await takes_over(d, handed)
+        await close(d)
+
+    run(scene, tidy=False)
+
+
+def test_who_entered_it_again_leaves_it_first():
+    """R26: the outer one counts on having it."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=TTL)
+        async with lock as lease:
+            async with lock as same:
+                with pytest.raises(RedlockError, match=r"'job' was entered more than once, .*: hand it over there"):
+                    same.hand_over()
+                assert lease.valid
+            handed = lease.hand_over()
+        await takes_over(d, handed)
+
+    run(scene)
+
+
+def test_another_task_cannot_hand_it_over():
+    """C10."""
+
+    async def scene(d):
+        async with d.masters.lock("job", ttl=TTL) as lease:
+
+            async def other() -> None:
+                with pytest.raises(NotHeld, match="its holder is another task"):
+                    lease.hand_over()
+
+            await asyncio.create_task(other())
+            assert lease.valid
+        assert not any(d.keys())
+
+    run(scene)
+
+
+def test_a_lease_that_is_over_cannot_be_handed_over():
+    async def scene(d):
+        async with d.masters.lock("job", ttl=TTL) as lease:
+            pass
+        with pytest.raises(LockLost, match="it was released"):
+            lease.hand_over()
+        lock = d.masters.lock("job", ttl=1.0, auto_extend=False, cancel_on_loss=False)
+        lease = await lock.acquire()
+        await asyncio.sleep(2.0)
+        with pytest.raises(LockLost, match="it expired"):
+            lease.hand_over()
+        assert lease.lost
+        with pytest.raises(LockLost):
+            await lock.release()
+        resumed = d.masters.lock("job", ttl=TTL, token=lease.token, fence=lease.fence)
+        with pytest.raises(LockLost, match=r"extend\(\) has not confirmed yet"):
+            resumed.lease.hand_over()
+        with pytest.raises(NotHeld, match="the lock object that acquired 'job' is gone: keep it as well"):
+            (await d.masters.lock("job", ttl=TTL).acquire()).hand_over()
+        await close(d)
+
+    run(scene, tidy=False)
+
+
+def test_it_is_handed_on_and_on():
+    async def scene(d):
+        async with d.masters.lock("job", ttl=TTL) as lease:
+            handed = lease.hand_over()
+        for _ in range(3):
+            lock = d.masters.lock("job", ttl=TTL, token=handed)
+            handed = (await lock.extend()).hand_over()
+            with pytest.raises(NotHeld):
+                await lock.release()
+        await asyncio.sleep(2 * TTL)
+        assert held(d, lease.token)
+        await takes_over(d, handed)
+
+    run(scene)
+
+
+def test_a_term_is_not_handed_over():
+    """Its number and its body are one: another candidate follows with a greater number."""
+
+    async def scene(d):
+        election = d.masters.leader("job", ttl=TTL)
+
+        async def lead(term: Any) -> None:
+            with pytest.raises(RedlockError, match=r"'job' is that of a term, .*: stop the election"):
+                term.lease.hand_over()
+            assert term.valid
+            election.stop()
+
+        await election.run(lead)
+        assert not any(d.keys())
+
+    run(scene)
+
+
+def test_masters_that_were_closed_meanwhile():
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=TTL)
+        lease = await lock.acquire()
+        await close(d)
+        assert json.loads(lease.hand_over())["token"] == lease.token
+        ended(lease)
+        assert held(d, lease.token)
+
+    run(scene, tidy=False)
+
+
+def test_from_another_thread_a_lock_that_is_not_bound(caplog):
+    """Its loop learns of it: nobody there renews it or gives it back."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=TTL, bound=False)
+        lease = await lock.acquire()
+        found: list[str] = []
+        thread = threading.Thread(target=lambda: found.append(lease.hand_over()))
+        thread.start()
+        while thread.is_alive():  # noqa: ASYNC110 - the loop knows of no other thread
+            await asyncio.sleep(0)
+        thread.join()
+        await d.quiet()
+        await asyncio.sleep(2 * TTL)
+        assert {heard.script for fake in d.fakes for heard in fake.heard} == {"acquire"}
+        assert held(d, lease.token)
+        await takes_over(d, *found)
+
+    run(scene)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    (lambda text: text[:-20], "allowed is all of what"),
+    (lambda text: json.dumps(json.loads(text) | {"token": "x"}), "allowed is all of what"),
+    (lambda text: json.dumps(json.loads(text) | {"hold_at_least": -1.0}), "allowed is all of what"),
+    (lambda text: json.dumps(json.loads(text) | {"names": ["job", "other"]}), "was handed over is on 'job, other'"),
+])  # fmt: skip
+def test_a_text_that_is_another_one_is_refused_when_it_is_given(change, why):
+    async def scene(d):
+        async with d.masters.lock("job", ttl=TTL) as lease:
+            handed = lease.hand_over()
+        with pytest.raises(ConfigurationError, match=why):
+            d.masters.lock("job", ttl=TTL, token=change(handed))
+        with pytest.raises(ConfigurationError, match="has its own, drop this"):
+            d.masters.lock("job", ttl=TTL, token=handed, fence=5)
+        await takes_over(d, handed)
+
+    run(scene)
