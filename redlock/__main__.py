@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import redlock
+from redlock._cli import arguments
 from redlock._installed import others_beside
 from redlock._local import LOCAL
 from redlock._platform import WINDOWS
@@ -27,13 +27,13 @@ _SERVERS = ("redis-server", "valkey-server", None)  # on PATH, and the one that 
 _ANSWERS_WITHIN = 10.0  # seconds
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print it, one fact a line. The exit code is always 0: nothing is judged here, `redlock-check` does that."""
-    parser = argparse.ArgumentParser(
+def main(argv: list[str]) -> int:
+    """Print it, one fact a line. The exit code is 0, if it can be printed: `redlock-check` judges, this does not."""
+    parser = arguments.Parser(
+        usage_error=2,
         prog="python -m redlock",
-        description="Shows versions, paths and servers of this machine, for a report of a bug. "
+        description="Shows versions, paths and servers of this machine, for a report of a bug.\n"
         "It connects to no masters, and shows no addresses and no passwords.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--stop-local",
@@ -130,4 +130,4 @@ def _says(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    arguments.entry(main)

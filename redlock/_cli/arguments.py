@@ -173,7 +173,7 @@ def find_room(masters: int, what: str, besides: int = 0) -> None:
             os.close(number)
 
 
-def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAILED) -> NoReturn:
+def entry(main: Callable[[list[str]], int], failed: int = FAILED) -> NoReturn:
     """Run ``main`` as a program. Every failure becomes an exit code and at most one line, never a traceback."""
     _open_streams()
     logging.getLogger("redlock").addHandler(
@@ -187,10 +187,12 @@ def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAIL
         code = ending.code
     except KeyboardInterrupt:
         code = 130  # shells report this for a program that SIGINT ended
-    except BrokenPipeError:
-        code = broken_pipe
+    except BrokenPipeError:  # whoever reads has gone, and knows that
+        code = failed
     except Exception as error:  # noqa: BLE001 - Python's exit code 1 would mean something else
-        complain(f"redlock-{Path(sys.argv[0]).stem.removeprefix('redlock-')}: {_explained(error)}")
+        program = Path(sys.argv[0]).stem
+        name = "redlock" if program == "__main__" else f"redlock-{program.removeprefix('redlock-')}"
+        complain(f"{name}: {_explained(error)}")
         code = failed
     for number, stream in enumerate((sys.stdout, sys.stderr), 1):
         try:

@@ -314,7 +314,7 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
 
 
 def entry() -> NoReturn:
-    arguments.entry(main, UNKNOWN, UNKNOWN)
+    arguments.entry(main, UNKNOWN)
 
 
 if __name__ == "__main__":

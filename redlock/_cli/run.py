@@ -730,7 +730,7 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 def entry() -> NoReturn:
-    arguments.entry(main, USAGE)
+    arguments.entry(main)
 
 
 if __name__ == "__main__":

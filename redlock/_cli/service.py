@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from redlock._cli.pause import pause
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 ALWAYS, ON_FAILURE, NEVER = RESTART = ("always", "on-failure", "never")
 _FIRST, _LONGEST = 0.5, 30.0  # seconds: the limits of the first pause and of all later ones
 _LOOK_AGAIN = 0.05
-_NOBODY_ASKS = partial(nullcontext, 0)
 
 
 class Ending(NamedTuple):
@@ -68,7 +66,7 @@ def serve(
     term: Callable[[], Ending],
     policy: str,
     say: Callable[[str], object],
-    answering: Callable[[], AbstractContextManager[int]] = _NOBODY_ASKS,
+    answering: Callable[[], AbstractContextManager[int]] = lambda: nullcontext(0),
 ) -> int:
     """Call ``term`` for one term after the other. Returns the exit code of the last one.
 

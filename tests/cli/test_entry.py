@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -83,6 +84,40 @@ def test_an_error_in_the_program_is_one_line_and_says_nothing_secret(module, cod
     assert (done.returncode, done.stderr, done.stdout) == (code, f"redlock--c: {said}\n", "")
 
 
+LOOK, CHAOS = [sys.executable, "-W", "error", "-m", "redlock"], [sys.executable, "-W", "error", "-m", "chaos"]
+
+
+@pytest.mark.parametrize(("command", "code"), [
+    (CHECK, 3), ([*CHECK, "--help"], 3), ([*CHECK, "--acl"], 3), (ASKED, 3), ([*ASKED, "--json"], 3),
+    ([*ASKED, "--prometheus"], 3), ([*ASKED, "--watch"], 3), ([*ASKED, "--watch", "--json"], 3),
+    ([*CHECK, "--plan", f"{NOBODY},redis://127.0.0.1:2", NOBODY], 3), ([*CHECK, "--held", NOBODY], 2),
+    ([*RUN, "--help"], 71), (RUN, 64),
+    (LOOK, 71), ([*LOOK, "--help"], 71), ([*LOOK, "--stop-local"], 71), ([*LOOK, "--nonsense"], 2),
+    ([*CHAOS, "list"], 2), ([*CHAOS, "--help"], 2), ([*CHAOS, "run", "--help"], 2),
+])  # fmt: skip
+@pytest.mark.parametrize("errors_too", [False, True])
+def test_whoever_reads_has_gone(command, code, errors_too, tmp_path):
+    """As ``head`` does: no traceback, and another exit code than that of a success that somebody has read."""
+    read, write = os.pipe()
+    os.close(read)
+    variables = environment(REDLOCK_LOCAL_DIR=str(tmp_path))
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=write, stderr=write if errors_too else subprocess.PIPE,
+            text=True, timeout=60, check=False, env=variables,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert done.returncode == code
+    for word in ("Traceback", "Exception", "Broken"):
+        assert errors_too or word not in done.stderr
+
+
+def test_facts_that_cannot_be_printed():
+    done = shell(">/dev/full", LOOK)
+    assert (done.returncode, done.stderr) == (71, "redlock: OSError: [Errno 28] No space left on device\n")
+
+
 # -- characters that cannot be encoded ---------------------------------------------------------------
 
 
@@ -130,7 +165,7 @@ def test_nothing_that_is_opened_gets_the_number_of_a_stream(closed, tmp_path):
         "    print('to nobody'); print('to nobody', file=sys.stderr)\n"
         "    with open(argv[0], 'w') as file: json.dump(found, file)\n"
         "    return 5\n"
-        "arguments.entry(main, 6)"
+        "arguments.entry(main)"
     )
     file = tmp_path / "found"
     assert shell(closed, [sys.executable, "-c", program, str(file)], stdin=subprocess.DEVNULL).returncode == 5
