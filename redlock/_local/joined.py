@@ -101,7 +101,8 @@ def found() -> str:
         greeting = _greeting(line) or {"error": "it does not answer"}
     if "error" in greeting:
         return f"{place}, {greeting['error']}"
-    return f"{len(greeting['urls'])} in {place}, used by {greeting['others']} programs"
+    failed = "".join(f"; {why.splitlines()[0]}" for why in greeting.get("failures", ()))
+    return f"{len(greeting['urls'])} in {place}, used by {greeting['others']} programs{failed}"
 
 
 def stop() -> bool:
@@ -151,6 +152,8 @@ def _joined(directory: Path) -> _Line:
             greeting = _greeting(line)
             if greeting is not None and "urls" in greeting:
                 line.setblocking(False)
+                for why in greeting.get("failures", ()):  # a keeper of an earlier version tells of none
+                    _say(f"one of the {LOCAL} masters does not run, and two are a majority: {why}")
                 return _Line(line, greeting["urls"])
             line.close()
             if greeting is not None:

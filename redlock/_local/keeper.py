@@ -26,7 +26,7 @@ _LOOK, _TICK = 0.01, 0.5  # seconds between two looks: while servers start, and 
 _PAUSE = 1.0  # seconds before a server that has died is started again
 _ANSWER = 1.0  # seconds for a server to answer
 _SHUTDOWN = 5.0
-_LOG_LINES = 15
+_LOG_LINES = 5
 _PR_SET_PDEATHSIG = 1
 _C = None  # the C library, where the kernel can do what we want of it
 if sys.platform == "linux":
@@ -46,12 +46,20 @@ class Server:
     def __init__(self, program: str, home: str, address: str, configuration: str) -> None:
         self._program, self._home, self._address = program, home, address
         self._configuration = configuration.encode()
-        os.makedirs(os.path.join(home, "data"), 0o700, exist_ok=True)  # noqa: PTH103, PTH118 - pathlib takes long to import
-        _end_stranger(address)
+        self.failure = ""  # why it does not run, until it does
         self.launch()
 
     def launch(self) -> None:
         self._since = time.monotonic()
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._launch()
+        except (NoServers, OSError) as error:  # the others may do without it
+            self.failure = f"{self._home}: {error}"
+
+    def _launch(self) -> None:
+        os.makedirs(os.path.join(self._home, "data"), 0o700, exist_ok=True)  # noqa: PTH103, PTH118 - pathlib takes long to import
+        _end_stranger(self._address)
         with open(self._log, "wb") as log:  # noqa: PTH123
             self._process = subprocess.Popen(  # noqa: S603 - that is what this program is for
                 [self._program, "-"],
@@ -69,20 +77,40 @@ class Server:
     def _log(self) -> str:
         return os.path.join(self._home, "server.log")  # noqa: PTH118
 
-    def ready(self) -> bool:
-        """Whether it answers, and has loaded its data.  NoServers: it has ended."""
-        if self._process.poll() is not None:
-            with open(self._log, errors="replace") as log:  # noqa: PTH123
-                lines = log.read().splitlines()[-_LOG_LINES:]
-            said = "".join(f"\n  {line}" for line in lines) or f", and nothing is in {self._log}: is the disk full?"
-            raise NoServers(f"{self._program} ended with status {self._process.returncode}{said}")
-        return _asked(self._address, b"PING\r\n").startswith(b"+PONG")
+    def look(self, *, late: bool = False) -> bool:
+        """Whether it answers, or will not: then `failure` says why.  ``late``: it has had time enough."""
+        if self._ended:
+            self.failure = self._said()
+        elif _asked(self._address, b"PING\r\n").startswith(b"+PONG"):
+            self.failure = ""
+        elif late:
+            self.failure = f"{self._home}: it did not answer within {_START_TIMEOUT:g} s"
+        else:
+            return False
+        return True
+
+    @property
+    def _ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _said(self) -> str:
+        if self._process is None:
+            return self.failure
+        lines: list[str] = []
+        with contextlib.suppress(OSError), open(self._log, errors="replace") as log:  # noqa: PTH123
+            lines = log.read().splitlines()[-_LOG_LINES:]
+        said = "".join(f"\n  {line}" for line in lines) or f", and nothing is in {self._log}: is the disk full?"
+        return (
+            f"{self._home}: {self._program} ended with status {self._process.returncode}{said}\n"
+            f"If its data is damaged, delete {self._home}/data while no program holds a local lock: it begins anew then"
+        )
 
     def look_after(self) -> None:
         """Start it again if it has died.  It remembers what it knew."""
-        if self._process.poll() is not None and time.monotonic() - self._since > _PAUSE:
-            with contextlib.suppress(OSError):  # a full disk, for example: later, perhaps
-                self.launch()
+        if self._ended or self.failure:
+            self.look()
+        if self._ended and time.monotonic() - self._since > _PAUSE:  # a full disk, for example: later, perhaps
+            self.launch()
 
     @property
     def used(self) -> bool:
@@ -93,6 +121,8 @@ class Server:
         return False
 
     def end(self) -> None:
+        if self._process is None:
+            return
         self._process.terminate()
         try:
             self._process.wait(_SHUTDOWN)
@@ -172,10 +202,12 @@ class Keeper:
         gives_up = time.monotonic() + _START_TIMEOUT
         for one in servers:
             self._servers.append(Server(*one))
-        while not self._ending and not all(server.ready() for server in self._servers):
-            if time.monotonic() > gives_up:
-                raise NoServers(f"the servers did not answer within {_START_TIMEOUT:g} s")
+        # All of them, so that those who come first have three.  But a majority will do.
+        while not self._ending and not all(one.look(late=time.monotonic() > gives_up) for one in self._servers):
             self._answer(_LOOK)
+        failures = self._failures()
+        if 2 * len(failures) >= len(self._servers):
+            raise NoServers("\n".join(failures))
         self._greet({"urls": urls})
         self._idle_since = time.monotonic()
         # If somebody has removed the directory, the next program starts other servers.
@@ -183,6 +215,9 @@ class Keeper:
             for server in self._servers:
                 server.look_after()
             self._answer(_TICK)
+
+    def _failures(self) -> list[str]:
+        return [server.failure for server in self._servers if server.failure]
 
     def _idle_for_long(self) -> bool:
         now = time.monotonic()
@@ -231,7 +266,8 @@ class Keeper:
 
     def _say(self, program: socket.socket) -> None:
         with contextlib.suppress(OSError):  # it has gone; `_hear` finds out
-            program.send(json.dumps({**self._greeting, "others": len(self._programs) - 1}).encode() + b"\n")
+            more = {"others": len(self._programs) - 1, "failures": self._failures()}
+            program.send(json.dumps({**self._greeting, **more}).encode() + b"\n")
 
     def _end_soon(self, *_: object) -> None:
         self._ending = True

@@ -277,6 +277,54 @@ def test_a_server_that_does_not_start_says_why(laptop, tmp_path):
     assert (done.returncode, "bad news" in done.stderr) == (71, True)
 
 
+def damage(laptop, *numbers: int) -> None:
+    """As a disk does: in the middle of what a server has written."""
+    for number in numbers:
+        for file in (laptop.directory / str(number) / "data").rglob("*.aof"):
+            content = file.read_bytes()
+            file.write_bytes(content[: len(content) // 2] + b"\0 not a command\r\n" + content[len(content) // 2 :])
+
+
+def test_two_of_three_are_a_majority_if_the_file_of_one_is_damaged(laptop):
+    """It is told which folder it is, and what may be deleted; then all three run again, without another start."""
+    laptop.run(HOLD + "lock.release()")
+    laptop.python("--stop-local")
+    damage(laptop, 2)
+    home = laptop.directory / "2"
+    locked, said = laptop.run(HOLD + "lock.release()")
+    assert int(locked) > 0
+    assert f"one of the local masters does not run, and two are a majority: {home}: " in said
+    assert f"delete {home}/data while no program holds a local lock" in said
+    assert f"used by 0 programs; {home}: " in laptop.python()
+    done = laptop.command(*RUN, "x", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+    shutil.rmtree(home / "data")
+    eventually(lambda: len(laptop.servers()) == 3)
+    eventually(lambda: str(home) not in laptop.python())
+    assert "one of the local masters" not in laptop.run(HOLD + "lock.release()")[1]
+
+
+def test_with_two_files_damaged_there_is_no_majority_and_both_folders_are_named(laptop):
+    laptop.run(HOLD + "lock.release()")
+    laptop.python("--stop-local")
+    damage(laptop, 1, 3)
+    said = laptop.fails()
+    for number in (1, 3):
+        assert f"delete {laptop.directory}/{number}/data while no program holds a local lock" in said
+    assert f"{laptop.directory}/2" not in said
+    eventually(lambda: not laptop.processes())
+
+
+def test_a_folder_of_one_that_cannot_be_used_leaves_a_majority_too(laptop):
+    laptop.directory.mkdir(mode=0o700)
+    (laptop.directory / "1").write_text("not a folder")
+    locked, said = laptop.run(HOLD + "lock.release()")
+    assert int(locked) > 0
+    assert f"does not run, and two are a majority: {laptop.directory}/1: " in said
+    (laptop.directory / "1").unlink()
+    eventually(lambda: len(laptop.servers()) == 3)
+
+
 @pytest.mark.parametrize("setting", ["executable = '/nowhere/python'", "frozen = True"])
 def test_without_a_python_it_says_so(laptop, setting):
     said = laptop.fails(f"{BEGIN}sys.{setting}; Masters.from_env()").splitlines()[-1]
