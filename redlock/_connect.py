@@ -446,6 +446,9 @@ class Connector:
         if "Too many open files" in words:  # which file it was to be says nothing
             return Failure("error", NO_DESCRIPTOR, sent=False)
         found = classify(error, words)
+        settings = self._target.settings
+        if trouble(error, words) == "auth" and not (settings.get("password") or settings.get("credential_provider")):
+            return found._replace(reason=f"{found.reason} (no password was given, or an empty one)")
         if self._target.tls and found.outcome == "timeout":  # the server may be waiting for a command in plain text
             return found._replace(reason=f"{found.reason} (a port without TLS behaves like this as well)")
         return found

@@ -266,7 +266,10 @@ def _password(master: Mapping[str, Any], where: str) -> str | None:
         return str(master["password"])
     if "password_file" in master:
         try:
-            return Path(master["password_file"]).read_text(encoding="utf-8").rstrip("\n")
+            password = Path(master["password_file"]).read_text(encoding="utf-8").rstrip("\n")
+            if password:
+                return password
+            why = "it is empty"
         except OSError as error:
             why = error.strerror
         except UnicodeDecodeError:
@@ -276,10 +279,17 @@ def _password(master: Mapping[str, Any], where: str) -> str | None:
         raise ConfigurationError(f"{where}: password_file: {why}")
     if "password_env" in master:
         password = _environment(master["password_env"])
-        if password is None:
-            raise ConfigurationError(f"{where}: password_env names a variable that is not set")
+        if not password:
+            why = "not set" if password is None else "empty"
+            raise ConfigurationError(f"{where}: password_env names a variable that is {why}")
         return password
-    return _environment(PASSWORD)
+    password = _environment(PASSWORD)
+    if password == "":
+        raise ConfigurationError(
+            f"the environment variable {PASSWORD} is empty: is the secret there that it comes from? For masters "
+            "without a password, leave it out"
+        )
+    return password
 
 
 def _environment(variable: str) -> str | None:

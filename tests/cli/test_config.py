@@ -190,6 +190,22 @@ def test_a_variable_that_is_not_utf_8_is_named(monkeypatch, file, variable):
     assert "caf" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("text", "says"), [
+    ("", "the environment variable REDLOCK_PASSWORD is empty: is the secret there"),
+    ('password_env = "MINE"', "toml, master 1: password_env names a variable that is empty"),
+    ('password_file = "{}/secret"', "toml, master 1: password_file: it is empty"),
+])  # fmt: skip
+def test_an_empty_password_is_told_and_not_tried(monkeypatch, file, tmp_path, text, says):
+    """The secret was not there when the variable was set: else each master would say that the password is wrong."""
+    (tmp_path / "secret").write_text("\n", encoding="utf-8")
+    for name in ("REDLOCK_PASSWORD", "MINE"):
+        monkeypatch.setenv(name, "")
+    options = file(text.replace("{}", str(tmp_path)))
+    with pytest.raises(ConfigurationError, match=says):
+        deployment(["redis://locker@a"], options)
+    assert deployment(["redis://locker:own@a"], options).urls == ("redis://locker:own@a",)  # it needs none of these
+
+
 def test_masters_that_were_given_and_are_empty_are_not_those_of_the_environment(monkeypatch):
     """``--masters "$UNSET"``: the lock would be taken somewhere else."""
     monkeypatch.setenv("REDLOCK_MASTERS", "redis://env")
