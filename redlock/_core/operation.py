@@ -67,6 +67,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     subscription: Subscription | None = None
     result: T  # once it is over
+    _struck: BaseException | None = None  # what was thrown into the generator first that is no error: a Ctrl-C
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
@@ -122,13 +123,18 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                 break
             except BaseException as error:
                 if _is_closed(self._op):  # it has cleaned up and raised this
-                    if isinstance(error, _Struck):
-                        self._conclude(error.by)
-                        raise error.by from None
-                    if self._conclude(error) or isinstance(error, (KeyboardInterrupt, SystemExit)):
-                        raise
+                    error = self._ends_with(error)
+                    if self._conclude(error) or isinstance(error, (GeneratorExit, KeyboardInterrupt, SystemExit)):
+                        raise error  # noqa: TRY201 - perhaps another one
                     break
-                step, argument = self._op.throw, _Struck(error) if isinstance(error, GeneratorExit) else error
+                if not isinstance(error, Exception):
+                    self._struck = self._struck or error
+                step, argument = self._op.throw, _Struck() if isinstance(error, GeneratorExit) else error
+
+    def _ends_with(self, error: BaseException) -> BaseException:
+        """``error`` was raised by the generator; but a Ctrl-C in the cleanup after another one is not lost (R11)."""
+        struck, self._struck = self._struck, None
+        return struck if struck is not None and isinstance(error, (Exception, _Struck)) else error
 
     def _perform(self, effect: Effect) -> Event | None:
         """Carry out ``effect``.  Returns what the generator is resumed with, or `WAITS`."""
@@ -147,10 +153,6 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
 class _Struck(BaseException):
     """A GeneratorExit of a signal handler.  To a generator that would mean that nobody carries out its effects."""
-
-    def __init__(self, by: GeneratorExit) -> None:
-        super().__init__(by)
-        self.by = by
 
 
 def _is_closed(op: Any) -> bool:
