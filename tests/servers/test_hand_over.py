@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redlock import NotHeld
+from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
 from tests.servers.process import started
 
@@ -174,3 +175,23 @@ def test_another_thread_hands_over_what_is_not_bound_alone(redlock_servers, mast
         else:
             assert json.loads(found[0])["token"] == lease.token
     each(redlock_servers, "delete", "redlock:job")
+
+
+def test_a_ctrl_c_at_any_line_of_it_keeps_nobody_waiting(redlock_servers, others):
+    """P7: the lease is held yet, or its keys end with their TTL; and the line of this process goes on (R23)."""
+    for interrupt in at_every_line(15):
+        lock, handed = others.lock("job", ttl=TTL), None
+        lease = take(lock)
+        with interrupt.strikes():
+            handed = lease.hand_over()
+        if handed is not None:
+            lock = others.lock("job", ttl=TTL, token=handed)
+            lock.extend()
+        assert interrupt.struck == (handed is None)
+        try:
+            lock.release()
+        except NotHeld:
+            assert not lease.valid
+            each(redlock_servers, "delete", "redlock:job")
+        with others.lock("job", ttl=TTL, timeout=20):
+            pass
