@@ -69,6 +69,8 @@ class Background:
             now = _clock.now()  # in here, as where a thread leads: no answer is older than its request
             until = min(until, now + self._keep_up(now))
             self._port.rest(now, until)
+        if self._connections.voters.refused:
+            self.renewer.give_way(now)  # here: it takes another lock
         self._report()
         return until
 
@@ -85,8 +87,6 @@ class Background:
         connections.quieten(now)
         pause = LINGER / 2 if connections.subscriptions else math.inf
         connections.announce(now, self._announcer)
-        if connections.voters.refused:
-            self.renewer.give_way(now)
         pause = min(pause, self._announcer.next(now, TICK))
         for stream in connections.streams:
             if (due := connections.connect_in(stream, now)) <= 0:

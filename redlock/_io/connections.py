@@ -15,6 +15,7 @@ from redlock._core.outcomes import Failure
 from redlock._core.quorum import majority
 from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import LINGER, Subscriptions
+from redlock._io.process import brief
 from redlock._io.stream import Connection, Subscriber
 from redlock.errors import RedlockError
 
@@ -37,11 +38,19 @@ if TYPE_CHECKING:
 
 TICK = 0.1  # seconds; the longest that a late answer or an owed release waits
 CLOSED = "these Masters were closed"
+INSIDE = (
+    "a finalizer or a signal handler has interrupted this thread in the middle of its Masters, and they cannot be used "
+    "before that step is over: do it later, or in another thread"
+)
 _SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer is perhaps worth no more
 _SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
 _SAME = 0.001  # seconds; two sums that differ by less are equal
 
 _NOBODY: Any = None  # waits for the answer
+
+
+class Inside(RedlockError):  # noqa: N818 - users know it as a `RedlockError`
+    """The calling thread is in the middle of these masters already, and has been interrupted there."""
 
 
 def _is_up(master: str, quarantined: float) -> Callable[[Observing], object]:
@@ -73,7 +82,7 @@ class Connections(Exchange):
 
     def leave(self, place: Place, stays: bool = False) -> None:
         """Leave the line, or stay as a reader, and wake the operations whose turn it is now."""
-        with self.port.line:
+        with brief.lock:
             now = _clock.now()
             turns = self.local_queue.leave(place, stays)
             for other in turns:
@@ -183,17 +192,17 @@ class Connections(Exchange):
         if isinstance(effect, Leave):
             self.leave(effect.place, effect.stays)
         elif isinstance(effect, WakeBehind):
-            with self.port.line:
+            with brief.lock:
                 inboxes = self._give_turns(self.local_queue.behind(effect.place), _clock.now())
             for one in inboxes:
                 one.wake()
         elif isinstance(effect, WakeOnStop):
             effect.stop.subscribe(effect, inbox.poke)
         elif isinstance(effect, LookAhead):
-            with self.port.line:
+            with brief.lock:
                 effect.learned = self.local_queue.look_ahead(effect.place)
         elif isinstance(effect, ReleaseHeard):
-            with self.port.line:
+            with brief.lock:
                 others = self.subscriptions.others_heard(effect.keys, effect.heard)
                 self.local_queue.released(effect.keys, effect.took, _clock.now(), others=others)
         else:

@@ -62,6 +62,7 @@ class Driver:
 
     where = staticmethod(running_loop)
     stopped: Final = Exception
+    inside: Final = False  # a loop is not used from within
 
     @staticmethod
     def check() -> None:

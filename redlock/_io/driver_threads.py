@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from threading import Lock
+from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock import _clock
@@ -26,8 +26,9 @@ from redlock._core.operation import OperationBase, SteppedOperation
 from redlock._core.outcomes import NEVER
 from redlock._io import process
 from redlock._io.background import Background, pauses
-from redlock._io.connections import CLOSED, TICK
+from redlock._io.connections import CLOSED, INSIDE, TICK, Inside
 from redlock._io.host_threads import ThreadHost
+from redlock._io.process import brief
 from redlock._io.report import report_failure
 from redlock._io.runtime import DRIVERS, without_masters
 from redlock._io.waiter import Waiter
@@ -150,8 +151,14 @@ class Driver:
 
         Any exception that interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the point
         where it waits.  The operation cleans up and raises it again (R11).
+
+        Raises:
+            Inside: this thread holds a lock of ours, or sits in our poll().
         """
-        operation = Operation(op, self.host)
+        host = self.host
+        if host.guard._is_owned() or brief.lock._is_owned() or (host.polling and host.polling == get_ident()):  # noqa: SLF001
+            raise Inside(INSIDE)
+        operation = Operation(op, host)
         try:
             if not self._ready:
                 self._get_ready()
@@ -163,6 +170,11 @@ class Driver:
         return operation.result
 
     post = run
+
+    @property
+    def inside(self) -> bool:
+        """Whether the calling thread holds a lock of ours: it was interrupted, and must not wait for itself."""
+        return self.host.guard._is_owned() or brief.lock._is_owned()  # noqa: SLF001 - of RLock: also `Condition` asks it
 
     def _get_ready(self) -> None:
         """Wait for the connections, before the first operation and after an interruption (R2).
@@ -390,7 +402,7 @@ class Driver:
 
     def stay_alone(self) -> None:
         """See `process.survivors`.  This thread does not wait for that of the background, nor for one that reads."""
-        self.host.guard, self.host.line, self.host.leader = Lock(), Lock(), None
+        self.host.guard, self.host.leader = RLock(), None
         self._thread, self._gone = threading.current_thread(), True
 
     def disown(self) -> None:

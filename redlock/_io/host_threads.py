@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
 from redlock._io.connections import CLOSED, TICK, Connections
+from redlock._io.process import brief
 from redlock.errors import RedlockError
 
 if sys.platform == "win32":
@@ -55,12 +56,12 @@ class ThreadHost:
     """The host of the operations of threads, and the port of their `Connections`.
 
     ``guard`` guards the connections and their pipelines.  Nothing blocks while it is held.  But every call of the
-    kernel lets other threads run, which then wait for it.  So following threads do not take it.
+    kernel lets other threads run, which then wait for it.  So following threads do not take it.  It knows its
+    owner, for a finalizer or a signal handler may come back to it: see `Inside`.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], settings: MastersSettings) -> None:
-        self.guard = threading.Lock()
-        self.line = threading.Lock()  # guards the local queue; always taken last
+        self.guard = threading.RLock()
         self.connections = connections = Connections(endpoints, settings, self)
         self.perform_local = connections.perform_local
         self.hang_ups = select.poll()  # the background's: no others, so answers do not wake it
@@ -70,7 +71,7 @@ class ThreadHost:
         # What threads tell each other: see `redlock/_io/waiter.py`.
         self.leader: Waiter | None = None
         self.followers: dict[Waiter, None] = {}  # oldest first
-        self.polling = False  # the leading thread sits in poll()
+        self.polling = 0  # the leading thread, while it sits in poll()
         self.poll = select.poll()  # its
         self.asked: deque[Asked] = deque()  # requests of following threads, to be written in this order
         self.reader: Waiter | None = None  # the thread that is reading; it wakes the first one of `served` afterwards
@@ -161,6 +162,7 @@ class ThreadHost:
         with self.guard:
             self.connections.closing = True
             self.leader = None  # the leading thread would go back to poll(); one that joins anew is refused
+            self.polling = 0  # a signal handler that closes has perhaps interrupted it there
         self.lead_waker.wake()
         for waiter in list(self.operations):
             waiter.poke()  # it waits again, which is refused
@@ -173,7 +175,7 @@ class ThreadHost:
             connections.hang_up()
             for follower in list(self.followers):
                 follower.wake()
-            with self.line:
+            with brief.lock:
                 waiting = connections.local_queue.waiting()
             for place in waiting:
                 if place.inbox is not None:

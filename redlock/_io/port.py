@@ -37,16 +37,12 @@ class Listener(LineInbox, Protocol):
 class Sockets(Protocol):
     """Who watches the descriptors of `Connections`, and calls their `read_ready`.
 
-    All but ``line`` is used with the guard held.
+    All is used with the guard held.
     """
 
     @property
     def guard(self) -> AbstractContextManager[Any]:
         """Held while the connections are used.  Nothing blocks meanwhile."""
-
-    @property
-    def line(self) -> AbstractContextManager[Any]:
-        """Guards the local queue; always taken last."""
 
     def watch(self, stream: Stream) -> None:
         """Call `Connections.read_ready` from now on whenever ``stream`` has something to read."""

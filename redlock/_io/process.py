@@ -16,7 +16,7 @@ import weakref
 from functools import partial
 from os import getpid
 from sys import is_finalizing
-from threading import Lock, RLock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from redlock._core.tokens import TokenSource
@@ -48,7 +48,11 @@ class ForkLock:
         survivors.add(self)
 
     def stay_alone(self) -> None:
-        self.lock = Lock()
+        self.lock = RLock()  # a finalizer or a signal handler may come back in the middle
+
+
+# Guards the local queues, and the extensions of the leases of threads.  Always taken last, and held for microseconds.
+brief = ForkLock()
 
 
 def is_this(other: object) -> bool:

@@ -73,6 +73,10 @@ class Renewer:
 
     def put_back(self, *renewals: Renewal) -> None:
         """Schedule ``renewals`` anew."""
+        if self._mutex.lock._is_owned():  # noqa: SLF001 - a finalizer or a signal handler comes back in the middle
+            self._schedule.queue.extend(renewals)
+            self._port.tick_at()
+            return
         with self._mutex.lock:
             over = self._schedule.put(renewals)
             first = self._schedule.next()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from redlock._connect import NO_DESCRIPTOR, out_of_descriptors
 from redlock._io import process
-from redlock._io.connections import CLOSED
+from redlock._io.connections import CLOSED, INSIDE, Inside
 from redlock._io.process import ForkLock
 from redlock._io.report import report_failure
 from redlock.errors import QuorumUnreachable, RedlockError, Vote
@@ -98,7 +98,13 @@ class Runtime(Generic[AnyDriver]):
         process.check()
         return self.drivers.get(self.where()) or self._make_driver()
 
+    def check_outside(self) -> None:
+        """Raises `Inside` if the calling thread is in the middle of one of our steps, and was interrupted there."""
+        if self.making.lock._is_owned() or any(driver.inside for driver in list(self.drivers.values())):  # noqa: SLF001
+            raise Inside(INSIDE)
+
     def _make_driver(self) -> AnyDriver:
+        self.check_outside()
         with self.making.lock:
             if self.closed:
                 raise RedlockError(CLOSED)
@@ -127,6 +133,7 @@ class Runtime(Generic[AnyDriver]):
     def close(self) -> Any:
         """See `Masters.close`, and `AsyncMasters.close`, which awaits what this returns."""
         process.check()
+        self.check_outside()
         with self.making.lock:
             self.closed = True
             drivers: list[Any] = list(self.drivers.values())

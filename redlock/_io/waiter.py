@@ -39,7 +39,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from os import getpid
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
 from redlock import _clock
@@ -81,7 +81,7 @@ class Waiter:
         host, place = self._host, request.enters
         connections = host.connections
         if place is not None:
-            with host.line:
+            with process.brief.lock:
                 if connections.closing:
                     raise RedlockError(CLOSED)
                 may_ask = connections.local_queue.enter(place, self, _clock.now())
@@ -183,7 +183,7 @@ class Waiter:
             left = until - now
             if left <= 0:
                 return
-            host.polling = True  # from now on no thread relies on us to write
+            host.polling = get_ident()  # from now on no thread relies on us to write
             try:
                 if host.asked or host.connections.corked:  # no call without need: this is the hottest place
                     host.flush()
@@ -197,7 +197,7 @@ class Waiter:
                 self.sleep(_PATIENCE)
                 return
             finally:
-                host.polling = False
+                host.polling = 0
             if getpid() != process.pid:  # a signal handler has forked
                 process.notice()
                 return

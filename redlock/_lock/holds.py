@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import inspect
 import sys
 import threading
@@ -56,6 +57,19 @@ AnyLease = TypeVar("AnyLease", bound="LeaseBase")
 
 # The leases that were entered in this context, or in the context that it was copied from (R26), each once.
 _ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
+
+
+_collector = 0  # the thread in which the garbage collector runs
+
+
+def _note_collector(phase: str, _: object) -> None:
+    """Before Python 3.12 the collector may run inside of `ContextVar.set`, and a second one in there ends Python."""
+    global _collector  # noqa: PLW0603 - there is one collector
+    _collector = threading.get_ident() if phase == "start" else 0
+
+
+if sys.version_info < (3, 12):
+    gc.callbacks.append(_note_collector)
 
 
 class Anchor:
@@ -129,6 +143,7 @@ class Hold(Generic[AnyLease]):
     _life: Lifetime | None = None
     _watches: weakref.ref[Any] | None = None
     _entered = _unwanted = asks_renewal = False
+    anywhere = False  # no context knows of it
     _among: Holder[AnyLease] | None = None  # the holds of the thread or task that runs the body of a term
 
     def __init__(
@@ -169,7 +184,7 @@ class Hold(Generic[AnyLease]):
     @property
     def entered_here(self) -> bool:
         """Whether it was entered in this context, or in the context that this is a copy of."""
-        return weakref.ref(self.state) in _ENTERED.get()
+        return self.anywhere or weakref.ref(self.state) in _ENTERED.get()
 
     @property
     def bound_by_hand(self) -> bool:
@@ -264,12 +279,7 @@ class Hold(Generic[AnyLease]):
         else:
             _remove(self, holds)
         self._watches = None  # so no callback runs when its ``with`` ends
-        if holds and not all(hold.abandoned for hold in holds):
-            return False
-        entered = _ENTERED.get()
-        if entered and entered[-1]() is self.state:
-            _ENTERED.set(entered[:-1])
-        return True
+        return not holds or all(hold.abandoned for hold in holds)
 
     def pass_on(self) -> None:
         """The lease was handed over: nothing is left to give back, and the end of the ``with`` does nothing (C11)."""
@@ -282,9 +292,15 @@ def _remove(hold: Hold[Any], where: list[Hold[Any]]) -> None:
         where.remove(hold)
 
 
-def note_here(state: LeaseState) -> None:
-    """The caller is about to acquire the lease ``state``: it belongs to this context (R26)."""
+def note_here(state: LeaseState, hold: Hold[Any]) -> None:
+    """The caller is about to acquire the lease ``state``, by ``hold``: it belongs to this context (R26)."""
+    if _collector and _collector == threading.get_ident():
+        hold.anywhere = True
+        return
     entered = _ENTERED.get()
+    # Not when one is released: a finalizer may do that, see `_note_collector`.
+    while entered and ((last := entered[-1]()) is None or last.released):
+        entered = entered[:-1]
     if len(entered) >= _MANY and not len(entered) & (len(entered) - 1):
         # Contexts that are copied again and again collect leases that are over.  They are dropped when their number
         # has doubled.

@@ -39,6 +39,7 @@ from redlock._core.release import abandon, leave_line, release
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock._io import process
+from redlock._io.connections import INSIDE, Inside
 from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, note_here
 from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.masters import MastersBase, token_source
@@ -429,7 +430,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if self._bound and hold.holder and self._reenter(hold):
             return None
         state = self._state_class(self._spec, clock=_clock.now, mine=process.here)
-        note_here(state)  # now: on an event loop, what follows does not run in the caller's context
+        note_here(state, hold)  # now: on an event loop, what follows does not run in the caller's context
         target = self._target(self._settings, self._spec)
         try:
             outcome = yield from acquire(target, deadline, began, partial(target.granted, state))
@@ -465,6 +466,16 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 return "released"
             self._keep_resumed()  # so that its loss is told
             return "lost"
+        self._forget_on_lost(state)
+        return "lost" if state.lost else "nested"
+
+    def _leave_behind(self, hold: Hold[AnyLease]) -> Literal["nested", "lost"]:
+        """Leave ``hold`` where the masters cannot be asked.  If it was the last one, the renewer releases the lease."""
+        state = hold.state
+        if state.on_change is None:  # resumed and never extended: it has no renewer
+            raise Inside(INSIDE)
+        if hold.exit():
+            state.holder_gone()
         self._forget_on_lost(state)
         return "lost" if state.lost else "nested"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from redlock import _clock, options
 from redlock._core.ballots import Refusal
 
+# > from redlock._io.connections import Inside
 # > from redlock._io.runtime import running_loop
 from redlock._lock import decorated
 from redlock._lock.holds import ExitMethod, beginning
@@ -183,6 +184,10 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     async def _release(self, hold: Hold[AsyncLease]) -> None:
         try:
             how = await self._runtime.run(self._release_op(hold))
+        # threads instead
+        # > except Inside:
+        # >     how = self._leave_behind(hold)
+        # both again
         except BaseException:  # interrupted, perhaps before anything was done
             self._abandon(hold)
             raise

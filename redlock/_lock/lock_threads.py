@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
 from redlock._core.ballots import Refusal
+from redlock._io.connections import Inside
 from redlock._io.runtime import running_loop
 from redlock._lock import decorated
 from redlock._lock.holds import ExitMethod, beginning
@@ -124,6 +125,8 @@ class MultiLock(LockBase[Masters, Lease]):
     def _release(self, hold: Hold[Lease]) -> None:
         try:
             how = self._runtime.run(self._release_op(hold))
+        except Inside:
+            how = self._leave_behind(hold)
         except BaseException:  # interrupted, perhaps before anything was done
             self._abandon(hold)
             raise

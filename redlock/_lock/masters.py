@@ -232,6 +232,7 @@ class MastersBase(Generic[AnyDriver]):
         runtime = self._runtime
         if runtime.closed:
             raise RedlockError(CLOSED)
+        runtime.check_outside()
         client_options = ClientOptions(
             max_ttl=self.max_ttl,
             restart_guard=self._restart_guard,

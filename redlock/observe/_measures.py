@@ -275,7 +275,7 @@ class Labels:
         self._most = most
         self._known: set[str] = set()
         self._told: set[str] = set()
-        self._adding = threading.Lock()
+        self._adding = threading.RLock()
 
     def __call__(self, name: str) -> str:
         try:

@@ -25,6 +25,7 @@ from redlock import (
     WaitBegan,
     WaitEnded,
 )
+from redlock.observe._measures import Labels
 
 VOTES = (
     Vote("a:1", "granted", 0.002),
@@ -248,3 +249,16 @@ def test_many_threads_count_everything(observed):
         thread.join()
     assert observed.count("redlock.hold.duration") == 1600
     assert len(observed.labels("redlock.hold.duration", "lock", "count")) == 5
+
+
+def test_a_finalizer_counts_something_while_a_label_is_added():
+    """It runs in any thread, in the middle of anything."""
+    labels, ended = Labels(str, 3), threading.Event()
+
+    def count():
+        with labels._adding:
+            labels("job")
+        ended.set()
+
+    threading.Thread(target=count, daemon=True).start()
+    assert ended.wait(20)

@@ -269,11 +269,12 @@ import asyncio, atexit, gc, threading, time
 take, taken = threading.Event(), threading.Event()
 atexit.register(lambda: (take.set(), threading.active_count() > 1 and taken.wait(5)))  # called after that of redlock
 from redlock import AsyncMasters, Masters, RedlockError
+from redlock._io import process
 urls = {urls!r}
 
 def stop(driver):
     take.wait()
-    with driver.host.guard, driver.host.line, driver.background.renewer._mutex.lock:
+    with driver.host.guard, process.brief.lock, driver.background.renewer._mutex.lock:
         taken.set()
         time.sleep(60)
 

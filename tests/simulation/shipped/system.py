@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import gc
 import math
 import os
 import queue
@@ -72,6 +73,7 @@ class System:
             "queue": _Module(queue, SimpleQueue=self._bound(SimpleQueue)),
             "random": _Module(random, SystemRandom=lambda: chance),
             "secrets": _Module(secrets, token_hex=lambda size=20: chance.randbytes(size).hex()),
+            "gc": _Module(gc, callbacks=[]),  # each copy has its own
             "atexit": _Module(atexit, register=process.at_exit.append),
             "weakref": _Module(weakref, finalize=type("finalize", (weakref.finalize,), {"_registry": {}, "_registered_with_atexit": True})),
         }  # fmt: skip
@@ -254,6 +256,9 @@ class RLock(Lock):
         if not self._times:
             self._owner = None
             super().release()
+
+    def _is_owned(self) -> bool:
+        return self._times > 0 and self._owner is self._system.machine.current
 
 
 class Event:

@@ -1,0 +1,424 @@
+"""A finalizer or a signal handler that uses the masters that it has interrupted, wherever that was.
+
+The garbage collector runs `__del__`, and closes generators, in any thread and in the middle of anything.  A handler of
+`signal.signal` runs between any two instructions of the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import itertools
+import threading
+import time
+
+import pytest
+
+from redlock import AsyncMasters, Masters, RedlockError
+from redlock._io.process import brief
+from tests.servers.interrupt import Interrupt
+from tests.servers.look import all_up, eventually, nothing_left
+from tests.servers.process import run, soon
+
+INSIDE = "has interrupted this thread in the middle of its Masters"
+LONG = 60  # seconds: it stands still
+
+
+def watched(function) -> None:
+    """Call ``function`` in a thread, and wait for it."""
+    ended = []
+
+    def call():
+        try:
+            function()
+            ended.append(None)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            ended.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(LONG)
+    if thread.is_alive():
+        faulthandler.dump_traceback(all_threads=True)
+    assert not thread.is_alive(), "it stands still"
+    if ended[0] is not None:
+        raise ended[0]
+
+
+class Often(Interrupt):
+    """Calls ``use`` at each line of so many that this library executes, until it says that it is enough."""
+
+    no_place = ()
+
+    def __init__(self, every: int, use, thread: str = "") -> None:
+        super().__init__(every)
+        self.use = use
+        self.thread = thread  # only in threads of this name
+        self.active = not thread
+        self.done = self.refused = 0
+
+    def __call__(self, frame, event, arg):
+        return super().__call__(frame, event, arg) if self.thread in threading.current_thread().name else None
+
+    def count(self, frame):
+        if not self.active:
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            try:
+                self.active = self.use() is not ENOUGH
+                self.done += 1
+            except RedlockError as error:
+                if INSIDE not in str(error):
+                    raise
+                self.refused += 1
+            self.left = self.at
+
+
+ENOUGH = object()
+MANY = 150  # times
+
+
+def held(masters, count: int):
+    """Locks that any thread may release; each is held."""
+    locks = [masters.lock(f"held-{number}", ttl=50, bound=False, timeout=20) for number in range(count)]
+    for lock in locks:
+        assert lock.acquire().valid
+    return locks
+
+
+def release(masters):
+    locks = held(masters, MANY)
+
+    def release_one():
+        locks[-1].release()
+        assert not locks.pop().owned()
+        return locks or ENOUGH
+
+    return release_one
+
+
+def leave(masters):
+    """As the collector closes a generator that stands inside of a ``with``."""
+
+    def lines(number):
+        with masters.lock(f"line-{number}", ttl=50, timeout=20):
+            yield
+
+    generators = [lines(number) for number in range(MANY)]
+    for generator in generators:
+        next(generator)
+
+    def leave_one():
+        generators.pop().close()
+        return generators or ENOUGH
+
+    return leave_one
+
+
+def acquire(masters):
+    numbers = itertools.count()
+
+    def take_one():
+        number = next(numbers)
+        with masters.lock(f"new-{number}", timeout=0):
+            return number < MANY or ENOUGH
+
+    return take_one
+
+
+def asks(make):
+    """``make``: makes what asks the masters, and gives nothing back."""
+
+    def begin(masters):
+        ask, numbers = make(masters), itertools.count()
+
+        def ask_once():
+            number = next(numbers)
+            ask()
+            return number < MANY or ENOUGH
+
+        return ask_once
+
+    return begin
+
+
+GIVES_BACK = {"release": release, "leave": leave}
+ASKS = {
+    "acquire": acquire,
+    "extend": asks(lambda masters: held(masters, 1)[0].extend),
+    "status": asks(lambda masters: lambda: masters.status("job")),
+    "locked": asks(lambda masters: masters.lock("job").locked),
+    "held": asks(lambda masters: lambda: list(masters.held("job"))),
+    "check": asks(lambda masters: masters.check),
+    "wait": asks(lambda masters: lambda: masters.wait_until_free("free", 0)),
+}
+
+
+@pytest.fixture
+def mine(redlock_servers):
+    """Not closed if the test fails: that might wait for ever."""
+    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0)
+    watched(lambda: eventually(lambda: all_up(masters)))
+    yield masters
+    watched(masters.close)
+
+
+def work(masters):
+    """All that takes the locks of the library."""
+    lock = masters.lock("job", ttl=30, timeout=20)
+    with lock as lease:
+        assert lock.extend().valid
+        assert masters.status("job").token == lease.token
+
+
+LOCKS = {
+    "guard": lambda driver: driver.host.guard,
+    "line and leases": lambda _: brief.lock,
+    "renewals": lambda driver: driver.background.renewer._mutex.lock,
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("use", {**GIVES_BACK, **ASKS})
+def test_inside_of_each_lock_of_the_library(redlock_servers, mine, lock, use):
+    """The exact case: nothing waits for itself; what cannot be done is refused, and a release is done all the same."""
+
+    def scene():
+        once, (driver,) = {**GIVES_BACK, **ASKS}[use](mine), mine._runtime.drivers.values()
+        with LOCKS[lock](driver):
+            if use in GIVES_BACK or lock == "renewals":
+                once()
+            else:
+                with pytest.raises(RedlockError, match=INSIDE):
+                    once()
+        work(mine)
+        while use in GIVES_BACK and once() is not ENOUGH:
+            pass
+
+    watched(scene)
+    if use != "extend":
+        eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.mark.parametrize("use", [one for one in {**GIVES_BACK, **ASKS} if one != "check"])  # which takes a second
+@pytest.mark.parametrize("every", [31, 37])
+def test_at_any_line_of_a_caller(redlock_servers, mine, use, every):
+    often = Often(every, {**GIVES_BACK, **ASKS}[use](mine))
+
+    def scene():
+        with often.tracing():
+            while often.active:
+                work(mine)
+        work(mine)
+
+    watched(scene)
+    assert often.done > MANY / 5
+    assert bool(often.refused) == (use in ASKS)
+    if use != "extend":
+        eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.mark.parametrize("use", [one for one in {**GIVES_BACK, **ASKS} if one != "check"])
+def test_at_any_line_of_the_background(redlock_servers, use):
+    """It renews all leases, and looks after the connections."""
+    often = Often(29, None, "redlock-background")
+    threading.settrace(often)
+    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
+
+    def scene():
+        eventually(lambda: all_up(masters))
+        often.use = {**GIVES_BACK, **ASKS}[use](masters)
+        with masters.lock("kept", ttl=2, timeout=20) as lease:
+            often.active = True
+            while often.active:
+                masters.status("job")  # the background reads its late answers
+                time.sleep(0.01)
+            until = lease.valid_until
+            eventually(lambda: lease.valid_until > until)  # and renews
+        masters.close()
+
+    try:
+        watched(scene)
+    finally:
+        threading.settrace(None)
+    assert bool(often.refused) == (use in ASKS)
+
+
+@pytest.mark.parametrize("thread", ["", "redlock-background"], ids=["caller", "background"])
+def test_closed_at_any_line(redlock_servers, thread):
+    """Closed or refused, and nothing stands still."""
+    refused = closed = 0
+
+    def scene():
+        nonlocal refused, closed
+        for at in range(5, 700, 29):
+            masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
+            close_once = Often(at, lambda masters=masters: masters.close() or ENOUGH, thread)
+            threading.settrace(close_once if thread else None)
+            eventually(lambda masters=masters: all_up(masters))
+            threading.settrace(None)
+            close_once.active = True
+            try:
+                with close_once.tracing() if not thread else contextlib.nullcontext():
+                    for _ in range(30):
+                        work(masters)
+            except RedlockError as error:
+                if "were closed" not in str(error):
+                    raise
+            masters.close()
+            eventually(lambda: not close_once.active or close_once.left)  # noqa: B023 - else it is still in there
+            refused, closed = refused + close_once.refused, closed + close_once.done
+
+    try:
+        watched(scene)
+    finally:
+        threading.settrace(None)
+    assert closed
+    assert refused
+
+
+# -- as they come ------------------------------------------------------------------------------------------
+
+COLLECTED = """
+import gc
+from redlock import Masters
+masters = Masters({urls!r}, restart_guard=False)
+
+def lines(number):
+    with masters.lock(f"job-{{number}}", ttl=3):
+        while True:
+            yield
+
+class Cycle:
+    "As a streaming answer whose client went away."
+
+gc.set_threshold(50)
+for number in range(2000):
+    cycle = Cycle()
+    cycle.me, cycle.lines = cycle, lines(number)
+    next(cycle.lines)
+    del cycle
+gc.collect()
+with masters.lock("job", timeout=20):
+    print("done")
+masters.close()
+"""
+
+
+def test_a_generator_that_the_collector_closes_gives_its_lease_back(redlock_servers):
+    """It runs in any thread, and stopped all locks of the process for ever."""
+    done = run("-W", "error", "-c", COLLECTED.format(urls=redlock_servers.urls))
+    assert (done.stdout, done.stderr) == ("done\n", "")
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+SIGNALLED = """
+import itertools, signal, sys, threading
+from redlock import Masters, RedlockError
+masters, others = [Masters({urls!r}, restart_guard=False) for _ in range(2)]
+numbers, heard = itertools.count(), set()
+
+def handle(*_):
+    if ended:
+        return
+    number = next(numbers)
+    try:
+        with masters.lock(f"handler-{{number}}", timeout=0):
+            heard.add("taken")
+    except RedlockError as error:
+        assert "interrupted this thread" in str(error), error
+        heard.add("refused")
+    if mine:
+        mine.pop().release()
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
+
+ended = []
+mine = [masters.lock(f"mine-{{number}}", bound=False) for number in range(300)]
+for lock in mine:
+    lock.acquire()
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.002)
+held = others.lock("held", bound=False)
+held.acquire()
+while mine or heard != {{"taken", "refused"}}:
+    with masters.lock("job", timeout=20):
+        pass
+assert masters.lock("held").acquire(timeout=0.5) is None  # it waits in poll()
+ended.append(True)
+held.release()
+masters.close()
+others.close()
+print("done")
+"""
+
+
+def test_a_signal_handler_that_takes_and_gives_back_locks(redlock_servers):
+    done = run("-W", "error", "-c", SIGNALLED.format(urls=redlock_servers.urls))
+    assert (done.stdout, done.stderr) == ("done\n", "")
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+ENDED = """
+import asyncio, contextvars, gc
+from redlock import AsyncMasters, Masters, RedlockError
+masters, other = Masters({urls!r}, restart_guard=False), contextvars.ContextVar("other")
+
+class Cycle:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        try:
+            with masters.lock("job", timeout=0), masters.lock("job", timeout=0):
+                pass
+        except RedlockError:
+            pass
+
+async def main():
+    async with AsyncMasters({urls!r}, restart_guard=False) as tasks:
+        for number in range(1200):
+            gc.set_threshold(1 + number % 400)
+            Cycle()
+            async with tasks.lock("another"):
+                other.set(number)
+
+asyncio.run(main())
+masters.close()
+print("done")
+"""
+
+
+def test_a_lock_that_a_finalizer_takes_where_a_context_variable_is_set(redlock_servers):
+    """The collector of Python 3.11 runs in there, and a second `ContextVar.set` in there ended the interpreter."""
+    done = run("-W", "error", "-c", ENDED.format(urls=redlock_servers.urls))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_coroutine_that_is_thrown_away_where_leases_are_scheduled(redlock_servers):
+    """As the collector does it."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            lock, waits = masters.lock("job", ttl=1), asyncio.Event()
+
+            async def body():
+                async with lock as lease:
+                    until = lease.valid_until
+                    await soon(lambda: lease.valid_until > until)  # it stands in the schedule from then on
+                    waits.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(body())
+            await waits.wait()
+            (driver,) = masters._runtime.drivers.values()
+            with driver.background.renewer._mutex.lock:
+                task.get_coro().close()
+            assert not lock.lease.valid
+            await soon(lambda: nothing_left(redlock_servers))
+            task.cancel()
+
+    watched(lambda: asyncio.run(main()))
