@@ -61,6 +61,8 @@ class Operation(Waiter, OperationBase[T, ThreadHost]):
 
     def abandon(self, error: BaseException) -> None:
         """It was interrupted, perhaps where the engine could not end it: a second Ctrl-C struck there (R11)."""
+        if self._host.polling == get_ident():
+            self._host.polling = 0
         try:
             if self._op.gi_frame is not None:  # type: ignore[attr-defined]
                 self._drive(self._op.throw, error)
@@ -156,7 +158,7 @@ class Driver:
             Inside: this thread holds a lock of ours, or sits in our poll().
         """
         host = self.host
-        if host.guard._is_owned() or brief.lock._is_owned() or (host.polling and host.polling == get_ident()):  # noqa: SLF001
+        if host.guard._is_owned() or brief.lock._is_owned() or (host.polling and self._polls()):  # noqa: SLF001
             raise Inside(INSIDE)
         operation = Operation(op, host)
         try:
@@ -175,6 +177,10 @@ class Driver:
     def inside(self) -> bool:
         """Whether the calling thread holds a lock of ours: it was interrupted, and must not wait for itself."""
         return self.host.guard._is_owned() or brief.lock._is_owned()  # noqa: SLF001 - of RLock: also `Condition` asks it
+
+    def _polls(self) -> bool:
+        """Whether an operation of this thread sits in poll().  Not if it was torn there, and could not note its end."""
+        return self.host.polling == get_ident() and self.host.leader in self.host.operations
 
     def _get_ready(self) -> None:
         """Wait for the connections, before the first operation and after an interruption (R2).
