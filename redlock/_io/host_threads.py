@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from redlock import _clock
 from redlock._io.connections import CLOSED, TICK, Connections
@@ -61,7 +61,7 @@ class ThreadHost:
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], settings: MastersSettings) -> None:
-        self.guard = threading.RLock()
+        self.guard: Any = threading.RLock()
         self.connections = connections = Connections(endpoints, settings, self)
         self.perform_local = connections.perform_local
         self.hang_ups = select.poll()  # the background's: no others, so answers do not wake it

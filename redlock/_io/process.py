@@ -48,7 +48,7 @@ class ForkLock:
         survivors.add(self)
 
     def stay_alone(self) -> None:
-        self.lock = RLock()  # a finalizer or a signal handler may come back in the middle
+        self.lock: Any = RLock()  # a finalizer or a signal handler may come back in the middle
 
 
 # Guards the local queues, and the extensions of the leases of threads.  Always taken last, and held for microseconds.
