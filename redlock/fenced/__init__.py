@@ -63,7 +63,8 @@ def fenced(lock: Any, session: Any) -> Fenced | AsyncFenced:
         lock: a lock of one name or several, or slots; it is acquired and released.  Or a `Lease` or a `Term` that is
             held already.  Not a shared one, and none without fencing.
         session: a session or a connection of SQLAlchemy 2, with a lock of asyncio an ``AsyncSession`` or an
-            ``AsyncConnection``; or a connection of psycopg, PyMySQL or sqlite3.  No transaction may be open on it.
+            ``AsyncConnection``; or a connection of psycopg, PyMySQL or sqlite3.  No transaction may be open on it, nor
+            on a connection that a session is bound to.  Objects that a session has are expired, and read again.
 
     Raises:
         ConfigurationError: a session of another kind, or of a database that is not known.

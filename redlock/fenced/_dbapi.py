@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from redlock import ConfigurationError
-from redlock.fenced._order import Ended
 from redlock.fenced._sql import PLACE
-from redlock.fenced._store import Store
+from redlock.fenced._store import Store, for_now, sqlite_begins_by_itself
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,27 +31,26 @@ class DBAPIStore(Store):
                 "a connection of sqlite3 with autocommit=False is always in a transaction, which may have read before "
                 "the lock was had: connect without it"
             )
-        if self._is_open():
+        with self._heard():
+            pass
+        if in_transaction(self._connection):
             raise ConfigurationError(
                 f"a transaction is open on this connection of {self._library}: commit it, or roll it back, before "
                 "fenced(...); the lock has to be had before the transaction begins"
             )
 
-    def _is_open(self) -> bool:
-        connection = self._connection
-        if self._library == "sqlite3":
-            return bool(connection.in_transaction)
-        if self._library == "psycopg":
-            return connection.info.transaction_status not in (_IDLE, _UNKNOWN)
-        return bool(connection.server_status & _IN_TRANSACTION)
+    def _heard(self) -> contextlib.AbstractContextManager[object]:
+        """In a pipeline of psycopg answers come when it is synchronized: here at the end."""
+        if self._library == "psycopg" and self._connection.info.pipeline_status:
+            return cast("contextlib.AbstractContextManager[object]", self._connection.pipeline())
+        return contextlib.nullcontext()
 
     def _begin(self) -> None:
-        if self._library == "sqlite3":
-            self._run("BEGIN IMMEDIATE", {})
-        elif self._library == "pymysql":
-            self._connection.begin()
-        elif self._connection.autocommit:
-            self._run("BEGIN", {})  # else psycopg begins with the first statement
+        if self._dialect.begins is not None:
+            self._run(self._dialect.begins, {})
+            self._back.append(sqlite_begins_by_itself(self._connection))
+        elif self._library == "psycopg" and self._connection.autocommit:
+            self._back.append(for_now(self._connection, autocommit=False))  # it begins with the first statement
 
     def _execute(self, sql: str, parameters: Mapping[str, object]) -> int:
         return int(self._run(sql, parameters).rowcount)
@@ -66,24 +64,37 @@ class DBAPIStore(Store):
         cursor = self._connection.cursor()
         if self._library != "sqlite3":
             sql = PLACE.sub(r"%(\1)s", sql)
-        cursor.execute(sql, parameters)
+        with self._heard():
+            cursor.execute(sql, parameters)
         return cursor
 
     def _commit(self) -> None:
+        self._sends()
         if self._library == "sqlite3":
             self._run("COMMIT", {})  # with autocommit=True, of Python 3.12, its methods do nothing
-        else:
+            return
+        with self._heard():
             self._connection.commit()
 
-    def _rollback(self) -> Ended:
+    def _rollback(self) -> bool:
         with contextlib.suppress(Exception):
             if self._library != "sqlite3":
                 self._connection.rollback()
-            elif self._is_open():
+            elif in_transaction(self._connection):
                 self._run("ROLLBACK", {})
-            if not self._is_open() and not getattr(self._connection, "closed", False):
-                return Ended.UNDONE
-        return Ended.UNKNOWN
+            return not in_transaction(self._connection) and not getattr(self._connection, "closed", False)
+        return False
+
+
+def in_transaction(connection: Any) -> bool:
+    """Whether a connection of sqlite3, psycopg or PyMySQL is in a transaction; one of another library: False."""
+    if hasattr(connection, "in_transaction"):
+        return bool(connection.in_transaction)
+    if hasattr(connection, "server_status"):  # of PyMySQL, as of the last answer that was not that of a SELECT
+        connection.query("DO 0")
+        return bool(connection.server_status & _IN_TRANSACTION)
+    info = getattr(connection, "info", None)
+    return getattr(info, "transaction_status", _IDLE) not in (_IDLE, _UNKNOWN)
 
 
 def _library(connection: Any) -> str:

@@ -47,6 +47,9 @@ class FenceRefused(RedlockError):  # noqa: N818 - its name says what happened, a
 class CommitUnknown(RedlockError):  # noqa: N818
     """The commit was sent, and its answer never came: the transaction is done, or it never will be.
 
+    A connection that is lost before that is told as the database's own error, and so is a commit that the database
+    refuses: nothing was written then.  After an answer none of this comes.
+
     Look in the database before the work is done again, under the lock: what is not there then will not come any more,
     for the row of the name waits for the transaction that may be open.
 
@@ -116,18 +119,21 @@ def transaction(unknown: Callable[[], CommitUnknown]) -> Generator[Step | Releas
     error: BaseException | None = yield Step.ACQUIRE
     if error is not None:
         return error
+    ended = Ended.DONE
     for step in WORK:
         error = yield step
         if error is not None:
-            error = yield from _undone(error, unknown if step is Step.COMMIT else None)
+            error, ended = yield from _undone(error, unknown if step is Step.COMMIT else None)
             break
     late: BaseException | None = yield Release(error)
-    if error is None and isinstance(late, (LockLost, NotHeld)):
+    if ended is Ended.DONE and isinstance(late, (LockLost, NotHeld)):
         return None  # the commit came before: the store has kept the order, and the work is done
     return late or error
 
 
-def _undone(error: BaseException, unknown: Callable[[], CommitUnknown] | None) -> Generator[Step, Any, BaseException]:
+def _undone(
+    error: BaseException, unknown: Callable[[], CommitUnknown] | None
+) -> Generator[Step, Any, tuple[BaseException, Ended]]:
     """Roll back after ``error``.  Returns the error to raise.  ``unknown``: given if it came out of the commit."""
     ended = yield Step.ROLLBACK
     if isinstance(ended, BaseException):  # a Ctrl-C, or a driver that does not know that its connection is gone
@@ -135,12 +141,12 @@ def _undone(error: BaseException, unknown: Callable[[], CommitUnknown] | None) -
             ended.__context__, error = error, ended
         ended = Ended.UNKNOWN
     if unknown is None or ended is Ended.DONE:
-        return error
+        return error, ended
     if not isinstance(error, Exception):  # the answer to the commit was not waited for
         error.add_note(unknown().message)
-        return error
+        return error, ended
     if ended is Ended.UNDONE:
-        return error
+        return error, ended
     told = unknown()
     told.__cause__ = error
-    return told
+    return told, ended

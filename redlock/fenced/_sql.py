@@ -20,15 +20,17 @@ class Dialect(NamedTuple):
 
     Attributes:
         raises: makes or raises the row of ``:name``, and refuses a smaller ``:fence``.
-        looks: shows the fence that the row has then; None: the number of rows that ``raises`` changed tells.
+        looks: shows the fence that the row has then.
+        counts: whether the number of rows that ``raises`` changed tells, too.
         bounds: bounds the time of each statement, and of each pause between two, by ``:ms`` milliseconds.
-        kept: shows what the bounds were before; None: they end with the transaction.
-        unbounds: sets them back, with what ``kept`` has shown as ``:before_0``, ``:before_1``, ….
-        begins: begins a transaction, whatever the driver does by itself; None: a savepoint outside of one is an error.
+        kept: shows what the bounds, and autocommit, were before; None: they end with the transaction.
+        unbounds: sets them back, with what ``kept`` has shown as ``{0}``, ``{1}``, ….
+        begins: begins a transaction, whatever the driver does by itself; None: the first statement does.
     """
 
     raises: str
-    looks: str | None = None
+    looks: str
+    counts: bool = True
     bounds: str | None = None
     kept: str | None = None
     unbounds: str | None = None
@@ -49,38 +51,45 @@ _DUPLICATE: Final = (
     "raised_at = IF(fence <= VALUES(fence), VALUES(raised_at), raised_at), "
     "fence = IF(fence <= VALUES(fence), VALUES(fence), fence)"  # last: the two before compare with the old one
 )
-_LOCKED: Final = "SELECT fence FROM redlock_fence WHERE name = :name FOR UPDATE"
+_LOOK: Final = "SELECT fence FROM redlock_fence WHERE name = :name"
+_LOCKED: Final = f"{_LOOK} FOR UPDATE"
 
 DIALECTS: Final[dict[str, Dialect]] = {
     # Both end with the transaction: the last argument is that of SET LOCAL.
     "postgresql": Dialect(
         _UPSERT,
+        _LOOK,
         bounds="SELECT set_config('statement_timeout', :ms, true), "
         "set_config('idle_in_transaction_session_timeout', :ms, true)",
     ),
-    # These are of the session.  max_statement_time is in seconds, and knows fractions; a pause is in whole seconds.
+    # These are of the session.  Without autocommit the first statement begins, and each one is in a transaction, also
+    # behind a deadlock and behind what commits by itself, as START TRANSACTION does.  max_statement_time is in seconds,
+    # and knows fractions; a pause is in whole seconds.
     "mariadb": Dialect(
         _DUPLICATE,
         _LOCKED,
-        bounds="SET SESSION max_statement_time = :ms / 1000, SESSION idle_transaction_timeout = CEILING(:ms / 1000), "
+        counts=False,
+        bounds="SET SESSION autocommit = 0, SESSION max_statement_time = :ms / 1000, "
+        "SESSION idle_transaction_timeout = CEILING(:ms / 1000), "
         "SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
-        kept="SELECT @@SESSION.max_statement_time, @@SESSION.idle_transaction_timeout, "
+        kept="SELECT @@SESSION.autocommit, @@SESSION.max_statement_time, @@SESSION.idle_transaction_timeout, "
         "@@SESSION.innodb_lock_wait_timeout",
-        unbounds="SET SESSION max_statement_time = :before_0, SESSION idle_transaction_timeout = :before_1, "
-        "SESSION innodb_lock_wait_timeout = :before_2",
-        begins="START TRANSACTION",
+        unbounds="SET SESSION autocommit = {0}, SESSION max_statement_time = {1}, "
+        "SESSION idle_transaction_timeout = {2}, SESSION innodb_lock_wait_timeout = {3}",
     ),
     # MySQL bounds queries and waits for a row.  It has nothing for a transaction in which nothing happens.
     "mysql": Dialect(
         _DUPLICATE,
         _LOCKED,
-        bounds="SET SESSION max_execution_time = :ms, SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
-        kept="SELECT @@SESSION.max_execution_time, @@SESSION.innodb_lock_wait_timeout",
-        unbounds="SET SESSION max_execution_time = :before_0, SESSION innodb_lock_wait_timeout = :before_1",
-        begins="START TRANSACTION",
+        counts=False,
+        bounds="SET SESSION autocommit = 0, SESSION max_execution_time = :ms, "
+        "SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
+        kept="SELECT @@SESSION.autocommit, @@SESSION.max_execution_time, @@SESSION.innodb_lock_wait_timeout",
+        unbounds="SET SESSION autocommit = {0}, SESSION max_execution_time = {1}, "
+        "SESSION innodb_lock_wait_timeout = {2}",
     ),
     # One writer at a time for the whole file, and no time limit; a program that waits for it has `timeout=`.
-    "sqlite": Dialect(_UPSERT, begins="BEGIN IMMEDIATE"),
+    "sqlite": Dialect(_UPSERT, _LOOK, begins="BEGIN IMMEDIATE"),
 }
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import event, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from redlock import ConfigurationError
-from redlock.fenced._order import Ended
-from redlock.fenced._store import Store
+from redlock.fenced._sql import dialect_of
+from redlock.fenced._store import Store, sqlite_begins_by_itself
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Engine
 
 
 class SQLAlchemyStore(Store):
@@ -27,66 +28,121 @@ class SQLAlchemyStore(Store):
 
     def __init__(self, target: Session | Connection) -> None:
         self._target = target
-        bind = target.get_bind() if isinstance(target, Session) else target.engine
-        kind = bind.dialect.name
-        if kind == "mysql" and getattr(bind.dialect, "is_mariadb", False):
-            kind = "mariadb"
-        super().__init__(kind)
-        self._ended = Ended.UNDONE  # what a rollback will find
+        self._held: Connection | None = None
+        self._listeners: list[tuple[Any, str, Any]] = []
+        super().__init__(self._bind().dialect.name)
+
+    def _bind(self) -> Engine | Connection:
+        return self._target.get_bind() if isinstance(self._target, Session) else self._target
 
     def check(self) -> None:
-        if self._target.in_transaction():
+        bind = self._bind()
+        for what in (self._target, *([bind] if isinstance(bind, Connection) else [])):
+            if what.in_transaction():
+                raise ConfigurationError(
+                    f"a transaction is open on this {type(what).__name__}: commit it, or roll it back, before "
+                    "fenced(...); the lock has to be had before the transaction begins"
+                )
+        if isinstance(self._target, Session) and self._target.twophase:
             raise ConfigurationError(
-                f"a transaction is open on this {type(self._target).__name__}: commit it, or roll it back, before "
-                "fenced(...); the lock has to be had before the transaction begins"
+                "this Session has twophase=True, and between the two phases neither the lease nor the database can end "
+                "its transaction: use one without it"
             )
+
+    def _open(self) -> None:
+        target = self._target
+        target.begin()
+        if isinstance(target, Session):
+            target.expire_all()  # with expire_on_commit=False it would show what was there before the lock
+        self._held = held = self._connection()
+        if getattr(held.dialect, "is_mariadb", False):  # it knows that once it has been connected
+            self._dialect = dialect_of("mariadb")
+        self._listen(held, "commit", self._sends)  # behind each flush and hook of a session
+        self._listen(held, "rollback", self._undo)
+        if isinstance(target, Session):
+            self._listen(target, "after_commit", self._committed, insert=True)
+
+    def _listen(self, target: Any, name: str, function: Any, **options: Any) -> None:
+        event.listen(target, name, function, **options)
+        self._listeners.append((target, name, function))
 
     def _begin(self) -> None:
         """Begin.  SQLAlchemy leaves that to the driver, and with AUTOCOMMIT each statement would be committed."""
-        self._target.begin()
-        if self._dialect.begins is not None:
-            try:
-                self._execute(self._dialect.begins, {})
-            except DBAPIError as error:  # a program has begun by itself, as SQLAlchemy advises for SQLite
-                if "within a transaction" not in str(error):
-                    raise
+        if self._dialect.begins is None:
+            return
+        try:
+            self._execute(self._dialect.begins, {})
+        except DBAPIError as error:  # a program has begun by itself, as SQLAlchemy advises for SQLite
+            if "within a transaction" not in str(error):
+                raise
+        self._back.append(sqlite_begins_by_itself(self._connected().connection.dbapi_connection))
+
+    def body_begins(self) -> None:
+        super().body_begins()
+        # Where the body has ended the transaction, its next statement begins another one.
+        if isinstance(self._target, Session):
+            root = self._target.get_transaction()
+            self._listen(self._target, "after_begin", partial(self._begins_anew, root))
+        else:
+            self._listen(self._target, "begin", partial(self._begins_anew, None))
+
+    def _begins_anew(self, root: object, target: Any, *others: Any) -> None:
+        if root is None or target.get_transaction() is not root:
+            self._held = (target, *others)[-1]  # the connection
+            super().body_ends()
+
+    def body_ends(self) -> None:
+        self._connection()  # where the body has ended the transaction, this begins another one
+        super().body_ends()
 
     def _connection(self) -> Connection:
         return self._target.connection() if isinstance(self._target, Session) else self._target
 
+    def _connected(self) -> Connection:
+        assert self._held is not None  # noqa: S101 - it was opened
+        return self._held
+
     def _execute(self, sql: str, parameters: Mapping[str, object]) -> int:
-        return int(self._connection().execute(text(sql), parameters).rowcount)
+        return int(self._connected().execute(text(sql), parameters).rowcount)
 
     def _look(self, sql: str, parameters: Mapping[str, object]) -> Sequence[Any]:
-        return tuple(self._connection().execute(text(sql), parameters).one())
+        return tuple(self._connected().execute(text(sql), parameters).one())
+
+    def _say(self, sql: str) -> None:
+        driver = self._connected().connection  # SQLAlchemy itself would begin a transaction
+        with contextlib.closing(driver.cursor()) as cursor:
+            cursor.execute(sql)
 
     def _commit(self) -> None:
-        with self._noting_the_commit():
-            try:
-                self._target.commit()
-            except DBAPIError as error:
-                if error.connection_invalidated:
-                    self._ended = Ended.UNKNOWN
-                raise
-
-    @contextlib.contextmanager
-    def _noting_the_commit(self) -> Iterator[None]:
-        """What a program has hung behind the commit of a session may raise when that is done."""
-        if not isinstance(self._target, Session):
-            yield
-            return
-        event.listen(self._target, "after_commit", self._committed, insert=True)
-        try:
-            yield
-        finally:
-            event.remove(self._target, "after_commit", self._committed)
+        self._target.commit()
+        self._stop()
 
     def _committed(self, _: Session) -> None:
-        self._ended = Ended.DONE
+        """Its connection goes back to the pool after that, if no hook of the program raises."""
+        self._set_back()
 
-    def _rollback(self) -> Ended:
-        try:
-            self._target.rollback()
-        except DBAPIError:
-            return Ended.UNKNOWN if self._ended is Ended.UNDONE else self._ended
-        return self._ended
+    def _undo(self, *_: object) -> bool:
+        """Roll back, and set back: a session gives its connection away after that."""
+        with contextlib.suppress(Exception):
+            self._connected().connection.rollback()
+            self._set_back()
+            return True
+        return False
+
+    def _rollback(self) -> bool:
+        self._stop()
+        held, target = self._held, self._target
+        if self._sent and held is not None and held.get_transaction() is None:
+            self._done = True  # what raised is hung behind the commit
+            if target.in_transaction():
+                self._set_back()
+                target.close()
+            return True
+        heard = self._undo()  # SQLAlchemy sends none after a COMMIT that has failed
+        with contextlib.suppress(Exception):
+            target.rollback()
+        return heard
+
+    def _stop(self) -> None:
+        while self._listeners:
+            event.remove(*self._listeners.pop())

@@ -1,17 +1,37 @@
-"""One transaction of one database: what `Fenced` asks of it, whatever library speaks to the database."""
+"""One transaction of one database: what `Fenced` asks of it, whatever library speaks to the database.
+
+What is asked of each of them:
+
+- Is a transaction open?  sqlite3 says it (``in_transaction``), and psycopg, once a pipeline has been heard.  PyMySQL
+  drops what the server tells with a SELECT, so that one is asked anew.  SQLAlchemy: the session, and the connection
+  that it is bound to.  Django: an ``atomic()`` that is none of its own tests, autocommit that is off, and its driver.
+- Was the row raised?  If exactly one was changed, or if it has our fence: a driver that does not count (psycopg in a
+  pipeline: -1; MySQL: three ways) has said nothing.
+- Was the COMMIT sent?  From the call of the driver on.  SQLAlchemy calls it behind each flush and hook of a session:
+  the event ``commit`` of its connection comes right before it.  Django calls it at the end of ``atomic()``.
+- Was it answered?  If the call returns.  Also if it raises, and the same connection answers the rollback after it:
+  then the database has refused it.
+
+The lease is looked at last of all before the COMMIT.  An error before that is told as it is, and nothing was written.
+
+A connection that commits each statement does not, from the begin to the end: what a body does after a COMMIT of its
+own, after a statement that commits, or after an error that rolled back, is in another transaction, which is rolled
+back.  sqlite3 alone cannot keep all of it: there ``executescript``, CREATE and WITH … INSERT commit by themselves then.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from redlock.fenced._order import Ended, FenceRefused
 from redlock.fenced._sql import dialect_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 # A savepoint ends with its transaction, in every database.  One that was set after the rows were raised and is there at
 # the end shows that it is one transaction, and that the database still takes it.  Also considered: to ask the driver
@@ -29,13 +49,20 @@ class Store(ABC):
 
     def __init__(self, kind: str) -> None:
         self._dialect = dialect_of(kind)
-        self._before: Sequence[Any] = ()  # the bounds of the session before
+        self._name = ""  # of the lock
+        self._back: list[Callable[[], object]] = []  # set back what the session has for this transaction alone
+        self._ensure: Callable[[], object] | None = None  # given with the order to commit
+        self._sent = False  # the COMMIT
+        self._done = False  # it was answered
 
     # -- what a library adds -------------------------------------------------------------------------
 
     @abstractmethod
     def check(self) -> None:
         """Check that no transaction is open.  Raises ConfigurationError."""
+
+    def _open(self) -> None:  # noqa: B027 - most have one already
+        """Have a connection."""
 
     @abstractmethod
     def _begin(self) -> None: ...
@@ -48,23 +75,31 @@ class Store(ABC):
     def _look(self, sql: str, parameters: Mapping[str, object]) -> Sequence[Any]:
         """The one row of a query."""
 
-    @abstractmethod
-    def _commit(self) -> None: ...
+    def _say(self, sql: str) -> None:
+        """Run ``sql`` outside of the transaction."""
+        self._execute(sql, {})
 
     @abstractmethod
-    def _rollback(self) -> Ended: ...
+    def _commit(self) -> None:
+        """Commit, with a call of `_sends` when nothing else is left."""
+
+    @abstractmethod
+    def _rollback(self) -> bool:
+        """Whether the database has said that no transaction is open.  What it said of the commit is no answer."""
 
     # -- what `Fenced` asks --------------------------------------------------------------------------
 
-    def begin(self, left: float) -> None:
+    def begin(self, name: str, left: float) -> None:
         """Begin; a statement, and a pause between two, may take ``left`` seconds where the database can see to that.
 
         A process that is frozen in the middle then keeps no row from a successor for longer.
         """
-        self._begin()
+        self._name = name
+        self._open()
         dialect = self._dialect
-        if dialect.kept is not None:
-            self._before = self._look(dialect.kept, {})
+        if dialect.kept is not None and dialect.unbounds is not None:
+            self._back.append(partial(self._say, dialect.unbounds.format(*self._look(dialect.kept, {}))))
+        self._begin()
         if dialect.bounds is not None:
             ms = max(1, math.floor(left * 1000))
             self._execute(dialect.bounds, {"ms": str(ms) if dialect.kept is None else ms})
@@ -73,11 +108,10 @@ class Store(ABC):
         """Raise the row of ``name``.  Raises FenceRefused if a greater fence is there."""
         dialect = self._dialect
         rows = self._execute(dialect.raises, {"name": name, "fence": fence, "owner": owner})
-        if dialect.looks is not None:
+        if rows != 1 or not dialect.counts:  # one row is yes; all else, as a driver that does not count, is no answer
             (stored,) = self._look(dialect.looks, {"name": name})
-            rows = int(stored) == fence
-        if not rows:
-            raise FenceRefused.of(name, fence)
+            if int(stored) != fence:
+                raise FenceRefused.of(name, fence)
 
     def body_begins(self) -> None:
         """All rows are raised."""
@@ -89,25 +123,55 @@ class Store(ABC):
             )
             raise
 
-    def body_ends(self, name: str) -> None:
+    def body_ends(self) -> None:
         """Raise what the database says unless this is the transaction in which the rows were raised, unharmed."""
         try:
             self._execute(f"RELEASE SAVEPOINT {_MARK}", {})
         except Exception as error:
-            error.add_note(_BROKEN.format(name=name))
+            error.add_note(_BROKEN.format(name=self._name))
             raise
 
-    def commit(self) -> None:
-        self._unbound()
+    def commit(self, ensure: Callable[[], object]) -> None:
+        """Commit, unless ``ensure`` raises.  It is called when nothing is left but the COMMIT."""
+        self._ensure = ensure
         self._commit()
+        self._done = True
+        self._set_back()  # not before: until the COMMIT the bounds end a transaction that is frozen
+
+    def _sends(self, *_: object) -> None:
+        if self._ensure is not None:  # else it is a commit of the body's own
+            self._ensure()
+            self._sent = True
 
     def rollback(self) -> Ended:
-        with contextlib.suppress(Exception):  # the connection may be gone
-            self._unbound()
-        return self._rollback()
+        heard = self._rollback()
+        if heard or self._done:  # else it may be open, and autocommit, which is set back, would commit it
+            self._set_back()
+        if self._done:
+            return Ended.DONE
+        return Ended.UNDONE if heard or not self._sent else Ended.UNKNOWN
 
-    def _unbound(self) -> None:
-        """Set the bounds of the session back while the connection is ours: a pool may have it afterwards."""
-        before, self._before = self._before, ()
-        if before and self._dialect.unbounds is not None:
-            self._execute(self._dialect.unbounds, {f"before_{n}": value for n, value in enumerate(before)})
+    def _set_back(self) -> None:
+        """Set the session back while the connection is ours: a pool may have it afterwards."""
+        while self._back:
+            with contextlib.suppress(Exception):  # the connection may be gone
+                self._back.pop()()
+
+
+def for_now(connection: Any, **values: object) -> Callable[[], None]:
+    """Set attributes of a connection.  Returns what sets them back."""
+    before = {name: getattr(connection, name) for name in values}
+
+    def set_all(values: Mapping[str, object]) -> None:
+        for name, value in values.items():
+            setattr(connection, name, value)
+
+    set_all(values)
+    return partial(set_all, before)
+
+
+def sqlite_begins_by_itself(connection: Any) -> Callable[[], None]:
+    """A statement that changes rows outside of a transaction begins one, until what this returns is called."""
+    if getattr(connection, "autocommit", None) is True:  # of Python 3.12; -1: as before
+        return for_now(connection, autocommit=-1, isolation_level="IMMEDIATE")
+    return for_now(connection, isolation_level="IMMEDIATE")

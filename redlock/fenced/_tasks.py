@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio  # asyncio only
 import contextlib
+import inspect  # asyncio only
+import sys  # asyncio only
 from typing import TYPE_CHECKING, Any
 
 from redlock import AsyncLease, AsyncTerm, ConfigurationError
@@ -54,13 +57,15 @@ class AsyncFenced:
         """Commit if the body has ended well and the lease is valid, else roll back; then give the lock back.
 
         Raises:
-            LockLost: the lease was lost before the commit; nothing was written.
+            LockLost: the lease was lost before the commit was sent; nothing was written.
             CommitUnknown: the commit got no answer.
             Exception: what the database says, with a note, if the body has ended the transaction itself, or went on
-                after an error that ended it; what was not committed by then was rolled back.
+                after an error that ended it; what was not committed by then was rolled back.  What a hook behind the
+                commit raises, as it is; the commit is done.
         """
         # asyncio only
-        if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait: who has the session ends it
+        if kind is GeneratorExit and not sys._getframe(1).f_code.co_flags & inspect.CO_ASYNC_GENERATOR:  # noqa: SLF001
+            # The coroutine is thrown away, and must not wait, as a generator may: who has the session ends it.
             self._steps = None
             await self._stack.__aexit__(kind, error, trace)
             return
@@ -98,7 +103,7 @@ class AsyncFenced:
         lease = self._lease
         assert lease is not None  # noqa: S101 - all else comes later
         if step is Step.BEGIN:
-            return await self._run(store.begin, lease.remaining())
+            return await self._run(store.begin, lease.name, lease.remaining())
         if step is Step.RAISE:
             fence = fence_of(lease)
             for name in sorted(lease.names):  # in one order, so that two never wait for each other
@@ -106,9 +111,32 @@ class AsyncFenced:
             return await self._run(store.body_begins)
         if step is Step.ENSURE:
             lease.ensure()  # first: the database may have ended the transaction because the lease is over
-            return await self._run(store.body_ends, lease.name)
-        return await self._run(store.commit if step is Step.COMMIT else store.rollback)
+            return await self._run(store.body_ends)
+        if step is Step.COMMIT:
+            return await self._to_its_end(store.commit, lease.ensure)  # > return self._run(store.commit, lease.ensure)
+        return await self._to_its_end(store.rollback)  # > return self._run(store.rollback)
 
+    # asyncio only
+    async def _to_its_end(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Commit or roll back.  The loss of the lease, which cancels the body, does not cancel the end of that.
+
+        After a commit it goes on: whoever cancelled takes it back.  A rollback has an error already.
+        """
+        work = asyncio.ensure_future(self._run(function, *arguments))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            assert self._lease is not None  # noqa: S101 - it was had
+            if self._lease.valid:  # it comes from outside (C13)
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                raise
+            result = await work
+            if arguments:
+                raise
+            return result
+
+    # both again
     async def _acquire(self) -> None:
         lock = self._lock
         if isinstance(lock, AsyncTerm):

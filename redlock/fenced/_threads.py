@@ -55,10 +55,11 @@ class Fenced:
         """Commit if the body has ended well and the lease is valid, else roll back; then give the lock back.
 
         Raises:
-            LockLost: the lease was lost before the commit; nothing was written.
+            LockLost: the lease was lost before the commit was sent; nothing was written.
             CommitUnknown: the commit got no answer.
             Exception: what the database says, with a note, if the body has ended the transaction itself, or went on
-                after an error that ended it; what was not committed by then was rolled back.
+                after an error that ended it; what was not committed by then was rolled back.  What a hook behind the
+                commit raises, as it is; the commit is done.
         """
         ended = self._go_on(error)
         if ended is not None and ended is not error:
@@ -93,7 +94,7 @@ class Fenced:
         lease = self._lease
         assert lease is not None  # noqa: S101 - all else comes later
         if step is Step.BEGIN:
-            return self._run(store.begin, lease.remaining())
+            return self._run(store.begin, lease.name, lease.remaining())
         if step is Step.RAISE:
             fence = fence_of(lease)
             for name in sorted(lease.names):  # in one order, so that two never wait for each other
@@ -101,8 +102,10 @@ class Fenced:
             return self._run(store.body_begins)
         if step is Step.ENSURE:
             lease.ensure()  # first: the database may have ended the transaction because the lease is over
-            return self._run(store.body_ends, lease.name)
-        return self._run(store.commit if step is Step.COMMIT else store.rollback)
+            return self._run(store.body_ends)
+        if step is Step.COMMIT:
+            return self._run(store.commit, lease.ensure)
+        return self._run(store.rollback)
 
     def _acquire(self) -> None:
         lock = self._lock

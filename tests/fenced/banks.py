@@ -86,7 +86,9 @@ def in_postgresql(host: str) -> Bank:
 
 def in_mariadb(socket: str) -> Bank:
     name = new_database(socket, mariadb=True)
-    return Bank("mariadb", lambda: pymysql.connect(unix_socket=socket, user="root", database=name))
+    bank = Bank("mariadb", lambda: pymysql.connect(unix_socket=socket, user="root", database=name))
+    bank.name = name
+    return bank
 
 
 def new_database(where: str, *, mariadb: bool = False) -> str:

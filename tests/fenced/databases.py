@@ -34,8 +34,11 @@ def mariadb() -> Iterator[str]:
     install, daemon = needs("mariadb-install-db", "mariadbd", package="mariadb-server")
     with databases.folder() as nest:
         data, socket = f"--datadir={nest.directory}/data", str(nest.directory / "socket")
+        apart = f"--tmpdir={nest.directory}"  # others on this machine have files of the same names in theirs
         methods = ("--auth-root-authentication-method=normal", "--skip-test-db")
-        databases.run(nest, [install, "--no-defaults", data, *methods])
-        apart = ("--skip-networking", f"--socket={socket}", f"--pid-file={nest.directory}/pid")
-        with databases.running(nest, [daemon, "--no-defaults", data, *apart], "ready for connections", signal.SIGTERM):
+        databases.run(nest, [install, "--no-defaults", data, apart, *methods])
+        options = ("--skip-networking", f"--socket={socket}", f"--pid-file={nest.directory}/pid")
+        with databases.running(
+            nest, [daemon, "--no-defaults", data, apart, *options], "ready for connections", signal.SIGTERM
+        ):
             yield socket

@@ -159,6 +159,90 @@ def test_what_is_hung_behind_the_commit_may_raise(told):
     """) == ["60 False"]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_without_an_answer(told, when):
+    """Django connects anew by itself, so there is a connection at the end."""
+    assert told(f"""
+        def end():
+            other = connection.copy()
+            with other.cursor() as cursor:
+                if connection.vendor == "postgresql":
+                    cursor.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
+                elif connection.vendor == "mysql":
+                    cursor.execute("KILL CONNECTION %s", [connection.connection.thread_id()])
+                else:
+                    connection.connection.close()
+            other.close()
+
+        commit = connection._commit
+        def struck():
+            if {when == "before"}: end()
+            commit()
+            if {when == "after"}:
+                end()
+                connection.cursor().execute("SELECT 1")
+        connection._commit = struck
+        try:
+            with fenced(masters().lock("account:7")) as lease:
+                pay(60)
+        except CommitUnknown as unknown:
+            print(unknown.fence == lease.fence, masters().lock("account:7").locked())
+        print(balance())
+    """) == ["True False", "100" if when == "before" else "60"]
+
+
+def test_a_commit_that_is_refused_is_told_as_it_is(told):
+    assert told("""
+        from django.db import IntegrityError
+        commit = connection._commit
+        def refused():
+            raise IntegrityError("deferred")
+        connection._commit = refused
+        try:
+            with fenced(masters().lock("account:7")):
+                pay(60)
+        except IntegrityError as error:
+            print(error, balance())
+        connection._commit = commit
+        with fenced(masters().lock("account:7")):
+            pay(50)
+        print(balance())
+    """) == ["deferred 100", "50"]
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(told, end):
+    """Nor in SQLite, where Django commits each statement that is in no transaction."""
+    assert told(f"""
+        from django.db import DatabaseError
+        try:
+            with fenced(masters().lock("account:7")):
+                pay(60)
+                with connection.cursor() as cursor:
+                    cursor.execute("{end}")
+                pay(20)
+        except DatabaseError as error:
+            print("must not commit" in error.__notes__[0])
+        print(balance())
+        pay(30)  # commits by itself
+        connection.close()
+        print(balance())
+    """) == ["True", "60" if end == "COMMIT" else "100", "30"]
+
+
+def test_a_transaction_that_a_program_began_by_hand_is_refused(told):
+    assert told("""
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT balance FROM account")
+        try:
+            with fenced(masters().lock("account:7")):
+                print("the body ran")
+        except ConfigurationError as error:
+            print("a transaction is open" in str(error))
+    """) == ["True"]
+
+
 def test_tests_of_django_may_use_it(told):
     assert told("""
         from django.test import TestCase

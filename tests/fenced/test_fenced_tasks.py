@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -10,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from redlock import AsyncMasters, ConfigurationError, LockLost
 from redlock.fenced import FenceRefused, fenced, schema
-from tests.fenced import banks
+from tests.fenced import banks, struck
 
 READ, WRITE = text("SELECT balance FROM account"), text("UPDATE account SET balance = :balance")
 
@@ -28,6 +31,26 @@ def engine(request, tmp_path):
 @pytest.fixture
 def database(postgresql):
     return banks.in_postgresql(postgresql).name
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    """Its connections can be struck."""
+    return lambda: create_async_engine(
+        f"sqlite+aiosqlite:///{tmp_path}/bank", connect_args={"factory": struck.Struck}, pool_size=1, max_overflow=0
+    )
+
+
+def scene_in_sqlite(function):
+    """Run a coroutine function with masters and an engine of connections that can be struck."""
+    inner = scene(function)
+
+    def test(redlock_servers, sqlite):
+        inner(redlock_servers, sqlite)
+
+    test.__name__ = test.__qualname__ = function.__name__
+    test.__doc__ = function.__doc__
+    return test
 
 
 def scene(function):
@@ -141,3 +164,145 @@ async def test_a_term_of_a_leader(masters, engine):
 async def test_a_session_for_threads_is_refused(masters, engine):
     with pytest.raises(ConfigurationError, match="allowed are AsyncSession and AsyncConnection"):
         fenced(masters.lock("account:7"), object())
+
+
+def once(statement, condition):
+    """Strikes before the first such statement: its thread waits for something."""
+    left = [statement]
+
+    def strike(sql, when):
+        if sql in left:
+            left.clear()
+            while not condition():
+                time.sleep(0.01)
+
+    return strike
+
+
+async def driver_of(session):
+    """The connection that can be struck."""
+    connection: Any = await session.connection() if isinstance(session, AsyncSession) else session
+    return (await connection.get_raw_connection()).driver_connection._conn
+
+
+@scene_in_sqlite
+async def test_a_lease_that_is_lost_while_the_commit_is_on_its_way(masters, engine):
+    """It was cancelled, and the body was told that it was rolled back, though it was committed."""
+    task: Any = asyncio.current_task()
+    for made in AsyncSession(engine), engine.connect():
+        async with made as session, fenced(masters.lock("account:7", ttl=1.0, auto_extend=False), session):
+            driver = await driver_of(session)
+            driver.strike = once("COMMIT", task.cancelling)
+            balance = (await session.execute(READ)).scalar_one()
+            await session.execute(WRITE, {"balance": balance - 1})
+        assert not task.cancelling()
+    assert await stored(engine) == 98
+
+
+@scene_in_sqlite
+async def test_a_lease_that_is_held_is_lost_while_the_commit_is_on_its_way(masters, engine):
+    """That is for the body of the lease, which goes on behind the transaction."""
+    task: Any = asyncio.current_task()
+    with pytest.raises(LockLost):
+        async with masters.lock("account:7", ttl=1.0, auto_extend=False) as lease:
+            async with AsyncSession(engine) as session, fenced(lease, session):
+                driver = await driver_of(session)
+                driver.strike = once("COMMIT", task.cancelling)
+                await session.execute(WRITE, {"balance": 50})
+            pytest.fail("the body went on")
+    assert not task.cancelling()
+    assert await stored(engine) == 50
+
+
+@scene_in_sqlite
+async def test_a_body_that_raises_when_its_lease_has_ended(masters, engine):
+    """Its own error wins.  The loss had cancelled the rollback, and with it went the error."""
+    task: Any = asyncio.current_task()
+    for made in AsyncSession(engine), engine.connect():
+        with pytest.raises(ZeroDivisionError):
+            async with made as session, fenced(masters.lock("account:7", ttl=1.0, auto_extend=False), session):
+                driver = await driver_of(session)
+                await session.execute(WRITE, {"balance": 0})
+                driver.strike = once("ROLLBACK", task.cancelling)
+                1 / 0  # noqa: B018
+        assert not task.cancelling()
+        assert not driver.in_transaction
+    assert await stored(engine) == 100
+
+
+@scene_in_sqlite
+async def test_a_commit_that_is_cancelled_from_outside(masters, engine):
+    """C13: that goes on, at once.  It says that the outcome is not known."""
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    may_go_on: list[bool] = []
+
+    async def work():
+        async with AsyncSession(engine) as session, fenced(masters.lock("account:7"), session):
+            driver = await driver_of(session)
+
+            def committing():
+                loop.call_soon_threadsafe(came.set)
+                return may_go_on
+
+            driver.strike = once("COMMIT", committing)
+            await session.execute(WRITE, {"balance": 50})
+
+    task = asyncio.create_task(work())
+    await came.wait()
+    task.cancel()
+    loop.call_later(0.1, may_go_on.append, True)
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    assert "look in the database" in cancelled.value.__notes__[0]
+    assert not await masters.lock("account:7").locked()
+
+
+@scene_in_sqlite
+async def test_an_asynchronous_generator_that_is_closed(masters, engine):
+    """It may wait: the lock is free when the transaction is over, and the next user of the connection finds it as it was."""
+    seen = {}
+
+    async def generator():
+        async with AsyncSession(engine) as session, fenced(masters.lock("account:7"), session) as lease:
+            driver = seen["driver"] = await driver_of(session)
+            driver.strike = lambda sql, when: seen.setdefault(sql, lease.valid)
+            await session.execute(WRITE, {"balance": 0})
+            yield
+
+    async with engine.connect() as connection:
+        level = (await driver_of(connection)).isolation_level
+    async with contextlib.aclosing(generator()) as rows:
+        async for _ in rows:
+            break
+    assert seen["ROLLBACK"] is True  # it had the lock then
+    assert seen["driver"].isolation_level == level
+    assert not seen["driver"].in_transaction
+    del seen["driver"].strike
+    assert not await masters.lock("account:7").locked()
+    assert await stored(engine) == 100
+
+
+@scene_in_sqlite
+async def test_a_coroutine_that_is_thrown_away(masters, engine):
+    """It must not wait.  Who has the session ends the transaction, and the connection is as it was."""
+    inside = []
+
+    async def work(session):
+        async with fenced(masters.lock("account:7"), session):
+            await session.execute(WRITE, {"balance": 0})
+            inside.append(await driver_of(session))
+            await asyncio.sleep(0)
+
+    async with engine.connect() as connection:
+        level = (await driver_of(connection)).isolation_level
+    async with AsyncSession(engine) as session:
+        coroutine = work(session)
+        while not inside:
+            future = coroutine.send(None)
+            if future is not None:
+                future._asyncio_future_blocking = False
+                await asyncio.wait([future])
+        coroutine.close()
+    assert inside[0].isolation_level == level
+    assert not inside[0].in_transaction
+    assert await stored(engine) == 100

@@ -88,6 +88,11 @@ def test_what_raises_after_the_commit_is_told_as_it_is():
     assert run({Step.COMMIT: error}, ended=Ended.DONE)[1] is error
 
 
+def test_a_lease_that_is_lost_while_the_commit_is_on_its_way_is_no_error():
+    """In asyncio that cancels, and the end of the lock says that the cancellation was its own."""
+    assert run({Step.COMMIT: KeyboardInterrupt(), "release": LockLost("lost")}, ended=Ended.DONE)[1] is None
+
+
 def test_who_interrupts_a_commit_hears_that_nobody_knows():
     """A cancellation goes on (C13): it is not replaced."""
     error = KeyboardInterrupt()

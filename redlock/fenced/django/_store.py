@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, router, transaction
 
 from redlock import ConfigurationError
-from redlock.fenced._order import Ended
+from redlock.fenced._dbapi import in_transaction
 from redlock.fenced._sql import PLACE
-from redlock.fenced._store import Store
+from redlock.fenced._store import Store, sqlite_begins_by_itself
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,10 +34,13 @@ class DjangoStore(Store):
         vendor = self._connection.vendor
         super().__init__("mariadb" if vendor == "mysql" and self._connection.mysql_is_mariadb else vendor)
         self._atomic: Any = None
-        self._committed = False
+        self._driver: Any = None  # the connection inside of that of Django
 
     def check(self) -> None:
-        if is_open(self._alias):
+        connection = self._connection
+        with connection.wrap_database_errors:
+            by_hand = not connection.in_atomic_block and in_transaction(connection.connection)
+        if by_hand or is_open(self._alias):
             raise ConfigurationError(
                 f"a transaction is open on the database {self._alias!r}: fenced(...) begins and commits its own, so it "
                 "has no place inside of atomic(); with ATOMIC_REQUESTS the view needs "
@@ -44,13 +48,17 @@ class DjangoStore(Store):
             )
 
     def _begin(self) -> None:
-        self._committed = False
+        outermost = not self._connection.in_atomic_block  # else it is in a test of Django
         self._atomic = transaction.atomic(using=self._alias, durable=True)
         self._atomic.__enter__()
-        transaction.on_commit(self._done, using=self._alias)  # the first one: others may raise
+        transaction.on_commit(self._committed, using=self._alias)  # the first one: others may raise
+        self._driver = self._connection.connection
+        if self._dialect.begins is not None and outermost:
+            sqlite_begins_by_itself(self._driver)  # Django sets it back, at the end of the outermost one
 
-    def _done(self) -> None:
-        self._committed = True
+    def _committed(self) -> None:
+        self._done = True
+        self._set_back()
 
     def _execute(self, sql: str, parameters: Mapping[str, object]) -> int:
         with self._connection.cursor() as cursor:
@@ -63,18 +71,21 @@ class DjangoStore(Store):
             return tuple(cursor.fetchone())
 
     def _commit(self) -> None:
+        self._sends()
+        self._end()
+
+    def _end(self) -> None:
         atomic, self._atomic = self._atomic, None
         atomic.__exit__(None, None, None)
 
-    def _rollback(self) -> Ended:
+    def _rollback(self) -> bool:
         if self._atomic is not None:
             transaction.set_rollback(True, using=self._alias)
-            self._commit()
-            return Ended.UNDONE
-        if self._committed:  # what raised was hung behind the commit
-            return Ended.DONE
-        # Django closes a connection whose rollback failed.
-        return Ended.UNKNOWN if self._connection.connection is None else Ended.UNDONE
+            with contextlib.suppress(Exception):
+                self._end()
+        # Django connects anew where a connection was lost.
+        connection = self._connection
+        return connection.connection is self._driver and (not self._sent or bool(connection.is_usable()))
 
 
 def is_open(alias: str) -> bool:
