@@ -1,0 +1,61 @@
+"""A lease goes on in another process, and nothing of it is left in the first one (C11)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.bench import scene
+
+if TYPE_CHECKING:
+    from tests.bench import At, Life
+    from tests.simulation.shipped.users import Steps
+
+TTL = 4.0
+
+
+@scene()
+def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
+    """Whoever has it goes on for as long as it takes, and gives it to the next one."""
+    handed: list[str] = []
+    told: list[Any] = []
+
+    def gives(at: At) -> Steps:
+        lock = at.masters.lock("job", ttl=TTL, on_lost=told.append)
+
+        def body(lease: Any) -> Steps:
+            yield at.sleep(1.2 * TTL)  # it was renewed
+            handed.append(lease.hand_over())
+            assert (lease.valid, lease.lost) == (False, False)
+            yield at.sleep(2 * TTL)
+
+        yield at.within(lock, body)
+        yield at.sleep(TTL)
+        assert (told, at.log) == ([], [])
+
+    def takes(at: At) -> Steps:
+        yield from at.until(lambda: handed)
+        lock = at.masters.lock("job", ttl=TTL, token=handed[0])
+        assert (yield lock.extend).valid
+        yield at.sleep(3 * TTL)
+        assert at.keys() == 5
+        yield lock.release
+        yield at.sleep(0.1)
+        assert at.keys() == 0
+
+    return [gives, takes]
+
+
+@scene()
+def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=TTL)
+    lease = yield lock.acquire
+    yield at.sleep(0.1)
+    lease.hand_over()
+    with pytest.raises(at.errors.NotHeld):
+        yield lock.release
+    began = at.now
+    yield from at.until(lambda: at.keys() == 0)
+    assert at.exactly(began + TTL - 0.1)
+    assert at.log == []
