@@ -266,12 +266,12 @@ def _password(master: Mapping[str, Any], where: str) -> str | None:
         return str(master["password"])
     if "password_file" in master:
         try:
-            password = Path(master["password_file"]).read_text(encoding="utf-8").rstrip("\n")
-            if password:
-                return password
+            content = Path(master["password_file"]).read_text(encoding="utf-8").rstrip("\n")
+            if content:
+                return content
             why = "it is empty"
         except OSError as error:
-            why = error.strerror
+            why = error.strerror or str(error)
         except UnicodeDecodeError:
             why = "it is not UTF-8"
         except ValueError:
