@@ -32,10 +32,8 @@ class Waker:
     __slots__ = ("_write", "fd")
 
     def __init__(self) -> None:
-        self.fd = -1  # `close` needs it if a signal handler raises here
-        self._write: _WriteEnd | None = None
         self.fd, write = os.pipe()
-        self._write = _WriteEnd(write)
+        self._write: _WriteEnd | None = _WriteEnd(write)
         os.set_blocking(self.fd, False)
         os.set_blocking(write, False)
 
@@ -54,8 +52,9 @@ class Waker:
 
     def close(self) -> None:
         """Close both ends.  Takes no lock: the collector may call this in any thread, and a forked child does."""
-        read, self.fd, self._write = self.fd, -1, None
-        with contextlib.suppress(OSError, ValueError):  # of -1 gevent says the latter
+        # Of -1 gevent says ValueError.  There is no `fd` if a signal handler raised in `__init__`.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            read, self.fd, self._write = self.fd, -1, None
             os.close(read)
 
     __del__ = close

@@ -328,7 +328,7 @@ class Entered:
 
     def __init__(self) -> None:
         self.hold: Hold[Any] | None = None
-        self.anchor: Anchor | None = None  # set for ``async with``, see `ExitMethod`
+        self.anchor: Anchor | None = None  # set for ``async with`` and for stacks, see `ExitMethod`
 
 
 class WithExit(functools.partial[Any]):
@@ -352,7 +352,8 @@ class ExitMethod:
     def __init__(self, exit_method: Callable[..., Any]) -> None:
         self.__wrapped__ = exit_method
         # `__aexit__` only makes a coroutine, which may never begin and then has left nothing.  So `entered` keeps the
-        # `Anchor`: the coroutine has that as an argument.
+        # `Anchor`: the coroutine has that as an argument.  A stack keeps us as long as an error, and that in a cycle.
+        # There `entered` has it as well, so that it goes whatever strikes in ``exit_method``.
         self._stays = inspect.iscoroutinefunction(exit_method)
 
     def __get__(self, lock: object, kind: type[object]) -> WithExit:
@@ -362,7 +363,7 @@ class ExitMethod:
             WithExit(exit_method, lock, entered) if lock is not None else WithExit(_exit_named, exit_method, entered)
         )
         with_exit.lock, with_exit.entered, with_exit.anchor = lock, entered, None
-        (entered if self._stays else with_exit).anchor = Anchor()
+        (entered if self._stays or lock is None else with_exit).anchor = Anchor()
         _begins.with_exit = weakref.ref(with_exit)
         return with_exit
 

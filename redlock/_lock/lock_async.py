@@ -270,6 +270,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             # both again
         except RedlockError as why:
             failed = why
+        finally:
+            entered.anchor = None  # if it was not given back: a stack, or whoever keeps the error, keeps our frame with it
         # asyncio only
         if kind is GeneratorExit:
             if isinstance(hold, Body):

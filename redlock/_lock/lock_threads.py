@@ -199,6 +199,10 @@ class MultiLock(LockBase[Masters, Lease]):
             self._release(hold)
         except RedlockError as why:
             failed = why
+        finally:
+            entered.anchor = (
+                None  # if it was not given back: a stack, or whoever keeps the error, keeps our frame with it
+            )
         if failed is None:
             return
         if error is None:

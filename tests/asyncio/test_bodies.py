@@ -375,7 +375,7 @@ class Alarm(Exception):  # noqa: N818 - what a signal handler raises
 
 
 @BOUND
-@pytest.mark.parametrize("how", ["acquire", "async with"])
+@pytest.mark.parametrize("how", ["acquire", "async with", "by hand", "stack"])
 def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, bound):
     """R11: at every line of ours from the end of the wait on.  No key stays, and the name is free for others."""
 
@@ -391,6 +391,14 @@ def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, boun
                         await lock.acquire()
                         strike.over = True
                         await lock.release()
+                    elif how == "by hand":
+                        await lock.__aenter__()
+                        strike.over = True
+                        await lock.__aexit__(None, None, None)
+                    elif how == "stack":
+                        async with contextlib.AsyncExitStack() as stack:
+                            await stack.enter_async_context(lock)
+                            strike.over = True
                     else:
                         async with lock:
                             strike.over = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -249,3 +250,32 @@ def test_restarted_without_its_memory_a_master_may_not_give_away_what_it_forgot(
         yield lock.release
 
     return [holds, waits]
+
+
+class Alarm(BaseException):
+    """As a signal handler raises it."""
+
+
+@scene()
+def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_somebody_keeps_the_error(at: At) -> Steps:
+    """P7: contextlib keeps the end of a stack as long as the error, and that in a cycle."""
+    lock = at.masters.lock("job", ttl=10.0)
+
+    def struck(_: object) -> None:
+        raise Alarm
+
+    lock._check = struck
+
+    def in_a_thread() -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock)
+
+    async def in_a_task() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(lock)
+
+    with pytest.raises(Alarm) as kept:
+        yield in_a_thread if at.threads else in_a_task
+    yield at.sleep(0.1)
+    assert at.keys() == 0, f"while somebody keeps {kept!r}"
+    assert not lock.owned()

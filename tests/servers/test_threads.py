@@ -309,6 +309,10 @@ def replaced(monkeypatch):
     monkeypatch.setattr(threading, "Lock", threading.RLock)
 
 
+def test_a_waker_that_a_signal_handler_struck_while_it_was_made_is_dropped_in_silence():
+    Waker.__new__(Waker).close()
+
+
 def test_a_pipe_that_is_closed_already(monkeypatch):
     """The `os.close` of gevent refuses -1 in its own way, and Python would print that for each `Masters`."""
     waker = Waker()
