@@ -186,7 +186,12 @@ def test_struck_in_every_step(what, monkeypatch):
 class Leaver(User):
     """Closes its masters while one of them refuses a release, and the next ones when that one is well again."""
 
+    left = 0
+
     def life(self):
+        yield from (self._refused, self._well, super().life)[self.left]()
+
+    def _refused(self):
         client, server = self.client, self.client.servers[0]
         lock, began = client.masters.lock("lock-0", ttl=16.0), client.world.now
         hold = client.judge.given(client, (yield lock.acquire), began, None, True)
@@ -194,22 +199,22 @@ class Leaver(User):
         client.judge.ended(hold)
         yield lock.release
         client.judge.back(hold, ours=True)
-        self.life = self._again
+        self.left = 1
         client.leave()
 
-    def _again(self):
+    def _well(self):
         self.client.servers[0].master.refuses = ""
         self.client.servers[0].well_since = self.client.world.now
         yield partial(self.client.kind.sleep, 8.0)
-        self.life = super().life
+        self.left = 2
         self.client.leave()
 
 
 @pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
 def test_what_was_out_of_reach_when_masters_were_closed_is_excused_when_the_next_ones_are(threads, monkeypatch):
     monkeypatch.setattr(Run, "user", Leaver)
-    more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 64.0, "faults": ()}
-    assert play(alone(0, threads=threads, **more)).judge.unreached
+    setting = alone(0, threads=threads, ttl=16.0, max_ttl=16.0, node_timeout=0.25, duration=64.0, faults=())
+    assert play(setting).judge.unreached
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -444,9 +444,8 @@ class User:
         try:
             yield partial(client.kind.sleep, self.chance.random() * self.chance.choice((2, 4)) * client.longest_way)
         finally:  # who is cancelled meanwhile drops it as well
-            if not client.dead:
-                thread = client.spawn(coroutine.close, "collector")
-        while not (thread.over or thread.gone):
+            thread = None if client.dead else client.spawn(coroutine.close, "collector")
+        while thread is not None and not (thread.over or thread.gone):
             yield partial(client.kind.sleep, client.longest_way)
 
     def _fair(self, name: str, options: dict[str, Any], timeout: float) -> Steps:
