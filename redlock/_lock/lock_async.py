@@ -271,7 +271,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         except RedlockError as why:
             failed = why
         finally:
-            entered.anchor = None  # if it was not given back: a stack, or whoever keeps the error, keeps our frame with it
+            entered.anchor = None  # if it was not given back: who keeps the error, as a stack does, keeps our frame
         # asyncio only
         if kind is GeneratorExit:
             if isinstance(hold, Body):

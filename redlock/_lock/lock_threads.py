@@ -200,9 +200,7 @@ class MultiLock(LockBase[Masters, Lease]):
         except RedlockError as why:
             failed = why
         finally:
-            entered.anchor = (
-                None  # if it was not given back: a stack, or whoever keeps the error, keeps our frame with it
-            )
+            entered.anchor = None  # if it was not given back: who keeps the error, as a stack does, keeps our frame
         if failed is None:
             return
         if error is None:
