@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from redlock._cli.service import Ending, Restarts, serve
@@ -85,3 +87,19 @@ def test_no_term_begins_while_there_are_more_threads_than_at_first(threads, slep
     endings = [ending(70, over=True), ending(0, asked=True)]
     assert serve(lambda: endings.pop(0), "always", print) == 0
     assert len(slept) == 2
+
+
+def test_probes_are_answered_until_the_next_term_begins(threads, slept):
+    """A thread of the term before may be in the resolver for long."""
+    threads += [2, 4, 3]  # the last of these is the one that answers
+    begun: list[bool] = []
+
+    @contextlib.contextmanager
+    def answering():
+        begun.append(True)
+        yield 1
+        assert len(slept) == 1
+
+    endings = [ending(70, over=True), ending(0, asked=True)]
+    assert serve(lambda: endings.pop(0), "always", print, answering) == 0
+    assert begun == [True]
