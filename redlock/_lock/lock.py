@@ -168,7 +168,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if unknown:
             raise unexpected(type(self).__name__, unknown, LockBase.__init__)
         names, kept = options.names(name), 0.0
-        if isinstance(token, str) and token.startswith("{"):
+        if token is not None and str(token).startswith("{"):
             token, fence, reads, kept = options.handed(token, names, fence)
             shared = shared or reads
         self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
