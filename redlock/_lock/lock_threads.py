@@ -178,7 +178,7 @@ class MultiLock(LockBase[Masters, Lease]):
             self._conclude_acquire(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
-        except BaseException:  # a stack, or whoever keeps this error, may keep the end of the `with` for long
+        except BaseException:  # a stack keeps the end of its `with` as long as this error
             self._abandon(hold)
             raise
         raise self._refusal_error(outcome)
@@ -200,7 +200,7 @@ class MultiLock(LockBase[Masters, Lease]):
         except RedlockError as why:
             failed = why
         finally:
-            entered.anchor = None  # if it was not given back: who keeps the error, as a stack does, keeps our frame
+            entered.anchor = None  # if it was not given back: a stack keeps the error, and the error our frame
         if failed is None:
             return
         if error is None:

@@ -207,7 +207,7 @@ def minority_mute(d: Deployment) -> None:
 
 
 class Cancels:
-    """Whoever ends the work: `over` awaits it, and keeps what it has raised, with all frames, as a log may do."""
+    """Ends the work: `over` awaits it, and keeps the error with all frames, as a log may do."""
 
     again = False
 
@@ -292,7 +292,7 @@ async def struck_in(
     d.speak()
     await d.quiet()
     left = [fake.left() for fake in d.fakes]  # type: ignore[attr-defined]
-    assert not any(left), f"cancelled in turn {turn} it leaves {left}, while somebody keeps {raised!r}"
+    assert not any(left), f"cancelled in turn {turn} it leaves {left}, while {raised!r} is kept"
     return struck
 
 

@@ -257,7 +257,7 @@ class Alarm(BaseException):
 
 
 @scene()
-def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_somebody_keeps_the_error(at: At) -> Steps:
+def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_its_error_is_kept(at: At) -> Steps:
     """P7: contextlib keeps the end of a stack as long as the error, and that in a cycle."""
     lock = at.masters.lock("job", ttl=10.0)
 
@@ -277,5 +277,5 @@ def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_somebody_
     with pytest.raises(Alarm) as kept:
         yield in_a_thread if at.threads else in_a_task
     yield at.sleep(0.1)
-    assert at.keys() == 0, f"while somebody keeps {kept!r}"
+    assert at.keys() == 0, f"while {kept!r} is kept"
     assert not lock.owned()

@@ -22,7 +22,7 @@ MOST = 30  # seeds for a variant to be caught
 # A socket that an interrupted child forgot before it was closed, a ticket that was not given back to a master that had
 # forgotten the script, and a Ctrl-C that was lost where `close` was ending an acquire.  The others were judges': of a
 # crashed process, of a daemon, of a master that takes 300 bytes at a time, of slots that a master has forgotten with the
-# guard off, of a Ctrl-C inside of `Masters(...)`, and of a coroutine that somebody had begun by hand and still had.
+# guard off, of a Ctrl-C inside of `Masters(...)`, and of a coroutine that was begun by hand and not dropped yet.
 FOUND = (
     10_000_314, 50_000_112, 60_000_354, 10_000_405, 10_000_516, 50_000_240, 50_000_376, 50_001_602, 50_000_161, 50_000_964,
 )  # fmt: skip
