@@ -446,9 +446,6 @@ class Connector:
         if "Too many open files" in words:  # which file it was to be says nothing
             return Failure("error", NO_DESCRIPTOR, sent=False)
         found = classify(error, words)
-        settings = self._target.settings
-        if trouble(error, words) == "auth" and not (settings.get("password") or settings.get("credential_provider")):
-            return found._replace(reason=f"{found.reason} (no password was given, or an empty one)")
         if self._target.tls and found.outcome == "timeout":  # the server may be waiting for a command in plain text
             return found._replace(reason=f"{found.reason} (a port without TLS behaves like this as well)")
         return found
@@ -460,7 +457,10 @@ class Connector:
         # It may be of a user's class, from a credential provider for instance. The connecting thread must survive it.
         except Exception:  # noqa: BLE001
             text = ""
-        return masked(self._target, text) or type(error).__name__
+        text, settings = masked(self._target, text) or type(error).__name__, self._target.settings
+        if trouble(error, text) == "auth" and not (settings.get("password") or settings.get("credential_provider")):
+            return f"{text} (no password was given, or an empty one)"
+        return text
 
 
 def _at_the_border(error: BaseException) -> bool:
