@@ -125,7 +125,14 @@ def _() -> None:
 def _() -> None:
     """An extension sets keys that are gone, and a lease whose time is over is valid again (R12)"""
 
-    def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
+    def extend(
+        settings: MastersSettings,
+        spec: LockSpec,
+        lease: LeaseState,
+        ttl: float,
+        now: float,  # noqa: ARG001
+        **_: bool,
+    ) -> Op[Extension]:
         claim = Claim(settings, wire.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
         pending = PendingExtension(float("inf"), ttl)
         lease.begin_extension(pending)

@@ -24,6 +24,7 @@ from redlock._core.acquire import carry_out, despite_interrupts
 from redlock._core.effects import Leave, Op, Send
 from redlock._core.lease import ExtensionEnd, PendingExtension
 from redlock._core.mode import shared_by
+from redlock._core.outcomes import NEVER
 from redlock._core.release import Claim
 
 if TYPE_CHECKING:
@@ -46,17 +47,25 @@ class Extension(NamedTuple):
     tally: Tally | None = None
 
 
-def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
-    """Set the TTL to ``ttl`` on a majority that still holds the token (R12)."""
+def extend(
+    settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float, now: float, *, renews: bool = False
+) -> Op[Extension]:
+    """Set the TTL to ``ttl`` on a majority that still holds the token (R12).
+
+    ``renews``: the renewer does that.  It gives way to an extension by the holder.
+    """
     if not lease.extendable(lease.clock()):
         return Extension("lost", now)
     resumed = lease.resumed
-    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl)
+    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl, renews)
     try:
         lease.begin_extension(pending)
         claim = Extending(settings, spec, lease, ttl)
+        claim.only_if = lambda: not lease.over and pending.may_be_written(claim, (lease,))
         # Wait no longer than the lease lasts: then it is lost, and the caller has to be told.
         at = yield from claim.ask(lease.ends_at)
+        if claim.sent_at == NEVER:
+            return Extension("lost" if lease.over else "unanswered", now)
         # No longer than others know our list of masters (R34).
         valid_until = min(quorum.valid_until(claim.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
         end = lease.conclude(pending, valid_until, claim.tally, claim.reason)

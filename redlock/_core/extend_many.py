@@ -25,12 +25,14 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redlock._core import quorum, records, wire
 from redlock._core.effects import Op, Timeout, Wait
 from redlock._core.extend import Extension, is_missing, repair
 from redlock._core.lease import PendingExtension
+from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:
@@ -72,8 +74,9 @@ def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now
     asked = _extendable(extensions, ttl, now)
     if not asked:
         return
-    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl)
+    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl, renews=True)
     batch = BatchExtension(settings, asked, ttl)
+    batch.only_if = partial(pending.may_be_written, batch, [member.lease for member in asked])
     try:
         for member in asked:
             member.lease.begin_extension(pending)
@@ -87,7 +90,8 @@ def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now
         _detach_leases(batch, asked, extensions, pending)
         # No longer than others know our list of masters (R34).
         valid_until = min(quorum.valid_until(batch.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
-        for index, member in enumerate(asked):
+        # If the holder of one of them extends it, nothing was sent: all others are tried again soon.
+        for index, member in enumerate(asked if batch.sent_at > NEVER else ()):
             if index not in batch.detached:
                 end = member.lease.conclude(pending, valid_until, batch.tally)
                 extensions[member] = Extension(end, batch.decided_at or now, batch.tally)

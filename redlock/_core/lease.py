@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,18 +14,20 @@ from redlock._core.stop import Watchers
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from redlock._core.ballots import Grant
     from redlock._core.local_queue import Place
     from redlock._core.mode import Mode
     from redlock._core.quorum import Tally
+    from redlock._core.rounds import Round
     from redlock._core.settings import LockSpec
 
 ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
 
 _NOBODY_ELSE = nullcontext()
+_NUMBERS = itertools.count(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +39,28 @@ class PendingExtension:
 
     valid_until: float
     ttl: float
+    renews: bool = False  # the renewer extends it, and its holder did not ask for that
+    number: int = (
+        0  # in the order of writing; 0: not written yet; -1: written by another event loop, which has no order
+    )
     dropped: bool = False  # its operation was dropped, so nobody calls `end_extension` for it
+
+    def may_be_written(self, request: Round, leases: Sequence[LeaseState]) -> bool:
+        """The `Send.only_if` of the request that extends ``leases``.
+
+        A renewal is not written beside an extension by the holder, or after it: it would undo that.  No extension is
+        written a second time, to a master that has forgotten the script, behind a later one.
+        """
+        if self.number:
+            return request.open and not any(lease.overtaken(self) for lease in leases)
+        if self.renews and any(lease.ttl != self.ttl or len(lease.all_pending) > 1 for lease in leases):
+            return False
+        self.number = next(_NUMBERS) if leases[0].is_here() else -1
+        return True
+
+    def limits(self, other: PendingExtension) -> bool:
+        """Whether it may have left keys with its TTL that ``other`` had extended."""
+        return not 0 < self.number < other.number if self.number else not self.renews
 
 
 class LeaseState:
@@ -68,6 +92,7 @@ class LeaseState:
     scattered = False  # its extensions have no common order (R35)
     listened = False  # see `Grant` (R37)
     extensions = 0  # that were begun
+    _won = 0  # `PendingExtension.number` of the last one that was won
     _bare = 0.0  # see `count_bare`; since `pop_bare` was called last
     last: Tally | None = None  # the votes of the grant, or of the last extension that was won
     _last_at = _mended_at = math.inf  # when these were decided; when a repair had added to them
@@ -270,9 +295,10 @@ class LeaseState:
             if not self.extendable(self.clock()):  # it ended while we asked: whatever they are, they come too late
                 pass
             elif tally.won:
-                self.extended(pending, valid_until, tally.votes)
-                self.count_bare()
-                self.last, self._mended_at = tally, math.inf
+                if not 0 < pending.number < self._won:  # else the keys have the TTL of a later one by now
+                    self.extended(pending, valid_until, tally.votes)
+                    self.count_bare()
+                    self.last, self._mended_at = tally, math.inf
                 end = "kept"
             elif tally.denied:
                 denied = True
@@ -287,16 +313,24 @@ class LeaseState:
     def extended(self, pending: PendingExtension, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
         """An extension was won.
 
-        Other extensions that overlapped it may have left the keys with a shorter TTL, whichever was sent first.
-        So the least of them counts.
+        Other extensions that overlapped it may have left the keys with a shorter TTL.  So the least of them counts,
+        but for those that were written before it: masters have done these before, too (R10).
         """
         ttl = pending.ttl
         if len(self.all_pending) > 1:
-            others = ((other.valid_until, other.ttl) for other in list(self.all_pending) if other is not pending)
+            others = (
+                (other.valid_until, other.ttl)
+                for other in list(self.all_pending)
+                if other is not pending and other.limits(pending)
+            )
             valid_until, ttl = min([(valid_until, ttl), *others])
-        self.valid_until, self.ttl = valid_until, ttl
+        self.valid_until, self.ttl, self._won = valid_until, ttl, max(self._won, pending.number)
         self._votes = votes
         self._late, self._resumed = "expired", False
+
+    def overtaken(self, pending: PendingExtension) -> bool:
+        """Whether an extension was written after ``pending``."""
+        return max(self._won, *(other.number for other in list(self.all_pending)), 0) > pending.number
 
     def end_extension(self, pending: PendingExtension) -> None:
         """The extension is over, won or not.  A second time does no harm."""

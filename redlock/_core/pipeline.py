@@ -88,15 +88,19 @@ _ONCE = frozenset(
 )  # fmt: skip
 
 
+def _wanted(request: Send) -> bool:
+    """Whether ``request`` may be sent again, behind all that was sent since."""
+    return request.open if request.only_if is None else request.only_if()
+
+
 def _with_text(request: Send) -> Send:
     """The request to send with the text of the script that ``request`` needs.
 
     An acquire whose attempt is over must not be sent again behind its release, and neither must a repair; nor an
-    extension that is over behind a later one.  But the master needs the text of the script.  So the text is sent with a
+    extension behind a later one.  But the master needs the text of the script.  So the text is sent with a
     call for no names.  Otherwise a master that always answers last would never get it.  What is owed is always wanted.
     """
-    wanted = request.open or request.owed_until is not None or (request.only_if is not None and request.only_if())
-    alone = request.call.script.name in IN_ORDER and not wanted
+    alone = request.call.script.name in IN_ORDER and request.owed_until is None and not _wanted(request)
     return Send(wire.nothing(request.call.script)) if alone else request
 
 
@@ -239,7 +243,8 @@ class Pipeline:
             with_text = SentAgain(_with_text(request), at, text=True, pause=again.pause)
             self.under_way.append(with_text)
             self._more.append(with_text)
-            return
+            if with_text.request is request:
+                return
         if request.owed_until is not None:
             if error.passing:
                 self._owed.append(again)
@@ -313,7 +318,7 @@ class Pipeline:
         due = [SentAgain(owed.request, at, pause=owed.pause) for owed in self._owed if owed.sent_at <= at]
         self._owed = [owed for owed in self._owed if owed.sent_at > at]
         waiting, self._waiting = self._waiting, []
-        due += [SentAgain(request, at) for request, _ in waiting if request.open and request.owed_until is None]
+        due += [SentAgain(request, at) for request, _ in waiting if request.owed_until is None and _wanted(request)]
         self.under_way.extend(due)
         return due
 

@@ -203,7 +203,9 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     again, resumed = lease.released, lease.resumed
     claim: Claim | None = None
     try:
-        if not lease.end():
+        lost = not lease.end()
+        # A candidate has the keys of a term that ended by `max_hold` until its body has ended: others go first then.
+        if lost and (not spec.kept or lease.guards or lease.clock() >= lease.valid_until):
             yield from carry_out(*_unless_it_guards(settings, spec, lease), *leave_line(lease))
             return False
         # The release goes to every master that may have a key of this lease, and is owed to each.  `asked` is read
@@ -232,11 +234,11 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
             yield from _interrupted(settings, spec, lease, claim)
         raise
     ours = again or not claim.tally.denied
-    if not ours:
+    if not (ours or lost):
         lease.found_gone(claim.reason)
         claim.check_mode(lease.shown, resumed=resumed)
     place = lease.place
     if place is not None and (claim.heard or place.yield_until > NEVER):
         took = min(at - claim.sent_at, settings.node_timeout)  # if it took longer, our own process was stopped
         yield ReleaseHeard(place.keys, claim.heard, took)
-    return ours
+    return ours and not lost

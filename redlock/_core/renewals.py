@@ -131,8 +131,8 @@ class Renewal:
         if self._pause is None:
             self._pause = _pause(lease.ttl, self.settings.random())
         at = self._since + self._pause
-        # The TTL is that of now: the holder itself may have made it shorter, or does so just now.
-        if end != self._tried_for and not lease.all_pending:
+        # TTL and end are those of now: the holder itself may have changed both, while `random` asked the kernel.
+        if (end := lease.valid_until) != self._tried_for and not lease.all_pending:
             at = min(at, end - _latest(lease.ttl, self.settings.drift_factor))
         return min(until, _in_step(at, lease.ttl, self.settings.phase))
 
@@ -162,7 +162,7 @@ class Renewal:
 
     def begin_guard(self) -> bool:
         """Its lease is lost and seen off.  Whether its keys are released later, when its guard is over (R36)."""
-        begins = self.lease.guards and not (self._guarded or self.spec.kept)
+        begins = self.lease.guards and not self._guarded
         self._guards, self._guarded = begins, self._guarded or begins
         return begins
 
@@ -185,7 +185,9 @@ class Renewal:
         lease = self.lease
         if self._guards:
             self._guards = lease.guards
-            return "nothing" if self._guards else "give up"
+            # The body of a term may run on: its end gives the lock back then.
+            runs_on = self.spec.kept and lease.holds and self.held_by.presence() != "abandoned"
+            return "nothing" if self._guards or runs_on else "give up"
         if not lease.extendable(now):
             # If nobody can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
             # reports the loss.
@@ -331,7 +333,7 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
     ends = dict.fromkeys(renewals, Extension("unanswered", now))  # also if it is interrupted
     try:
         if len(renewals) == 1:
-            ends[first] = yield from extend(first.settings, first.spec, first.lease, first.lease.ttl, now)
+            ends[first] = yield from extend(first.settings, first.spec, first.lease, first.lease.ttl, now, renews=True)
         else:
             yield from renew(first.settings, ends, now)
     finally:

@@ -24,13 +24,13 @@ VALIDITY = TTL * 0.99 - 0.002
 
 def rest(operation: Any) -> Any:
     """What is left of an operation whose Send has been carried out."""
-    effect = operation.send(None)
+    event = None
     while True:
-        event = yield effect
         try:
             effect = operation.send(event)
         except StopIteration as stop:
             return stop.value
+        event = yield effect
 
 
 class Told:

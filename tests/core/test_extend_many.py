@@ -112,6 +112,50 @@ def test_one_that_leaves_is_extended_at_once_while_the_others_wait() -> None:
     assert outcomes(scene.leases[0].votes) == ["granted", "granted", "pending"]
 
 
+def by_holder(scene: Scene, number: int, ttl: float) -> str:
+    held = scene.held[number]
+    return scene.world.run(extend(scene.world.settings, held.spec, held.lease, ttl, scene.world.now)).kind
+
+
+@pytest.mark.parametrize("ttl", [2.0, 30.0])
+def test_what_the_holder_asks_for_behind_the_renewal_stays_when_that_is_answered(ttl: float) -> None:
+    """R12: masters have done the renewal before."""
+    scene = Scene(*[Master(0.01, slow={"renew": 0.2})] * 3, leases=2)
+    operation, asked_at = begun(scene), scene.world.now
+    assert by_holder(scene, 0, ttl) == "kept"
+    scene.world.run(rest(operation))
+    assert [lease.ttl for lease in scene.leases] == [ttl, TTL]
+    assert scene.leases[0].valid_until == pytest.approx(asked_at + ttl * 0.99 - 0.002)
+    assert scene.leases[1].valid_until == pytest.approx(asked_at + VALIDITY)
+
+
+@pytest.mark.parametrize("leases", [1, 2])
+@pytest.mark.parametrize("ttl", [2.0, 30.0])
+@pytest.mark.parametrize("answered", [True, False])
+def test_no_renewal_is_written_behind_what_the_holder_asks_for(leases: int, ttl: float, answered: bool) -> None:
+    """R12: its thread was about to write it.  All of them are tried again soon."""
+    scene = Scene(*[Master(0.01)] * 3, leases=leases)
+    scene.begin()
+    ((operation, renewals),) = scene.started
+    scene.started.clear()
+    renewal: Any = operation.send(None)
+    held, now = scene.held[0], scene.world.now
+    asks = extend(scene.world.settings, held.spec, held.lease, ttl, now)
+    if answered:
+        scene.world.run(asks)
+    else:
+        scene.world._write(asks.send(None))  # type: ignore[arg-type]
+    scene.world._write(renewal)
+    scene.world.run(rest(operation))
+    scene.ended(renewals)
+    if not answered:
+        scene.world.run(rest(asks))
+    assert scene.world.verbs() == ["extend"]
+    assert held.lease.ttl == ttl
+    assert held.lease.valid_until == pytest.approx(now + ttl * 0.99 - 0.002)
+    assert all(renewal.due <= now + 30.0 / 20 + 0.02 for renewal in renewals)
+
+
 def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
     """R12; also if it ends right before the request."""
     scene = Scene(leases=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,13 +108,27 @@ def test_a_lost_lease_is_released_when_its_guard_is_over(
     assert scene.released_at == [pytest.approx(lost_at + GUARD)]
 
 
-def test_a_term_keeps_its_keys_until_its_body_has_ended() -> None:
+@pytest.mark.parametrize(("after", "released_at"), [(1.0, 5.0 + GUARD), (GUARD + 1.0, 5.0 + GUARD + 1.0)])
+def test_a_term_keeps_its_keys_until_its_body_and_its_guard_have_ended(after: float, released_at: float) -> None:
     """R31: at `max_hold` it is lost, and the release of its holder comes later; within the guard it releases nothing."""
-    for after, sent in ((1.0, []), (GUARD + 1.0, [5.0 + GUARD + 1.0])):
-        scene = Scene(max_hold=5.0, kept=True)
-        scene.goes_to(5.0 + after)
-        scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
-        assert scene.released_at == sent
+    scene = Scene(max_hold=5.0, kept=True)
+    scene.lease.holds.append(SimpleNamespace(asks_renewal=False, abandoned=False))  # of its body
+    scene.goes_to(5.0 + after)
+    assert scene.released_at == []
+    scene.lease.holds.clear()
+    scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
+    scene.goes_to(2 * (TTL + GUARD))
+    assert scene.released_at == [released_at]
+
+
+def test_a_term_that_ended_by_max_hold_lets_others_go_first() -> None:
+    """R24, R31: its body has ended, its keys go, and another candidate has heard of that."""
+    scene = Scene(*[Master(0.01, {"release": [1, 2]})] * 3, guard=0.0, max_hold=5.0, kept=True)
+    scene.goes_to(5.1)
+    assert scene.lease.loss().reason == "max_hold"
+    assert scene.world.run(release(scene.world.settings, scene.spec, scene.lease)) is False
+    assert scene.lease.loss().reason == "max_hold"
+    assert scene.world.effects[-1][0] == "ReleaseHeard"
 
 
 def test_what_a_release_found_gone_needs_no_guard() -> None:

@@ -9,8 +9,12 @@ from hypothesis import given, strategies as st
 
 from redlock._core import tickets, wire
 from redlock._core.effects import Send
+from redlock._core.extend import Extension, extend
+from redlock._core.extend_many import renew
 from redlock._core.outcomes import NEVER, ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, Queued, SentAgain, request_of
+from tests.core.renewer import renewal_of
+from tests.core.world import Master, World
 from tests.properties.profile import PROPERTY
 
 KEYS = wire.keys_for("redlock:", ["a"])
@@ -526,6 +530,38 @@ def test_of_what_is_over_only_the_text_is_sent(request_: Send) -> None:
     pipeline.answered(NOSCRIPT, 0.2)
     assert not pipeline.more()
     assert pipeline.idle
+
+
+@pytest.mark.parametrize("first", ["extend", "renew"])
+@pytest.mark.parametrize("torn", [False, True])
+def test_no_extension_is_sent_again_behind_a_later_one(first: str, torn: bool) -> None:
+    """It would take back what that one has given: its script was forgotten, or its connection broke."""
+    world = World(*[Master()] * 5)
+    spec = world.spec()
+    lease = world.lease(spec)
+    if first == "renew":
+        other = world.lease(world.spec("other"))
+        both = [renewal_of(world, spec, one)[0] for one in (lease, other)]
+        before: Any = renew(world.settings, dict.fromkeys(both, Extension("unanswered", 0.0)), world.now)
+    else:
+        before = extend(world.settings, spec, lease, spec.ttl, world.now, renews=True)
+    after: Any = extend(world.settings, spec, lease, 30.0, world.now)
+    pipeline, requests = connected(), []
+    for extension in (before, after):
+        requests.append(next(extension))
+        assert requests[-1].only_if()
+        submit(pipeline, requests[-1], 10.0)
+    if torn:
+        pipeline.broken(BROKEN, 10.1)
+        pipeline.connected(10.2)
+        assert [queued.request for queued in pipeline.due(10.2)] == requests[1:]
+        return
+    pipeline.answered(NOSCRIPT, 10.1)
+    pipeline.answered(NOSCRIPT, 10.1)
+    script, again = (request_of(queued) for queued in pipeline.more())
+    assert (script.call.script, script.call.keys) == (requests[0].call.script, ())
+    assert again is requests[1]
+    assert requests[0].tally.outcome(pipeline.master) == "error"
 
 
 def test_a_repair_that_is_wanted_is_sent_again() -> None:

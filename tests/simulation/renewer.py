@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from redlock._core import renewals as renewing
     from redlock._core.effects import Send
     from redlock._core.local_queue import Place
+    from redlock._core.quorum import Tally
     from redlock._core.renewals import Presence, Renewal
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
@@ -67,7 +68,7 @@ class Extending:
         hold.client.world.log("extension", hold.attempt, "interrupted" if interrupted else outcome.kind)
         # What was interrupted after it had been won, while it repaired, has been won.
         if hold.lease.valid_until > hold.until or (outcome is not None and outcome.kind == "kept"):
-            self._kept(task)
+            self._kept(task, outcome and outcome.tally)
         lost = outcome is not None and outcome.kind == "lost" and not hold.let_go
         # Of several under way at once one proves the loss, and to the others it is lost as well.
         lost = lost and hold.lease.lost_by in (None, task)
@@ -75,10 +76,12 @@ class Extending:
             self._judge.denied(hold, self._sent.call)
         self._judge.looked(hold)
 
-    def _kept(self, task: Task) -> None:
+    def _kept(self, task: Task, tally: Tally | None = None) -> None:
         if not self._won and self._sent is not None:
             self._won = True
-            self._judge.extended(self.hold, self.hold.lease.votes, task.origins.get(self._sent, {}), self._sent.call)
+            # If a later one was won before, the lease has the votes of that one.
+            votes = self.hold.lease.votes if tally is None else tally.votes()
+            self._judge.extended(self.hold, votes, task.origins.get(self._sent, {}), self._sent.call)
 
 
 class HeldBy:
