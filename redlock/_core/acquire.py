@@ -15,7 +15,7 @@ from redlock._core.ballots import Ballot, Grant, Refusal, SecondBallot
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Timeout, Turn, WakeBehind, sleep, wait
 from redlock._core.local_queue import Place
 from redlock._core.outcomes import NEVER
-from redlock._core.patience import Patience
+from redlock._core.patience import Patience, short_pause
 from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.subscriptions import Subscription
@@ -298,7 +298,7 @@ def attempt(  # noqa: C901 - flat: each call costs
         known = ballot.sent_at >= settings.voters.known_from and valid_until <= settings.voters.known_until
         if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:  # a majority, and in time (R7)
             votes, place = ballot.tally.votes, target.place if target.stays else None
-            listened = listens and target.stays and tally.no > 0
+            listened = listens and target.stays and tally.yes < tally.size
             grant = Grant(token, fence, valid_until, at, ballot.reached(), votes, number, place, tally, listened)
             if granted is not None:
                 granted(grant)
@@ -441,7 +441,10 @@ class Target:
         """When to try again, if nothing happens before that."""
         if refusal.kept:  # once, when it can be free
             return self.patience.until(refusal.at + refusal.kept + quorum.ROUNDING)
-        until = refusal.at + delay(self.spec.retry, failed)
+        if refusal.contended and not refusal.holder:  # it lost the race of fences, so nobody has it (C3, C4)
+            until = refusal.at + short_pause(self.settings, refusal.tally.took, failed)
+        else:
+            until = refusal.at + delay(self.spec.retry, failed)
         if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
             until = min(until, refusal.at + refusal.remaining + quorum.ROUNDING)
         return self.patience.until(until)

@@ -32,7 +32,7 @@ class Grant(NamedTuple):
     attempts: int = 1
     place: Place | None = None  # our place in line: the first
     tally: Tally | None = None  # of its last round: which masters have granted it by now (R37)
-    listened: bool = False  # it waited for releases to be announced, and masters said that somebody else holds it
+    listened: bool = False  # it waited for releases to be announced, and not all masters have granted it
 
 
 class Refusal(NamedTuple):

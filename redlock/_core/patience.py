@@ -78,6 +78,10 @@ class Patience:
         if self._collisions == MOST:
             return False
         self._collisions += 1
-        pause = min(took * 2**self._collisions, _LONGEST * self._settings.node_timeout) * self._settings.random()
-        yield from sleep(at + pause)
+        yield from sleep(at + short_pause(self._settings, took, self._collisions))
         return True
+
+
+def short_pause(settings: MastersSettings, took: float, collisions: int) -> float:
+    """Seconds until another attempt, after so many that nobody won; the last one took ``took`` seconds."""
+    return min(took * 2.0 ** min(collisions, 32), _LONGEST * settings.node_timeout) * settings.random()

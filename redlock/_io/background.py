@@ -67,6 +67,7 @@ class Background:
         until = self.renewer.work(_clock.now())
         with self._connections.port.guard:
             now = _clock.now()  # in here, as where a thread leads: no answer is older than its request
+            self._connections.flush_cork(now)  # first: to a repair a late answer is expected, and looked for
             until = min(until, now + self._keep_up(now))
             self._port.rest(now, until)
         if self._connections.voters.refused:

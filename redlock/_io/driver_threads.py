@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
+from functools import partial
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -262,7 +263,10 @@ class Driver:
     def work(self) -> None:
         """Step the operations that have events, and make the calls that were left to us."""
         while self._calls:
-            self._calls.popleft()()
+            try:
+                self._calls[0]()
+            finally:  # not before: the end of the interpreter waits for it
+                self._calls.popleft()
         now = _clock.now()
         while self._alarms and self._alarms[0][0] <= now:
             _, _, operation = heapq.heappop(self._alarms)
@@ -349,8 +353,15 @@ class Driver:
             waiter.stop_waiting()
 
     def deliver_at_exit(self) -> None:
+        until = _clock.now() + self._node_timeout
+        # Behind these two calls it has looked once for leases that are lost, and has told of them: mostly, the log.
+        self.call_soon(partial(self.call_soon, bool))
         with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
             self.deliver_owed()
+        for pause in pauses():
+            if not self._calls or self._thread is None or not self._thread.is_alive() or _clock.now() >= until:
+                break
+            time.sleep(pause)
 
     def _owes(self) -> bool:
         connections = self._connections

@@ -64,6 +64,24 @@ def check_awaited(function: object) -> None:
         )
 
 
+def check_told(option: str, function: object, takes: str, holder: str) -> None:
+    """Check a function that is called when something happens.  ``holder``: a thread cannot run a coroutine function.
+
+    Raises ConfigurationError.
+    """
+    if function is None:
+        return
+    if not callable(function):
+        raise ConfigurationError(
+            f"{option}={options.shown(function)}: allowed is a function that takes {takes}, or None"
+        )
+    if holder == "thread" and runs_as(function, inspect.iscoroutinefunction):
+        raise ConfigurationError(
+            f"{option}={shown(function)} is a coroutine function, which a thread does not run: allowed is a plain "
+            "function here, and both with AsyncMasters"
+        )
+
+
 def lock_options(on_busy: object, busy: object, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a lock for each call (R30): as ``given``, with the timeout that ``on_busy`` means.
 

@@ -15,6 +15,7 @@ from redlock._core.stop import Stop
 from redlock._core.tokens import is_phantom, owner_of, released_token
 from redlock._io import process
 from redlock._io.report import report_failure
+from redlock._lock.decorated import check_told
 from redlock._lock.holds import AnyLease
 from redlock._lock.lock import AnyMasters, LockBase
 from redlock.errors import ConfigurationError, LockLost, RedlockError, WouldDeadlock
@@ -309,14 +310,9 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         if not callable(lead):
             raise ConfigurationError(f"lead={options.shown(lead)}: allowed is a function that takes the term")
         self._check_lead(lead)
-        for option, function, what in (
-            ("on_stopped", on_stopped, "the term"),
-            ("on_new_leader", on_new_leader, "the owner of another leader"),
-        ):
-            if function is not None and not callable(function):
-                raise ConfigurationError(
-                    f"{option}={options.shown(function)}: allowed is a function that takes {what}, or None"
-                )
+        holder = self._candidate_class._holder  # noqa: SLF001 - a lock of ours
+        check_told("on_stopped", on_stopped, "the term", holder)
+        check_told("on_new_leader", on_new_leader, "the owner of another leader", holder)
 
     def _begin_run(
         self, running: Running, on_error: str = "raise", passes: Callable[[BaseException], bool] | None = None

@@ -40,6 +40,7 @@ from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock._io import process
 from redlock._io.connections import INSIDE, Inside
+from redlock._lock.decorated import check_told
 from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, note_here
 from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.masters import MastersBase, token_source
@@ -183,8 +184,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             retry = BETWEEN_ATTEMPTS
         elif not callable(retry):
             raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
-        if on_lost is not None and not callable(on_lost):
-            raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
+        if on_lost is not None:
+            check_told("on_lost", on_lost, "the lease", self._holder)
         self._target: Callable[..., Target] = deployment.target  # what an acquire asks for
         if fair is not False:
             self._target = _in_order(fair, shared=shared, fencing=fencing, token=token, records=deployment.records)

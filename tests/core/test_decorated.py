@@ -85,6 +85,23 @@ def test_what_cannot_be_awaited_as_a_whole(function: Any) -> None:
         AsyncMultiLock("job", AsyncMasters(URLS))(function)
 
 
+@pytest.mark.parametrize("function", [coroutine_function, functools.partial(coroutine_function, "x"), Awaited().method])
+def test_a_thread_tells_nothing_to_a_coroutine_function(function: Any) -> None:
+    """It would call it, and nobody would await what it returns."""
+    with Masters(URLS) as masters:
+        for refused in (
+            lambda: masters.lock("job", on_lost=function),
+            lambda: masters.slots("job", limit=2, on_lost=function),
+            lambda: masters.leader("job").run(lambda _: None, on_stopped=function),
+            lambda: masters.leader("job").run(lambda _: None, on_new_leader=function),
+        ):
+            with pytest.raises(
+                ConfigurationError, match=r"^on_\w+=.* is a coroutine function, which a thread does not run"
+            ):
+                refused()
+    AsyncMasters(URLS).lock("job", on_lost=function)
+
+
 @BOTH
 @pytest.mark.parametrize("kind", [classmethod, staticmethod])
 @pytest.mark.parametrize("function", [plain, coroutine_function])

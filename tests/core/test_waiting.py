@@ -16,7 +16,7 @@ from redlock._core.effects import Leave, Listen, Send, Wait
 from redlock._core.release import release
 from redlock._core.voters import Facts
 from redlock._core.watch import wait_until_free
-from tests.core.world import GRANTS, NEVER, OTHER, START, Interrupt, Master, World, down, refuses, turns
+from tests.core.world import GRANTS, NEVER, OTHER, START, WALL, Interrupt, Master, World, down, refuses, turns
 
 if TYPE_CHECKING:
     from redlock._core.quorum import Tally
@@ -186,6 +186,16 @@ def test_after_a_collision_one_is_late_by_chance(rivals: str, third: float) -> N
         world.announce(0.2, master, "second")
     assert isinstance(acquire(world), Grant)
     assert looks(world, "acquire") == [0.0, 0.1, third]
+
+
+def test_who_loses_only_the_race_of_fences_tries_again_soon_whatever_the_pause_is() -> None:
+    """C4: nobody has it.  Two readers are woken at once, and the fence of one is greater."""
+    greater, greatest = (str(WALL + more).encode() for more in (10, 20))
+    world = World(
+        *[Master(0.01, {"acquire": turns([2, greater], GRANTS["acquire"]), "fence": [0, greatest]}) for _ in range(3)]
+    )
+    assert isinstance(acquire(world, pause=5.0), Grant)
+    assert looks(world, "acquire") == [0.0, pytest.approx(0.04)]
 
 
 class Counted(wait_base):

@@ -15,7 +15,7 @@ from redlock._core.release import release
 from redlock._core.renewals import tasks
 from redlock._core.whole import AGAIN
 from tests.core.renewer import renewal_of
-from tests.core.world import NEVER, START, Master, World, down, held, refuses, turns
+from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, refuses, turns
 
 TTL = 12.0
 FIRST = 0.25  # `node_timeout`
@@ -125,6 +125,27 @@ def test_where_a_release_is_announced_it_gets_the_key_at_once() -> None:
     with pytest.raises(StopIteration):
         task.send(type("Notified", (), {"at": scene.world.now})())
     assert scene.renewal.due == -math.inf
+
+
+def test_who_refuses_a_waiter_after_the_decision_is_listened_to_as_well() -> None:
+    """Its refusal comes late, and then it announces a release."""
+    refusal = [0, b"0", b"x", 5000]
+    first = [Master(0.0, {"acquire": turns(refusal, GRANTS["acquire"])}) for _ in range(2)]
+    world = World(*first, Master(0.1, {"acquire": refusal}))
+    spec = world.spec(ttl=TTL)
+    grant = world.run(world.acquire(spec, deadline=START + 5.0))
+    assert isinstance(grant, Grant)
+    lease = LeaseState(spec, grant, clock=lambda: world.now, mine=lambda: True)
+    renewal, _ = renewal_of(world, spec, lease)
+    assert renewal.due == world.now
+    ((task, _),) = tasks([renewal], world.now)
+    listens = task.send(None)
+    assert isinstance(listens, Listen)
+    world.listen(0.15)
+    assert listens.subscription.hear(2, b"of somebody else")
+    task.send(None)
+    repair: Any = task.send(type("Notified", (), {"at": world.now})())
+    assert (repair.call.script.name, repair.to) == ("repair", {2})
 
 
 @pytest.mark.parametrize(("last", "bare"), [

@@ -201,3 +201,21 @@ def test_a_program_that_configures_no_logging_is_told_on_standard_error(redlock_
     assert done.stdout == "False\n"
     assert done.stderr.startswith("the lease on 'job' was lost: it expired")
     assert done.stderr.count("\n") == 1
+
+
+ENDS_RIGHT_AFTER = """
+import sys, time
+from redlock import Masters
+
+masters = Masters(sys.argv[1:], restart_guard=False, node_timeout=10)
+options = {"ttl": 40, "max_hold": 0.5, "bound": False}
+locks = [masters.lock("first", on_lost=lambda _: time.sleep(1.0), **options), masters.lock("second", **options)]
+for lease in [lock.acquire() for lock in locks]:
+    assert lease.wait_lost(20)
+"""
+
+
+def test_a_program_that_ends_right_after_a_loss_has_it_in_the_log(redlock_servers):
+    """R11: its thread is a daemon, which the interpreter stops wherever it is."""
+    done = run("-c", ENDS_RIGHT_AFTER, *redlock_servers.urls)
+    assert "the lease on 'second' was lost: it was held for as long as it may be" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
+from redlock import Masters
 from redlock.observe.prometheus import PrometheusObserver
 from tests.servers.look import all_up, eventually, nothing_left, take
 
@@ -34,3 +35,26 @@ def test_a_master_that_refused_has_the_key_soon_after_it_is_free(world, servers,
         assert bare > 0.2
         another.delete("redlock:whole")
         eventually(lambda: nothing_left(servers))
+
+
+def test_a_repair_is_written_before_its_answer_is_looked_for(servers, monkeypatch):
+    """Else that would be read when something else is due, a second later, and the whole second be counted as bare."""
+    with Masters(servers.urls, restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        (driver,) = masters._runtime.drivers.values()
+        reads, unwritten = driver.read_late, []
+
+        def read_late(connection, now):
+            unwritten.append(bool(driver._connections.corked))
+            return reads(connection, now)
+
+        monkeypatch.setattr(driver, "read_late", read_late)
+        one = servers.client(0)
+        one.set("redlock:whole", OTHER, px=30_000)
+        lock = masters.lock("whole", ttl=60, auto_extend=False)
+        lease = take(lock)
+        one.delete("redlock:whole")
+        eventually(lambda: one.get("redlock:whole") == lease.token.encode())
+        lock.release()
+        assert unwritten
+        assert not any(unwritten)
