@@ -330,7 +330,7 @@ class LeaseState:
 
     def overtaken(self, pending: PendingExtension) -> bool:
         """Whether an extension was written after ``pending``."""
-        return max(self._won, *(other.number for other in list(self.all_pending)), 0) > pending.number
+        return 0 < pending.number < max(self._won, *(other.number for other in list(self.all_pending)), 0)
 
     def end_extension(self, pending: PendingExtension) -> None:
         """The extension is over, won or not.  A second time does no harm."""

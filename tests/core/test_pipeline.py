@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,6 +12,7 @@ from redlock._core import tickets, wire
 from redlock._core.effects import Send
 from redlock._core.extend import Extension, extend
 from redlock._core.extend_many import renew
+from redlock._core.lease import LeaseState
 from redlock._core.outcomes import NEVER, ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, Queued, SentAgain, request_of
 from tests.core.renewer import renewal_of
@@ -562,6 +564,20 @@ def test_no_extension_is_sent_again_behind_a_later_one(first: str, torn: bool) -
     assert (script.call.script, script.call.keys) == (requests[0].call.script, ())
     assert again is requests[1]
     assert requests[0].tally.outcome(pipeline.master) == "error"
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_an_extension_that_is_wanted_is_sent_again(here: bool) -> None:
+    """``here``: by the event loop that acquired the lease."""
+    world = World(*[Master()] * 5)
+    spec = world.spec()
+    with patch.object(LeaseState, "is_here", return_value=here):
+        operation: Any = extend(world.settings, spec, world.lease(spec), 30.0, world.now)
+        request, pipeline = next(operation), connected()
+        assert request.only_if()
+        submit(pipeline, request, 10.0)
+        pipeline.answered(NOSCRIPT, 10.1)
+    assert [request_of(queued) for queued in pipeline.more()] == [request]
 
 
 def test_a_repair_that_is_wanted_is_sent_again() -> None:
