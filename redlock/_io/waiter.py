@@ -120,16 +120,14 @@ class Waiter:
                 self._lead(until, now)
                 if events:
                     break
-            follows = host.leader is not self
-            if follows:
-                self._join(impatient=slept)
+            follows = host.leader is not self and self._join(impatient=slept)
             if host.connections.closing:
                 host.refuse(closes, self)
             if now >= until:
                 if closes is not None:
                     host.close_round(closes)
                 return events.popleft() if events else Timeout(now)
-            # `follows`: else an impatient thread took the lead just now, and we have not prepared to sleep.
+            # `follows`: else we led, an impatient thread took the lead just now, and we have not prepared to sleep.
             if follows and host.leader is not self and not events:  # else it came before we slept
                 self._wake_next()
                 slept = self.sleep(min(until - now, patience))
@@ -230,23 +228,25 @@ class Waiter:
             self.wakes_next = True
             self._wake_next()
 
-    def _join(self, *, impatient: bool) -> None:
-        """Lead, if no thread leads or none reads; else follow."""
+    def _join(self, *, impatient: bool) -> bool:
+        """Lead, if no thread leads or none reads; else follow.  Returns whether it follows."""
         host = self._host
         if host.leader is not None and not impatient:
             if self.events:
-                return
+                return False
             self._follow()
             # A thread that stops leading first says so, and then looks for followers.
             if host.leader is not None:
-                return
+                return True
         with host.guard:
             if host.leader is None or (impatient and not host.polling):
                 host.connections.mend_walk(_clock.now())  # the thread that led before may have been interrupted
                 host.leader = self
                 host.followers.pop(self, None)
-            elif not self.events:
+                return False
+            if not self.events:
                 self._follow()
+            return True
 
     def _follow(self) -> None:
         self.prepare_to_sleep()

@@ -18,7 +18,7 @@ import pytest
 from redlock import Lease, Masters, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.ballots import Ballot
-from redlock._core.effects import Turn
+from redlock._core.effects import Timeout, Turn
 from redlock._core.release import Claim
 from redlock._core.voters import Facts
 from redlock._io import waiter as threads_that_wait
@@ -700,3 +700,27 @@ def test_nobody_sleeps_on_who_could_go_on(redlock_servers, monkeypatch):
 
         at_once([functools.partial(work, number) for number in range(12)])
     assert max(slowest) < LONG / 2
+
+
+def test_a_thread_that_led_for_a_moment_only_does_not_sleep_unprepared(pairs):
+    """It took the lead, and an impatient one took it away before this one could read: nobody would wake it."""
+    waiter, host = Waiter(pairs.host), pairs.host
+    pairs.host.leader = None
+    guard = host.guard
+
+    class Taken(contextlib.AbstractContextManager[None]):
+        def __enter__(self):
+            guard.acquire()
+
+        def __exit__(self, *_):
+            guard.release()
+            if host.leader is waiter:
+                host.leader = pairs.leader
+
+    host.guard = Taken()
+    try:
+        event = waiter.wait(_clock.now() + 0.05)
+    finally:
+        host.guard = guard
+        waiter.stop_waiting()
+    assert isinstance(event, Timeout)
