@@ -14,6 +14,7 @@ searched (R14), and the lock would be missed; and one SCAN may show a key twice.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
@@ -110,11 +111,14 @@ class Listing:
                 return
         self._searched.inherit(tally, self._master)  # one that may have forgotten locks (R21) was not searched
         if self._searched.unreachable:
-            raise QuorumUnreachable(self._explain(), votes=self._searched.votes())
+            raise self._unsearched()
         self._master, self._cursor = self._master + 1, _FIRST
 
-    def _explain(self) -> str:
-        text = f"cannot list the locks: {self._searched.explain()}"
-        if any(vote.reason.startswith("NOPERM") for vote in self._searched.votes()):
+    def _unsearched(self) -> QuorumUnreachable:
+        text, votes = f"cannot list the locks: {self._searched.explain()}", self._searched.votes()
+        if any(vote.reason.startswith("NOPERM") for vote in votes):
             text += "; to list locks a user needs one right more: ACL SETUSER user +scan, on each master"
-        return text
+            votes = tuple(
+                replace(vote, reason=vote.reason.replace("--acl prints", "--acl --held prints")) for vote in votes
+            )
+        return QuorumUnreachable(text, votes=votes)

@@ -4,8 +4,9 @@ Also considered: to take every value as it is.  But an empty one, or an address 
 too many calls or none at all, and nobody would notice.  A value with braces would move the hash tag of the key.
 
 A value makes the name that it makes after a queue that speaks JSON has delivered it.  So a program that locks by a
-member of an enumeration, and a worker that gets its value, wait for each other.  JSON tells 1 and true apart, and so do
-names.  A value that a queue may deliver as something else is refused, unless the template says how it is written.
+member of an enumeration, and a worker that gets its value, wait for each other.  Values that are equal make one name:
+True makes that of 1.  A value that a queue may deliver as something else is refused, unless the template says how it is
+written.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def _delivered(field: str, value: Any, conversion: str | None, spec: str) -> Any
     if isinstance(value, str):
         return options.plain(value)
     if isinstance(value, int):
-        return value if isinstance(value, bool) else int(value)
+        return int(value)
     if isinstance(value, (bytes, bytearray)):
         advice = "bytes, which JSON does not have: decode it"
     elif isinstance(value, (list, tuple)):

@@ -98,6 +98,17 @@ def test_a_master_that_may_have_forgotten_locks_was_not_searched():
     assert [vote.outcome for vote in caught.value.votes][:2] == ["quarantined", "timeout"]
 
 
+def test_who_may_not_scan_is_told_the_command_whose_rule_has_that_right():
+    """R29: without --held it prints the rule of the locks alone, which this user has."""
+    refused = Master(
+        0.01, {"scan": ErrorReply("NOPERM User lister has no permissions to run the 'scan' command").failure()}
+    )
+    with pytest.raises(QuorumUnreachable, match=r"ACL SETUSER user \+scan") as caught:
+        listed(World(refused, refused, refused))
+    assert "--acl --held prints the rule" in str(caught.value)
+    assert "--acl prints" not in str(caught.value)
+
+
 def test_what_it_has_is_listed_all_the_same():
     world = World(has("a"), has("a"), has("a"), guard=True)
     world.settings.voters.admit(0, Facts("restarted", 1), START)
