@@ -60,6 +60,7 @@ try:
         InvalidResponse,
         MovedError,
         NoPermissionError,
+        ReadOnlyError,
         RedisError,
         ResponseError,
     )
@@ -70,7 +71,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from redlock._core.wire import Announced, Call, Lists
+    from redlock._core.wire import Announced, Call, Known, Lists
     from redlock.errors import Unheard
 
 T = TypeVar("T")
@@ -530,13 +531,18 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
     asked_at = _clock.now()
     announce = wire.announce(prefix, max_ttl)
     rights = f"{prefix}redlock-rights"
-    _, writes, loads, (info, config, announced), lists = _ask(
+    _, writes, loads, (info, config, announced, known), lists = _ask(
         connection,
         # Whether the name was taken does not matter.
         [("CLIENT", "SETNAME", CLIENT_NAME)] if getattr(connection, "client_name", None) is None else [],
         [("EVAL", "return 1", "1", wire.fence_key(rights, kind)) for kind in (":fence", ":grant") if records],
         [("SCRIPT", "LOAD", script.text) for script in scripts.USUAL + (scripts.RECORDED if records else ())],
-        [("INFO", "server"), ("CONFIG", "GET", "*append*"), announce.words_with_text],
+        [
+            ("INFO", "server"),
+            ("CONFIG", "GET", "*append*"),
+            announce.words_with_text,
+            wire.known(prefix).words_with_text,
+        ],
         []
         if fleet is None
         else [fleet.words_with_text],  # a request of its own: two keys would need one slot of a cluster
@@ -556,6 +562,7 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
         durable=durable(config),
         announced=_read_announced(announced, announce.keys[0]),
         lists=_read_lists(lists[0]) if lists else None,
+        known=_read_known(known),
         asked_at=asked_at,
     )
 
@@ -600,6 +607,15 @@ def _read_lists(answer: Any) -> Lists | None:
         return wire.read_fleet(answer)
     except wire.BadReply:
         return None
+
+
+def _read_known(answer: Any) -> Known | None:
+    """Raises if it is a replica: so a connection to it begins when it is a master, and shows what it is then (R21)."""
+    if isinstance(answer, ReadOnlyError):
+        raise answer
+    with contextlib.suppress(wire.BadReply):  # an error is none of its answers, either
+        return wire.read_known(answer)
+    return None
 
 
 def _read_announced(answer: Any, key: str) -> Announced:

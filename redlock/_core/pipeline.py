@@ -252,6 +252,10 @@ class Pipeline:
                 # Somebody may grant the right soon.  Mostly nobody does, so only the first releases are sent again.
                 self._ask_again(queued, at)
         self._fail(request, error.failure(), at)
+        if (
+            error.code == "READONLY"
+        ):  # a replica gets other data: what it has then, the next connection asks first (R21)
+            raise ConnectionAbortedError("it is a replica")
 
     def _follow(self, request: Send, at: float) -> None:
         """Queue the requests that an answer asks for, if they are still wanted."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._core.fleet import Fleet
-    from redlock._core.wire import Announced, Lists
+    from redlock._core.wire import Announced, Known, Lists
 
 
 class Facts(NamedTuple):
@@ -37,6 +37,7 @@ class Facts(NamedTuple):
     lists: Lists | None = None  # what it said to our list of masters; None: it takes no announcement (R34)
     asked_at: float = -math.inf  # when both were sent
     clock: float | None = None  # in seconds, as INFO has it: by this clock it counts its uptime
+    known: Known | None = None  # whose data it has; None: it does not say
 
 
 _ROUNDED = 0.0015  # seconds; values of max_ttl that differ by less are the same
@@ -68,6 +69,8 @@ class Voters:
         self._known: list[Facts | None] = [None] * size  # the last facts with a run_id
         self._started_by = [-math.inf] * size  # the latest moment, on our clock, at which it may have started
         self._met_at = [math.inf] * size  # when this process was met first
+        self._replids: list[str | None] = [None] * size  # of this process: whose data it has
+        self.replaced = [False] * size  # it was a replica, and did not vote since then
         self._clocks: list[float | None] = [None] * size  # ... and what its clock showed beyond ours
         self._heard_at = [-math.inf] * size  # when its process was last known to be alive
         self._admitted_from = [math.inf] * size  # it is not quarantined after this
@@ -85,12 +88,32 @@ class Voters:
         if before is None or facts.run_id is None or before.run_id != facts.run_id:
             self._started_by[master], self._met_at[master] = self._latest_start(master, before, facts, at), at
             self._clocks[master] = None if facts.clock is None else facts.clock - at
+            self._replids[master], self.replaced[master] = None, False
         # otherwise it is the same process, and `_started_by` stays as it is
         if facts.run_id is not None:
             self._known[master] = facts
         self._heard_at[master] = at
+        self.known_answered(master, facts.known, at)
         self.lists_answered(master, facts.lists, facts.asked_at, at)
         return self.max_ttl_answered(master, facts.announced, facts.asked_at, at)
+
+    def known_answered(self, master: int, known: Known | None, at: float) -> None:
+        """``master`` said whose data it has.  None: it does not say.
+
+        A process that has the data of another one has forgotten what it granted, as after a restart.  One that had
+        other data when we looked last may have replaced them just now.  Where we had not looked, what other clients
+        have on record counts.
+        """
+        before = self._replids[master]
+        if known is None or known.replid == before:
+            return
+        self._replids[master] = known.replid
+        if before is None and known.age is None:
+            return
+        since = at - known.age if before is None and known.age is not None else at
+        if since > self._started_by[master]:
+            self._started_by[master], self._met_at[master], self.replaced[master] = since, at, True
+            self._recompute()
 
     def max_ttl_answered(self, master: int, announced: Announced | None, sent_at: float, at: float) -> str | None:
         """``master`` answered to our `max_ttl`, sent at ``sent_at``.  None: it takes none.  Returns as `admit` does."""
@@ -202,10 +225,11 @@ class Voters:
                 "node_timeout (R34)",
             )
         value, _, name = self.longest(at)
+        did = "has another master_replid, as after REPLICAOF," if self.replaced[master] else "restarted"
         longer = f", as a client has announced max_ttl={value:g} s on {name} ({self.max_ttl:g} s here)" if name else ""
         return Failure(
             "quarantined",
-            f"restarted and may have forgotten locks: its vote counts in {max(left, 0.1):.1f} s{longer} "
+            f"{did} and may have forgotten locks: its vote counts in {max(left, 0.1):.1f} s{longer} "
             "(restart_guard=False switches this off)",
         )
 

@@ -16,7 +16,7 @@ from redlock.errors import printable
 from redlock.options import LONGEST_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from redlock.scripts import Script
 
@@ -100,6 +100,11 @@ def fleet_key(prefix: str) -> str:
     return _FLEET + prefix
 
 
+def known_key(prefix: str) -> str:
+    """The record since when clients know whose data a master has (R21): the rights for fences are enough for it."""
+    return fence_key(prefix, ":replid")
+
+
 def name_of(prefix: str, key: bytes) -> str | None:
     """The name of the lock at ``key``; None: no lock of this prefix is there.  Goes by the key alone."""
     try:
@@ -108,7 +113,7 @@ def name_of(prefix: str, key: bytes) -> str | None:
         return None
     name = text.removeprefix(prefix)
     ours = text.startswith(prefix) and 0 < len(name.encode()) <= LONGEST_NAME and "\0" not in name
-    beside = any(_is_beside(text, suffix) for suffix in (":fence", ":grant"))
+    beside = text == known_key(prefix) or any(_is_beside(text, suffix) for suffix in (":fence", ":grant"))
     return name if ours and not text.startswith((_ANNOUNCEMENT, _FLEET)) and not beside else None
 
 
@@ -283,6 +288,10 @@ def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: floa
     return Call(scripts.FLEET, (fleet_key(prefix),), args)
 
 
+def known(prefix: str) -> Call:
+    return Call(scripts.KNOWN, (known_key(prefix),), ())
+
+
 def fingerprint(names: Iterable[str]) -> str:
     return scripts.fingerprint("\n".join(sorted(names)))
 
@@ -376,6 +385,16 @@ class Announced(NamedTuple):
 
     max_ttl: float
     left: float = math.inf
+
+
+class Known(NamedTuple):
+    """Answer of known: the replication ID of a master, and for how many seconds clients have known it.
+
+    ``age`` None: it was no replica since it started.
+    """
+
+    replid: str
+    age: float | None
 
 
 class OtherList(NamedTuple):
@@ -519,6 +538,25 @@ def read_announce(value: Any) -> Announced:
         case [int(ms), int(left)] if 0 < ms < _BEYOND:
             return Announced(ms / 1000, seconds(left))
     raise BadReply(_odd(value))
+
+
+def read_known(value: Any) -> Known | None:
+    match value:
+        case [b"", -1]:
+            return None
+        case [bytes(replid), int(ms)] if ms < _BEYOND:
+            return Known(_text(replid), ms / 1000 if ms >= 0 else None)
+    raise BadReply(_odd(value))
+
+
+def look_known(info: Mapping[str, str], record: bytes, now: float) -> Known | None:
+    """The same without the script, which would write a record: from INFO, the record and the time there."""
+    if (replid := info.get("master_replid")) is None:
+        return None
+    if info.get("second_repl_offset", "-1") == "-1":
+        return Known(replid, None)
+    known, _, since = record.partition(b" ")
+    return Known(replid, max(0.0, now - int(since) / 1000) if known == replid.encode() and _are_digits(since) else 0.0)
 
 
 def read_announced(value: bytes) -> float:

@@ -163,6 +163,10 @@ class Examination:
                     pass  # clients do without it, and the finding is about the lists
                 case "HGETALL", list():
                     self._know_lists(dict(zip(answer[::2], answer[1::2], strict=False)))
+                case "GET", (bytes() | None | ErrorReply(code="WRONGTYPE")) if question.words[1] == wire.known_key(
+                    self._prefix
+                ):
+                    self._know_known(answer if isinstance(answer, bytes) else b"")
                 case "GET", ErrorReply(code="WRONGTYPE"):  # the key of the announcement; the other keys do not exist
                     self._know(unannounced="something that is not a string")
                 case _, ErrorReply():
@@ -178,6 +182,10 @@ class Examination:
                     self._know_announced(answer)
                 case _:
                     pass
+
+    def _know_known(self, record: bytes) -> None:
+        now = time.time() + (self.facts.clock.offset if self.facts.clock is not None else 0.0)
+        self._know(known=wire.look_known(self.facts.info, record, now))
 
     def _know_announced(self, answer: bytes | int) -> None:
         """First the value is answered, and then its end."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from redlock._core.wire import Announced, FleetEntry
+    from redlock._core.wire import Announced, FleetEntry, Known
 
 Failure: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 
@@ -42,6 +42,7 @@ class MasterFacts:
         at: the time when INFO was answered, on the clock of R5.
         latency: seconds of a round trip.
         announced: the longest TTL that any client announced, and how long that counts yet; None: no client did (R21).
+        known: whose data it has, and for how long clients know that (R21).
         lists: the lists of masters that clients announced there and that count now (R34). None: it does not say.
         ways: how clients that work take an expiry: ``confirmed``, ``trusted`` or both (R35).
         asked_at: its wall clock when it was asked for the lists.
@@ -71,6 +72,7 @@ class MasterFacts:
     appendfsync: str | None = None
     durable: bool = False
     announced: Announced | None = None
+    known: Known | None = None
     lists: tuple[FleetEntry, ...] | None = None
     ways: frozenset[str] = frozenset()
     asked_at: float = 0.0

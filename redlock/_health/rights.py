@@ -120,6 +120,7 @@ def questions(prefix: str, name: str, *, records: bool = False) -> list[Question
         # A value is missing, which is refused after all other checks.
         Question(("HSET", fleet, name, "", name), "hset", fleets),
         Question(("HDEL", fleet, name), "hdel", fleets),
+        Question(("GET", wire.known_key(prefix)), "get", fences),
         Question(("CONFIG", "GET", "*append*"), "config|get"),
         Question(("SET", lock, name, "XX", "PX", "1"), "set", locks),
         Question(("GET", lock), "get", locks),

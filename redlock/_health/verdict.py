@@ -101,8 +101,9 @@ def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Vote
     for index, one in enumerate(facts):
         if one.info:
             clock = None if one.clock is None else one.at + one.clock.offset
-            known = Facts(one.info.get("run_id"), one.uptime, one.durable, one.announced, clock=clock)
-            voters.admit(index, known, one.at)
+            run_id = one.info.get("run_id")
+            said = Facts(run_id, one.uptime, one.durable, one.announced, clock=clock, known=one.known)
+            voters.admit(index, said, one.at)
     return voters
 
 
@@ -142,7 +143,8 @@ def _judge(
         if same_as is not None:
             findings.insert(0, _duplicate(facts, same_as))
         if quarantined > 0:
-            findings.append(_restarted(facts, quarantined, client_options, everybody, longest))
+            make = _replaced if voters.replaced[index] else _restarted
+            findings.append(make(facts, quarantined, client_options, everybody, longest))
         findings.extend(_mixed(facts, everybody))
         findings.extend(_skewed(facts, offset, client_options, longest))
         findings.extend(_own(facts, findings))
@@ -297,7 +299,10 @@ def _busy(facts: MasterFacts, refused: RefusedCommand) -> Finding:
     return Finding("critical", "busy", f"it refuses to work: {refused.text}", advice)
 
 
-_A_MASTER = "give the address of an independent master instead, or make it one: REPLICAOF NO ONE"
+_A_MASTER = (
+    "give the address of an independent master instead, or make it one: CLIENT KILL TYPE normal, then REPLICAOF "
+    "NO ONE; it has forgotten its locks, so it does not vote for max_ttl after that"
+)
 _NO_SENTINEL = "give the address of a server instead, of an independent one that no Sentinel replaces"
 _INDEPENDENT = (
     "use servers that nobody replaces: a failover promotes a replica that may not have heard of a lock yet, "
@@ -533,6 +538,20 @@ def _restarted(
     )
 
 
+def _replaced(
+    facts: MasterFacts, left: float, client_options: ClientOptions, everybody: Sequence[MasterFacts], max_ttl: float
+) -> Finding:
+    seen = "" if facts.known is not None and facts.known.age else " after a client has seen that"
+    return Finding(
+        "critical",
+        "recently-restarted",
+        "it was a replica since its start (second_repl_offset in INFO) and has forgotten the locks of before: "
+        f"its vote counts in {left:.0f} s{seen} "
+        f"(max_ttl is {max_ttl:g} s{_its_end(max_ttl, everybody, client_options.max_ttl)})",
+        "wait, and find out who sent REPLICAOF to a master of locks",
+    )
+
+
 def _skewed(
     facts: MasterFacts, offset: float | None, client_options: ClientOptions, max_ttl: float
 ) -> Iterator[Finding]:
@@ -558,7 +577,7 @@ def _set_right(facts: MasterFacts, *, behind: bool, max_ttl: float) -> str:
     pause = f", wait {max_ttl:g} s (max_ttl), for it votes at once" if behind and facts.durable else ""
     return (
         f"while the others can do without it, stop this server, set the clock of its machine{pause}, and start it; "
-        "from then on let a time daemon slew the clock (chrony, ntpd)"
+        "from then on let a time daemon slew the clock (ntpd, or chrony with maxslewrate 500)"
     )
 
 

@@ -1,5 +1,7 @@
 """Tells the masters its `max_ttl` (R21) and which list it uses (R34), and reports what they say of others.
 
+It asks as well whose data they have: `REPLICAOF` breaks no connection (R21).
+
 The first announcements go with the handshake of each connection.  The background sends the later ones to each master
 every half `max_ttl`, and tells what has come of them.  The last one is sent when the connections are closed for good:
 it takes the list back.
@@ -92,6 +94,9 @@ class Announcer:
         if notice := self._voters.max_ttl_answered(master, announced, sent_at, at):
             self._notices.append((logging.WARNING, notice, None))
 
+    def _heard_known(self, master: int, value: Any, sent_at: float, at: float) -> None:  # noqa: ARG002 - see `Announcement`
+        self._voters.known_answered(master, None if value is None else wire.read_known(value), at)
+
     def heard(self, master: int, value: Any, sent_at: float, at: float) -> None:
         """The answer to an announcement of our list."""
         self._voters.lists_answered(master, None if value is None else wire.read_fleet(value), sent_at, at)
@@ -107,7 +112,10 @@ class Announcer:
         """The announcements that are due at ``now``."""
         if now < self._due:
             return []
-        due = [Announcement(wire.announce(self._prefix, self._voters.announces), self._heard_longest)]
+        due = [
+            Announcement(wire.announce(self._prefix, self._voters.announces), self._heard_longest),
+            Announcement(wire.known(self._prefix), self._heard_known),
+        ]
         if self._fleet is not None and (call := self.call(self._fleet.next_announcement(now))) is not None:
             due.append(Announcement(call, self.heard))
         # Where a longer max_ttl has just ended, ours is to be known at once.

@@ -415,6 +415,8 @@ class Connections(Exchange):
         for announcement in announcer.due(now):
             self.submit(announcement, _NOBODY, now)
         self.reports += announcer.news()
+        if not self.voters.refused:
+            self._other_voters(now)
 
     # -- connections again ---------------------------------------------------------------------------
 

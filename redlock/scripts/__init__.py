@@ -68,6 +68,7 @@ RELEASE = _load("release")
 STATUS = _load("status")
 ANNOUNCE = _load("announce")
 FLEET = _load("fleet")
+KNOWN = _load("known")
 
 ACQUIRE_SHARED = _load_shared("acquire_shared")
 EXTEND_SHARED = _load_shared("extend_shared")
@@ -99,7 +100,7 @@ LOOK = _load("look")
 # Loaded on every connection: whatever takes, keeps or gives back a lease.  A master that has to be sent one again votes
 # too late, and the lease lacks its key there until it is renewed.  The others are for lists of locks.
 USUAL = (
-    ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE, FLEET,
+    ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE, FLEET, KNOWN,
     ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK, OCCUPY, VACATE, TICKET, ACQUIRE_FAIR,
 )  # fmt: skip
 # What takes the place of some of these where an expiry is confirmed by more than one clock (R35).

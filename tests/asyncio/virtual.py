@@ -196,7 +196,7 @@ class Fake:
             self.forgot = self.forgot and verb != "EVAL"
             return ErrorReply("NOSCRIPT No matching script.") if self.forgot else [1, b"0"]
         name = keys[0]
-        token = {"release": args[:1], "status": [""]}.get(what, args[1:2])[0]
+        token = {"release": args[:1], "status": [""], "known": [""]}.get(what, args[1:2])[0]
         self.heard.append(Heard(what, name, token, text=verb == "EVAL", args=tuple(args)))
         self.forgot = self.forgot and verb != "EVAL"
         if self.forgot:
@@ -222,6 +222,8 @@ class Fake:
                 return [1]
             case "announce":
                 return [60_000, 120_000]
+            case "known":
+                return [b"abc", -1]
             case "repair":
                 self.keys.setdefault(name, token)
                 return [1]

@@ -33,7 +33,8 @@ class ScriptedMaster:
         self.published: list[tuple[bytes, bytes]] = []
         self.listeners = 0
         self.may_publish = True
-        self.forbidden: set[bytes] = set()  # keys
+        self.forbidden: set[bytes] = set()  # keys and commands
+        self.info = b""  # about replication
         # Redis hands out bytes and takes them back: no decoding, as tokens may be anything.
         self._lua = lua51.LuaRuntime(encoding=None)
         table = self._lua.eval(b"function() return {} end")()
@@ -78,6 +79,10 @@ class ScriptedMaster:
 
     def _call(self, command: bytes, *raw: Any) -> Any:
         args = [arg if isinstance(arg, bytes) else b"%d" % arg for arg in raw]
+        if command in self.forbidden:
+            raise ErrorReplied("NOPERM this user has no permissions to run the command")
+        if command == b"INFO":
+            return self.info
         if command == b"TIME":
             return self._lua.table_from([b"1700000000", b"0"])
         key = args[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from unittest.mock import patch
 
@@ -374,7 +375,8 @@ def test_what_a_master_cannot_do_now_is_owed(text: str, asks: Any, again: bool) 
     request = asks()
     request.open = True
     submit(pipeline, request, 0.0)
-    answer(pipeline, ErrorReply(text), 0.1)
+    with pytest.raises(ConnectionAbortedError) if "READONLY" in text else contextlib.nullcontext():  # a replica (R21)
+        answer(pipeline, ErrorReply(text), 0.1)
     [(_, failure, _)] = request.told  # whoever counts is told at once
     assert text in failure.reason
     assert pipeline.owes == again

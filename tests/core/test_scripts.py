@@ -223,6 +223,51 @@ TABLE: list[tuple[str, str, wire.Call, list[Any], str | None]] = [
 ]  # fmt: skip
 
 
+REPLID, OTHER_ID = "a" * 40, "b" * 40
+NOW = 1_700_000_000_000  # ms on a scripted master's clock
+
+
+def says(second: int, role: str = "master") -> bytes:
+    return f"# Replication\r\nrole:{role}\r\nmaster_replid:{REPLID}\r\nsecond_repl_offset:{second}\r\n".encode()
+
+
+@pytest.mark.parametrize(("info", "record", "forbidden", "answer", "kept"), [
+    pytest.param(says(-1), None, "", [REPLID, -1], None, id="never-a-replica-so-nothing-is-written"),
+    pytest.param(says(5), None, "", [REPLID, 0], f"{REPLID} {NOW}", id="the-first-client-records-it"),
+    pytest.param(says(5), f"{REPLID} {NOW - 70_000}", "", [REPLID, 70_000], f"{REPLID} {NOW - 70_000}", id="known-for-long"),
+    pytest.param(says(5), f"{OTHER_ID} {NOW - 70_000}", "", [REPLID, 0], f"{REPLID} {NOW}", id="that-is-about-other-data"),
+    pytest.param(says(5), f"{REPLID} {NOW + 70_000}", "", [REPLID, 0], f"{REPLID} {NOW}", id="its-clock-was-set-back"),
+    pytest.param(says(5), "nonsense", "", [REPLID, 0], f"{REPLID} {NOW}", id="nonsense"),
+    pytest.param(says(5), None, "{redlock:}:replid", [REPLID, 0], None, id="it-may-not-be-written"),
+    pytest.param(says(5), f"{REPLID} {NOW - 70_000}", "TIME", [REPLID, 0], f"{REPLID} {NOW - 70_000}", id="no-time"),
+    pytest.param(says(-1), None, "INFO", ["", -1], None, id="no-info"),
+    pytest.param(b"role:master\r\n", None, "", ["", -1], None, id="a-server-without-an-id"),
+])  # fmt: skip
+def test_since_when_clients_know_whose_data_it_has(
+    master: ScriptedMaster, info: bytes, record: str | None, forbidden: str, answer: list[Any], kept: str | None
+) -> None:
+    """R21: the record is there for those who come later."""
+    key, master.info = wire.known_key("redlock:"), info
+    if record is not None:
+        master.set(key, record)
+    master.forbidden = {forbidden.encode()}
+    said = master.run(wire.known("redlock:"))
+    assert said == [one.encode() if isinstance(one, str) else one for one in answer]
+    assert master.get(key) == kept
+    if kept is not None:  # it never ends, and says the same to those who look without the script
+        assert master.pttl(key) == -1
+    if not forbidden and kept is not None:
+        text = dict(line.split(":") for line in info.decode().split("\r\n") if ":" in line)
+        assert wire.look_known(text, kept.encode(), NOW / 1000) == wire.read_known(said)
+
+
+def test_a_replica_says_nothing_but_that(master: ScriptedMaster) -> None:
+    """Also one that takes writes: a new one may come from its master at any time."""
+    master.info = says(-1, role="slave")
+    with pytest.raises(ErrorReplied, match="READONLY"):
+        master.run(wire.known("redlock:"))
+
+
 def put(master: ScriptedMaster, state: str) -> None:
     """``A=tok/3000``: at the first lock key stands "tok", for so many ms; without a time for ever."""
     for word in state.split():

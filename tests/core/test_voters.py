@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core.voters import Facts, Voters
-from redlock._core.wire import Announced
+from redlock._core.wire import Announced, Known
 from tests.properties.profile import PROPERTY
 
 NAMES = ("redis-a:6379", "redis-b:6379", "redis-c:6379")
@@ -166,6 +166,72 @@ def test_another_process_counts_as_restarted_now_whatever_its_uptime(uptime: int
     voters.heard(0, NOW)
     voters.admit(0, Facts("new", uptime, durable=durable), NOW + HOUR)
     assert_votes_from(voters, NOW + HOUR, 60.0)
+
+
+# -- the data of another server ----------------------------------------------------------------------
+
+NEVER = Facts("run", 10_000, known=Known("a", None))
+
+
+def later(replid: str, age: float | None, *, durable: bool = False) -> Facts:
+    return Facts("run", 10_000, durable, known=Known(replid, age))
+
+
+@pytest.mark.parametrize(("connections", "votes_from"), [
+    pytest.param([(0, NEVER)], None, id="never-a-replica"),
+    pytest.param([(0, NEVER), (100, NEVER)], None, id="nor-since-then"),
+    pytest.param([(0, later("b", 0.0))], 60, id="the-first-client-of-all"),
+    pytest.param([(0, later("b", 25.0))], 35, id="others-have-known-it-for-a-while"),
+    pytest.param([(0, later("b", 61.0))], None, id="others-have-known-it-for-long"),
+    pytest.param([(0, later("b", 0.0, durable=True))], 60, id="on-disk-it-has-the-data-of-another-one-too"),
+    pytest.param([(0, later("b", 25.0)), (10, later("b", 35.0))], 25, id="the-same-once-more"),
+    # Its own clock decides where we knew it before: that of the master may have been set forward.
+    pytest.param([(0, NEVER), (100, later("b", 0.0))], 60, id="a-replica-for-a-moment"),
+    pytest.param([(0, NEVER), (100, later("b", 3600.0))], 60, id="whatever-is-on-record"),
+    pytest.param([(0, later("b", 61.0)), (100, later("c", 0.0))], 60, id="and-another-time"),
+    pytest.param([(0, NEVER), (100, later("b", None))], 60, id="so-long-ago-that-it-shows-no-more"),
+    pytest.param([(0, NEVER), (100, Facts("run", 10_100)), (101, later("b", 0.0))], 60, id="once-it-did-not-say"),
+    pytest.param([(0, NEVER), (100, Facts("new", 0, durable=True, known=Known("b", None)))], 60, id="a-restart-is-one"),
+    pytest.param([(0, Facts("old", 10_000, durable=True, known=Known("a", None))),
+                  (103, Facts("new", 0, durable=True, known=Known("b", None)))], None, id="a-durable-restart-is-none"),
+])  # fmt: skip
+def test_a_server_that_was_a_replica_for_a_moment(
+    connections: list[tuple[float, Facts]], votes_from: float | None
+) -> None:
+    """R21: it has forgotten what it granted, and its run_id and its uptime stay."""
+    voters = voters_of()
+    for after, facts in connections:
+        voters.heard(0, NOW + after - 3)
+        voters.admit(0, facts, NOW + after)
+    assert_votes_from(voters, NOW + connections[-1][0], votes_from)
+
+
+def test_who_stays_connected_sees_it_with_the_next_announcement() -> None:
+    voters = voters_of(NEVER, Facts("other", 10_000))
+    voters.known_answered(0, Known("a", None), NOW + 30)
+    assert outcome(voters, NOW + 30) is None
+    voters.known_answered(0, Known("b", 12.0), NOW + 60)
+    assert_votes_from(voters, NOW + 60, 60)
+    assert outcome(voters, NOW + 60, 1) is None
+    not_counted = voters.why_not_counted(0, NOW + 61)
+    assert not_counted is not None
+    assert "another master_replid, as after REPLICAOF, and may have forgotten" in not_counted.reason
+    voters.known_answered(0, None, NOW + 62)  # it does not say any more
+    assert voters.quarantined_for(0, NOW + 62) == pytest.approx(58.0)
+
+
+def test_a_record_counts_by_the_clocks_of_a_majority() -> None:
+    """It is wall time, as an uptime is."""
+    said = [Facts(f"run-{at}", 10_000, clock=1e9 + ahead, known=Known("b", 90.0 if ahead else None))
+            for at, ahead in enumerate((50.0, 0.0, 0.0))]  # fmt: skip
+    assert voters_of(*said).quarantined_for(0, NOW) == pytest.approx(20.0)
+
+
+def test_with_the_guard_off_it_votes_at_once() -> None:
+    """R22."""
+    voters = voters_of(NEVER, guard=False)
+    voters.known_answered(0, Known("b", 0.0), NOW + 1)
+    assert outcome(voters, NOW + 1) is None
 
 
 # -- what is not permitted ---------------------------------------------------------------------------

@@ -74,6 +74,28 @@ def test_announcement_key() -> None:
     assert wire.announcement_key("") == "redlock-max-ttl:"
 
 
+@pytest.mark.parametrize("prefix", ["redlock:", "", "{app}:", "a{"])
+def test_the_record_of_an_id_is_where_fences_may_be_and_no_lock(prefix: str) -> None:
+    """R21: who may use fences needs no other right for it."""
+    key = wire.known_key(prefix)
+    assert key.startswith(prefix if "}" in prefix else f"{{{prefix}")
+    assert wire.name_of(prefix, key.encode()) is None
+
+
+@pytest.mark.parametrize(("info", "record", "known"), [
+    ({}, b"", None),
+    ({"master_replid": "a"}, b"a 5000", wire.Known("a", None)),
+    ({"master_replid": "a", "second_repl_offset": "-1"}, b"", wire.Known("a", None)),
+    ({"master_replid": "a", "second_repl_offset": "1"}, b"a 5000", wire.Known("a", 4.0)),
+    ({"master_replid": "a", "second_repl_offset": "1"}, b"b 5000", wire.Known("a", 0.0)),
+    ({"master_replid": "a", "second_repl_offset": "1"}, b"a 10000", wire.Known("a", 0.0)),
+    ({"master_replid": "a", "second_repl_offset": "1"}, b"a x", wire.Known("a", 0.0)),
+    ({"master_replid": "a", "second_repl_offset": "1"}, b"", wire.Known("a", 0.0)),
+])  # fmt: skip
+def test_what_is_known_by_looking(info: dict[str, str], record: bytes, known: wire.Known | None) -> None:
+    assert wire.look_known(info, record, 9.0) == known
+
+
 # -- milliseconds ------------------------------------------------------------------------------------
 
 
@@ -183,6 +205,8 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
     (wire.read_status, [b"ann", 100, b"9"], wire.Seen("ann", 0.1, 9)),
     (wire.read_status, [b"ann", -1, b"9"], wire.Seen("ann", math.inf, 9)),
     (wire.read_announce, [2500, 4000], wire.Announced(2.5, 4.0)),
+    (wire.read_known, [b"abc", -1], wire.Known("abc", None)),
+    (wire.read_known, [b"abc", 2500], wire.Known("abc", 2.5)),
     # The largest number that a script can count to is none too many.
     (wire.read_announce, [2**53 - 1, -1], wire.Announced((2**53 - 1) / 1000, math.inf)),
     (wire.read_status, [b"ann", 2**53 - 1, b"1"], wire.Seen("ann", (2**53 - 1) / 1000, 1)),
@@ -224,7 +248,15 @@ def read_renew(value: Any) -> Any:
     return wire.read_renew(value, 64)
 
 
-READERS = [wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire.read_status, wire.read_announce]
+READERS = [
+    wire.read_acquire,
+    wire.read_fence,
+    wire.read_owned,
+    read_renew,
+    wire.read_status,
+    wire.read_announce,
+    wire.read_known,
+]
 NONSENSE = [
     None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None],
     [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],

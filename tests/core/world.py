@@ -90,6 +90,7 @@ GRANTS: dict[str, Says] = {
     "release": [1, 0],
     "status": [b"", -2, b"0"],
     "announce": [60_000, 120_000],
+    "known": [b"abc", -1],
 }
 
 

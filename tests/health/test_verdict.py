@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from redlock import Probe
-from redlock._core.wire import Announced
+from redlock._core.wire import Announced, Known
 from redlock._health.facts import ClockOffset, RefusedCommand
 from redlock._health.verdict import governing_max_ttl, judge
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
@@ -70,7 +70,8 @@ def test_five_healthy_ones():
     pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
     pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
     pytest.param(healthy(4, info={"role": "slave", "master_host": "h"}, write=RefusedCommand("READONLY", "R")),
-        "not-master", False, "REPLICAOF NO ONE", id="replica"),
+        "not-master", False, "CLIENT KILL TYPE normal, then REPLICAOF NO ONE", id="replica"),
+    pytest.param(healthy(4, known=Known("a", 0.0)), "recently-restarted", False, "REPLICAOF", id="was-a-replica"),
     pytest.param(healthy(4, info={"redis_mode": "sentinel"}), "not-master", False, "independent", id="sentinel"),
     pytest.param(healthy(4, refused=RefusedCommand("MASTERDOWN", "M")), "not-master", False, "REPLICAOF",
         id="masterdown"),
@@ -369,6 +370,17 @@ def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
     ]  # fmt: skip
     assert "it is a replica" in health.summary
     assert "10 more findings above" in health.summary
+
+
+@pytest.mark.parametrize(("age", "says"), [
+    (0.0, "60 s after a client has seen that (max_ttl is 60 s)"), (20.0, "40 s (max_ttl is 60 s)"), (61.0, ""),
+    (None, ""),
+])  # fmt: skip
+def test_one_that_was_a_replica_votes_when_clients_have_known_that_for_long(age: float | None, says: str) -> None:
+    """R21: no check makes them know, for it writes nothing."""
+    found = of_five(healthy(4, known=Known("a", age))).masters[FIFTH].findings
+    what = "it was a replica since its start (second_repl_offset in INFO) and has forgotten the locks of before"
+    assert [one.message for one in found] == [f"{what}: its vote counts in {says}"] * bool(says)
 
 
 def test_the_json_is_plain_and_has_what_is_documented():

@@ -414,15 +414,15 @@ announced = st.one_of(answers, st.sampled_from([[60_000, 9], [2**53 - 1, -1], [2
 
 
 @PROPERTY
-@given(infos, configs, announced, st.booleans())
-@example(b"uptime_in_seconds:" + b"9" * 400, [], [60_000, 120_000], True)
-@example("uptime_in_seconds:\u00b2".encode(), [], [60_000, 120_000], True)
-@example(b"uptime_in_seconds:5", [[], b"yes"], [60_000, 120_000], True)
-@example(b"run_id:a\nuptime_in_seconds:" + b"9" * 15, [], [2**53 - 1, 5], True)
-def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, config, value, guard):
+@given(infos, configs, announced, st.one_of(answers, st.sampled_from([[b"a", -1], [b"a", 5]])), st.booleans())
+@example(b"uptime_in_seconds:" + b"9" * 400, [], [60_000, 120_000], [b"", -1], True)
+@example("uptime_in_seconds:\u00b2".encode(), [], [60_000, 120_000], [b"", -1], True)
+@example(b"uptime_in_seconds:5", [[], b"yes"], [60_000, 120_000], [b"", -1], True)
+@example(b"run_id:a\nuptime_in_seconds:" + b"9" * 15, [], [2**53 - 1, 5], [b"", -1], True)
+def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, config, value, known, guard):
     loaded = [b"OK", *[b"sha"] * len(scripts.USUAL)]
     try:
-        facts = _connect._handshake(Shaken([*loaded, info, config, value]), "redlock:", 60.0)
+        facts = _connect._handshake(Shaken([*loaded, info, config, value, known]), "redlock:", 60.0)
     except wire.BadReply as error:  # and no other, which would not say what is wrong
         failure = _connect.Connector(ENDPOINT, 1.0).failure(error)
         assert failure.reason
@@ -442,7 +442,7 @@ def test_a_master_whose_clock_was_set_back_has_just_started():
     """As far as anybody can tell: it waits, and is not refused for as long as the step was."""
     info = b"run_id:a\r\nuptime_in_seconds:-50\r\n"
     facts = _connect._handshake(
-        Shaken([b"OK", *[b"sha"] * len(scripts.USUAL), info, [], [60_000, 9]]), "redlock:", 60.0
+        Shaken([b"OK", *[b"sha"] * len(scripts.USUAL), info, [], [60_000, 9], None]), "redlock:", 60.0
     )
     assert facts.uptime == 0
 

@@ -46,7 +46,7 @@ def lock_keys(servers) -> list[set[str]]:
         else {
             key
             for key in keys
-            if not key.endswith(":fence") and not key.startswith(("redlock-max-ttl:", "redlock-fleet:"))
+            if not key.endswith((":fence", ":replid")) and not key.startswith(("redlock-max-ttl:", "redlock-fleet:"))
         }
         for keys in servers.keys()
     ]
@@ -123,9 +123,9 @@ def take(lock: MultiLock, **options: float) -> Lease:
 def script_calls(servers) -> list[int]:
     """How many scripts each master was asked to run, but for announcements (R21, R34): these come when it is time.
 
-    Each of those is two scripts, and one reads a hash, once; no other script does.
+    Each of those is three scripts, and one reads a hash, once; no other script does.
     """
-    counted = {"cmdstat_evalsha": 1, "cmdstat_eval": 1, "cmdstat_hgetall": -2}
+    counted = {"cmdstat_evalsha": 1, "cmdstat_eval": 1, "cmdstat_hgetall": -3}
     stats = [servers.client(i).info("commandstats") for i in range(5)]
     return [sum(one[name]["calls"] * times for name, times in counted.items() if name in one) for one in stats]
 

@@ -92,6 +92,32 @@ def test_nearly_always_is_not_exempt(world, how):
             masters.lock("job").acquire(timeout=0)
 
 
+def test_one_that_was_a_replica_for_a_moment_may_not_give_away_what_it_forgot(world):
+    """A has the lock on 2, 3 and 4.  REPLICAOF gives 4 the data of 1, which has none of it, and 4 keeps its run_id."""
+    with LocalMasters(5, persistence="always") as servers:
+        for i in (0, 4):
+            servers.kill(i)
+        with world.Masters(servers.urls, **PATIENT) as one:
+            lease = take(one.lock("job", ttl=60.0, auto_extend=False))
+        for i in (0, 4):
+            servers.restart(i)
+        became = servers.client(3)
+        run_id = became.info("server")["run_id"]
+        with world.Masters(servers.urls, **PATIENT) as two:
+            eventually(lambda: all_up(two))
+            became.replicaof("127.0.0.1", servers.ports[0])
+            eventually(lambda: became.info("replication")["master_link_status"] == "up")
+            with two.lock("another"):
+                pass  # whoever asks a replica hears of it
+            became.replicaof("NO", "ONE")
+            assert became.info("server")["run_id"] == run_id
+            with world.Masters(servers.urls, **PATIENT) as three:  # it was not there before
+                for masters in (two, three):
+                    assert masters.lock("job").acquire(timeout=1.0) is None
+                    eventually(lambda: "another master_replid" in masters.status("job").votes[3].reason)  # noqa: B023
+        assert became.get("redlock:job") != lease.token.encode()
+
+
 def test_the_largest_max_ttl_announced_governs_and_is_logged_once(world, old_servers, caplog):
     wait_until_voting(old_servers)
     try:

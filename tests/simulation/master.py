@@ -61,8 +61,9 @@ class Keyspace:
         self.keys: dict[str, Key] = {}
         self._numbers: dict[str, int] = {}  # of all keys that there ever were, for SCAN
         self.now_ms = 0  # stands still while a script runs, as in Redis
-        self.refuses = ""  # MISCONF or OOM
+        self.refuses = ""  # MISCONF, OOM, or READONLY: it is a replica
         self.dirty = False  # the script that runs has written already: nothing is refused any more
+        self.replid, self.replicated = "0" * 40, 0  # whose data these are, and how often it was a replica
         self.version: int | None = 0x00070000  # None: one that does not tell it to scripts, as Redis before 7
 
     def find(self, name: str) -> Key | None:
@@ -76,6 +77,8 @@ class Keyspace:
         if self.refuses and not self.dirty:
             if self.refuses == "OOM" and name in WRITES_THAT_NEED_MEMORY:
                 raise Refused("OOM command not allowed when used memory > 'maxmemory'.")
+            if self.refuses == "READONLY" and name in WRITES:
+                raise Refused("READONLY You can't write against a read only replica.")
             if self.refuses == "MISCONF" and name in WRITES:
                 raise Refused("MISCONF Redis is configured to save, but is unable to persist to disk.")
         if name in WRITES:
@@ -128,6 +131,12 @@ class Keyspace:
 
     def _time(self) -> Any:
         return [str(self.now_ms // 1000), str(self.now_ms % 1000 * 1000)]
+
+    def _info(self, section: str) -> Any:
+        assert section == "replication"
+        role = "slave" if self.refuses == "READONLY" else "master"
+        second = 1 if role == "master" and self.replicated else -1
+        return f"# Replication\r\nrole:{role}\r\nmaster_replid:{self.replid}\r\nsecond_repl_offset:{second}\r\n"
 
     # -- sorted sets ---------------------------------------------------------------------------------
 
@@ -375,6 +384,7 @@ class Master(Keyspace):
         self._rate = rate
         self._offset = EPOCH + offset
         self._started = math.floor(self.wall() - age * rate)
+        self.replid = f"{index:040x}"
         self._cached: set[str] = set()
 
     def wall(self) -> float:
@@ -436,6 +446,18 @@ class Master(Keyspace):
         for name in [name for name in self.keys if not name.endswith((":fence", ":grant", ":tickets"))]:
             del self.keys[name]
 
+    def replicate(self) -> None:
+        """REPLICAOF, an empty server.  Its connections, its run_id and its uptime stay."""
+        self.refuses, self.replid = "READONLY", "f" * 40
+        self.keys.clear()
+
+    def promote(self) -> None:
+        """REPLICAOF NO ONE."""
+        self.refuses = ""
+        self.replicated += 1
+        self.replid = f"{self.index:02x}{self.incarnation:04x}{self.replicated:034x}"
+        self.forgot, self.born_at = True, self.world.now
+
     def stop(self) -> None:
         """kill -9: what has arrived and was not read is lost as well."""
         self.up = self.frozen = self.busy = False
@@ -448,6 +470,7 @@ class Master(Keyspace):
         self.incarnation += 1
         self.born_at = self.world.now
         self._started = math.floor(self.wall())
+        self.replid, self.replicated = f"{self.index:02x}{self.incarnation:038x}", 0
         self._cached.clear()
         self.forgot = not remember
         if not remember:

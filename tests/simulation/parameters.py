@@ -106,7 +106,12 @@ class Parameters:
     @property
     def clocks_hold(self) -> bool:
         """The assumptions of P1 about clocks and memory."""
-        return not self.rate("jump") and (self.guard or not self.rate("amnesia"))
+        return not self.rate("jump") and (self.guard or not self.forgets)
+
+    @property
+    def forgets(self) -> bool:
+        """A master may lose all that it had."""
+        return bool(self.rate("amnesia") or self.rate("replica"))
 
     @property
     def undisturbed(self) -> bool:
@@ -122,8 +127,7 @@ class Parameters:
     @property
     def fences_hold(self) -> bool:
         """The assumptions of P2, which are about memory only."""
-        forgets = bool(self.rate("amnesia"))
-        if forgets and (not self.guard or self.rate("jump") or self.skew >= self.max_ttl):
+        if self.forgets and (not self.guard or self.rate("jump") or self.skew >= self.max_ttl):
             return False
         return self.skew < self.fence_ttl
 

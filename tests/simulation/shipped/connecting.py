@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 import redis
 
+from redlock._core.outcomes import ErrorReply
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -93,5 +95,6 @@ class _Talk:
                 raise redis.ConnectionError(str(error)) from error
         if isinstance(answer, hiredis.ReplyError):
             text = str(answer)
-            raise redis.exceptions.NoPermissionError(text) if text.startswith("NOPERM") else redis.ResponseError(text)
+            kind = {"NOPERM": redis.exceptions.NoPermissionError, "READONLY": redis.exceptions.ReadOnlyError}
+            raise kind.get(ErrorReply.read(text).code, redis.ResponseError)(text)
         return answer

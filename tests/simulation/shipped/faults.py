@@ -123,6 +123,27 @@ class Nemesis(Strikes):
 
         self._until(1.0, heal)
 
+    def _replica(self) -> None:
+        """One is a replica for a while, and then a master again.  Whoever asks it meanwhile knows; `CLIENT KILL` ends the
+        connections of all others, as our pages advise.
+        """
+        server = self._server()
+        if server is None or server.master.busy or server.master.refuses or self._remembers(server.master):
+            return
+        master = server.master
+        self.run.restarted = True
+        self.world.log("fault: replica", f"m{master.index}")
+        server.replicate()
+        incarnation = master.incarnation
+
+        def heal() -> None:
+            if master.incarnation == incarnation:
+                self.world.log("healed: replica", f"m{master.index}")
+                server.promote()
+            server.well_since = self.world.now
+
+        self._until(1.0, heal)
+
     def _flush(self) -> None:
         for server in self.run.servers:
             if self.random.random() < 0.6:

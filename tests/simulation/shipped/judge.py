@@ -61,6 +61,7 @@ PUT_OFF = 0.3
 UNSTEPPED = 0.1  # seconds that whatever has to be told may take, where no thread is late
 
 _TOKEN_FIRST = (*RELEASES, scripts.MARK)
+_OF_NO_LOCK = (scripts.FLEET, scripts.KNOWN)
 _SETTLES = (scripts.SETTLE, scripts.SETTLE_SHARED)
 _FAIR = (scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED)
 _TTLS = dict.fromkeys((*ACQUIRES, *OCCUPIES, *EXTENDS, *REPAIRS), 2) | dict.fromkeys(_SETTLES, 5)  # which argument
@@ -120,6 +121,8 @@ class Judge(invariants.Judge):
         self.machine = machine
         # By the masters that granted: born, forgot.
         self.gave: dict[Attempt, dict[int, tuple[float, bool]]] = defaultdict(dict)
+        # When a master kept an extension away, as a dead holder's key was there.
+        self.behind: dict[tuple[Attempt, int], float] = {}
         self.begun: dict[Attempt, float] = {}  # when it was asked for first
         self.won_at: dict[Attempt, float] = {}  # when the last one of a majority had granted it
         self._lines_up: dict[Attempt, _Waits] = {}
@@ -146,6 +149,10 @@ class Judge(invariants.Judge):
             self._stands(process, call, sent_at)
         reply = master.evaluate(call, attempt, text=text)
         if attempt is not None and isinstance(reply, list):
+            if call.script in EXTENDS and reply[0] == 0:
+                other = self._by_token.get(reply[1].decode("latin-1"))
+                if other is not None and other.client.crashed:
+                    self.behind[attempt, master.index] = self.world.now
             took = (1, 2) if call.script in (*ACQUIRES, *OCCUPIES) else (1,) * (call.script in _SETTLES)
             if reply[0] in took:
                 self.gave[attempt][master.index] = master.born_at, master.forgot
@@ -177,10 +184,10 @@ class Judge(invariants.Judge):
             waiter.proposed_at = sent_at if waiter.proposed_at is None else waiter.proposed_at
 
     def before(self, master: Any, call: Call) -> Any:
-        return () if call.script is scripts.FLEET else super().before(master, call)
+        return () if call.script in _OF_NO_LOCK else super().before(master, call)
 
     def after(self, master: Any, call: Call, attempt: Attempt | None, before: Any, reply: Any) -> None:
-        if call.script is not scripts.FLEET:
+        if call.script not in _OF_NO_LOCK:
             super().after(master, call, attempt, before, reply)
 
     def _attempt_of(self, process: Process, call: Call, sent_at: float) -> Attempt | None:
@@ -502,12 +509,16 @@ class Judge(invariants.Judge):
                         self.fail(QUIET, f"{tcp} still listens to {channel}")
 
     def whole(self, hold: Hold) -> None:
-        """All is well, and it has been held for a while: every master has the key, or that of a dead holder (P3)."""
+        """All is well, and it has been held for a while: every master has the key, or that of a dead holder (P3); or had it
+        when it was asked for the last time.
+        """
+        renewed = self.world.now - hold.lease.ttl / 3 - self.slack(hold.client)
         for name in hold.lease.names:
             without = [
                 f"m{one.index}"
                 for one in self.masters
                 if any(server.master is one for server in hold.client.servers)  # type: ignore[attr-defined]
+                if self.behind.get((hold.attempt, one.index), -math.inf) < renewed
                 if (key := one.find(PREFIX + name)) is None
                 or not (key.attempt is hold.attempt or (key.attempt and key.attempt.client.crashed))
             ]

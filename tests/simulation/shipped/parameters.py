@@ -33,6 +33,7 @@ USES = (
     "fair",  # it waits in order (R42)
     "period",  # a decorated function that runs once in a period (R28, R30)
 )
+REPLICA = "replica"  # a master is a replica for a while
 MORE_FAULTS = (
     "program",  # `redlock-run` begins
     "branch",  # a program forks under its event loop, and the child runs a loop of its own
@@ -125,6 +126,9 @@ def draw(
         uses = tuple(use for use in USES if pick.random() < 0.25)
         if confirms and not quiet and "faults" not in fixed:
             on |= {fault: pick.choice((0.3, 1.0, 3.0)) for fault in WRONG_FAULTS if pick.random() < 0.6}
+        pick = random.Random(f"replicas of shipped {seed}")
+        if not quiet and "faults" not in fixed and pick.random() < 0.25:
+            on[REPLICA] = pick.choice((0.1, 0.3))
         given: dict[str, Any] = {
             "after": after,
             "max_ttl": max(base.max_ttl, base.ttl + after),

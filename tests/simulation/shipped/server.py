@@ -29,6 +29,7 @@ class Server:
         self.judge = judge
         self.well_since = -math.inf
         self._readers: dict[Tcp, Any] = {}
+        self._unaware: set[Tcp] = set()  # connections on which nothing was refused since it is a replica
 
     def accept(self, tcp: Tcp) -> None:
         self._readers[tcp] = hiredis.Reader()
@@ -45,6 +46,17 @@ class Server:
         for tcp in readers:
             tcp.resets()
 
+    def replicate(self) -> None:
+        self.master.replicate()
+        self._unaware = set(self._readers)
+
+    def promote(self) -> None:
+        """CLIENT KILL for those who do not know, and REPLICAOF NO ONE."""
+        for tcp in [tcp for tcp in self._readers if tcp in self._unaware]:
+            del self._readers[tcp]
+            tcp.resets()
+        self.master.promote()
+
     def hear(self, tcp: Tcp, data: bytes, sent_at: float) -> None:
         reader = self._readers.get(tcp)
         if reader is None:
@@ -52,7 +64,10 @@ class Server:
         reader.feed(data)
         said = bytearray()
         while (words := reader.gets()) is not False:
-            said += encoded(self._do(tcp, [word.decode("latin-1") for word in words], sent_at))
+            answer = self._do(tcp, [word.decode("latin-1") for word in words], sent_at)
+            if isinstance(answer, ErrorReply) and answer.code == "READONLY":
+                self._unaware.discard(tcp)
+            said += encoded(answer)
         if said:
             tcp.answer(bytes(said))
 

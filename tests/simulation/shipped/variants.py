@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.invariants import AGREEMENT, C7, LIVE, P1, P2, P6, P7, R28, R36, Violation
+from tests.simulation.invariants import AGREEMENT, C7, LIVE, P1, P2, P5, P6, P7, R28, R36, Violation
 from tests.simulation.line import IN_ORDER, LEFT as NO_TICKET
 from tests.simulation.shipped.judge import CALM, HANGS, LEFT, PAST, PROMPT, QUIET, R11, WHOLE
 from tests.simulation.shipped.library import Patch
@@ -57,6 +57,8 @@ NOT_NOTICED = Patch(
 )
 _BLOCKED: dict[str, Any] = {"threads": False, "calm": False, "more": False, "names": 3, "ttl": 8.0, "max_ttl": 8.0}
 _IN_ORDER = partial(draw, calm=True, more=False, names=1, masters=3, slots=0, besides={"uses": ("fair",), "users": 2})
+
+_REPLICAS = partial(draw, calm=False, more=False, guard=True, masters=3, faults=(("replica", 3.0),))
 
 VARIANTS = {
     "another-process": Variant(
@@ -172,8 +174,8 @@ VARIANTS = {
             Patch(
                 "redlock._io.waiter",
                 "            # A thread that stops leading first says so, and then looks for followers.\n"
-                "            if host.leader is not None:\n                return\n",
-                "            return\n",
+                "            if host.leader is not None:\n                return True\n",
+                "            return True\n",
             ),
         ),
     ),
@@ -194,6 +196,24 @@ VARIANTS = {
                 "        return -math.inf\n",
             ),
         ),
+    ),
+    "other-data-ignored": Variant(
+        "A master that was a replica for a moment votes at once: its run_id and its uptime stay (R21)",
+        (P5,),
+        _REPLICAS,
+        (
+            Patch(
+                "redlock._core.voters",
+                "        if known is None or known.replid == before:\n",
+                "        if True:\n",
+            ),
+        ),
+    ),
+    "connected-to-a-replica": Variant(
+        "... and the connection over which it said READONLY stays: what it has forgotten is asked much later (R21)",
+        (P5,),
+        _REPLICAS,
+        (Patch("redlock._core.pipeline", 'if error.code == "READONLY":', "if False:"),),
     ),
     "overdue-timer-dropped": Variant(
         "A timer of the loop that goes off late is taken for one that is void, and no other one is set",
@@ -338,6 +358,7 @@ VARIANTS = {
             besides={"users": 8, "uses": ("slots",), "uneven": 20.0},
         ),
         (Patch("redlock._core.slots", "        if not elsewhere:\n", "        if True:\n"),),
+        first=30,
     ),
     # -- wrong clocks (R35) --
     "one-clock-is-enough": Variant(
