@@ -424,7 +424,7 @@ VARIANTS = {
         "A ticket is not given back to a master that has forgotten the script (R42)",
         (NO_TICKET, P7),
         partial(_IN_ORDER, faults=(("flush", 100.0),)),
-        (Patch("redlock._core.pipeline", "request.open or request.owed_until is not None or", "request.open or"),),
+        (Patch("redlock._core.pipeline", "request.owed_until is None and not", "not"),),
     ),
     "mark-left": Variant(
         "A writer whose masters are closed keeps readers away for a while (R33)",
