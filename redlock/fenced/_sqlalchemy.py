@@ -29,6 +29,7 @@ class SQLAlchemyStore(Store):
     def __init__(self, target: Session | Connection) -> None:
         self._target = target
         self._held: Connection | None = None
+        self._anew: Connection | None = None  # begins at this moment
         self._listeners: list[tuple[Any, str, Any]] = []
         super().__init__(self._bind().dialect.name)
 
@@ -88,14 +89,15 @@ class SQLAlchemyStore(Store):
 
     def _begins_anew(self, root: object, target: Any, *others: Any) -> None:
         if root is None or target.get_transaction() is not root:
-            self._held = (target, *others)[-1]  # the connection
-            super().body_ends()
-
-    def body_ends(self) -> None:
-        self._connection()  # where the body has ended the transaction, this begins another one
-        super().body_ends()
+            self._held = self._anew = (target, *others)[-1]
+            try:
+                self.body_ends()
+            finally:
+                self._anew = None
 
     def _connection(self) -> Connection:
+        if self._anew is not None:
+            return self._anew
         return self._target.connection() if isinstance(self._target, Session) else self._target
 
     def _connected(self) -> Connection:
@@ -103,10 +105,10 @@ class SQLAlchemyStore(Store):
         return self._held
 
     def _execute(self, sql: str, parameters: Mapping[str, object]) -> int:
-        return int(self._connected().execute(text(sql), parameters).rowcount)
+        return int(self._connection().execute(text(sql), parameters).rowcount)
 
     def _look(self, sql: str, parameters: Mapping[str, object]) -> Sequence[Any]:
-        return tuple(self._connected().execute(text(sql), parameters).one())
+        return tuple(self._connection().execute(text(sql), parameters).one())
 
     def _say(self, sql: str) -> None:
         driver = self._connected().connection  # SQLAlchemy itself would begin a transaction
@@ -143,6 +145,11 @@ class SQLAlchemyStore(Store):
             target.rollback()
         return heard
 
-    def _stop(self) -> None:
-        while self._listeners:
-            event.remove(*self._listeners.pop())
+    def abandon(self) -> None:
+        self._stop("rollback", "after_commit")
+
+    def _stop(self, *kept: str) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            if listener[1] not in kept:
+                event.remove(*listener)

@@ -151,6 +151,9 @@ class Store(ABC):
             return Ended.DONE
         return Ended.UNDONE if heard or not self._sent else Ended.UNKNOWN
 
+    def abandon(self) -> None:  # noqa: B027 - nothing to do but for sessions of asyncio
+        """Do no more than set the session back when the program ends the transaction itself."""
+
     def _set_back(self) -> None:
         """Set the session back while the connection is ours: a pool may have it afterwards."""
         while self._back:

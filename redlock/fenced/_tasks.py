@@ -67,6 +67,7 @@ class AsyncFenced:
         if kind is GeneratorExit and not sys._getframe(1).f_code.co_flags & inspect.CO_ASYNC_GENERATOR:  # noqa: SLF001
             # The coroutine is thrown away, and must not wait, as a generator may: who has the session ends it.
             self._steps = None
+            self._store.abandon()
             await self._stack.__aexit__(kind, error, trace)
             return
         # both again
@@ -118,7 +119,7 @@ class AsyncFenced:
 
     # asyncio only
     async def _to_its_end(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Commit or roll back.  The loss of the lease, which cancels the body, does not cancel the end of that.
+        """Commit or roll back.  The end of a lease or a term, which cancels the body, does not cancel this.
 
         After a commit it goes on: whoever cancelled takes it back.  A rollback has an error already.
         """
@@ -127,7 +128,7 @@ class AsyncFenced:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             assert self._lease is not None  # noqa: S101 - it was had
-            if self._lease.valid:  # it comes from outside (C13)
+            if self._lease.valid and not getattr(self._lock, "should_stop", False):  # it comes from outside (C13)
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
                 raise

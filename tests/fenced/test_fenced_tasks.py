@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import AsyncAdaptedQueuePool, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from redlock import AsyncMasters, ConfigurationError, LockLost
@@ -37,7 +37,10 @@ def database(postgresql):
 def sqlite(tmp_path):
     """Its connections can be struck."""
     return lambda: create_async_engine(
-        f"sqlite+aiosqlite:///{tmp_path}/bank", connect_args={"factory": struck.Struck}, pool_size=1, max_overflow=0
+        f"sqlite+aiosqlite:///{tmp_path}/bank",
+        connect_args={"factory": struck.Struck},
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=1,
     )
 
 
@@ -215,6 +218,24 @@ async def test_a_lease_that_is_held_is_lost_while_the_commit_is_on_its_way(maste
 
 
 @scene_in_sqlite
+async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(masters, engine):
+    """Nobody would hear that the outcome is not known: a body that is told to end may end in that way."""
+    task: Any = asyncio.current_task()
+    loop, election = asyncio.get_running_loop(), masters.leader("boss")
+    async for term in election.terms():
+        async with term, AsyncSession(engine) as session, fenced(term, session):
+            driver = await driver_of(session)
+
+            def stopped():
+                loop.call_soon_threadsafe(election.stop)
+                return task.cancelling()
+
+            driver.strike = once("COMMIT", stopped)
+            await session.execute(WRITE, {"balance": 50})
+    assert await stored(engine) == 50
+
+
+@scene_in_sqlite
 async def test_a_body_that_raises_when_its_lease_has_ended(masters, engine):
     """Its own error wins.  The loss had cancelled the rollback, and with it went the error."""
     task: Any = asyncio.current_task()
@@ -303,6 +324,7 @@ async def test_a_coroutine_that_is_thrown_away(masters, engine):
                 future._asyncio_future_blocking = False
                 await asyncio.wait([future])
         coroutine.close()
-    assert inside[0].isolation_level == level
-    assert not inside[0].in_transaction
-    assert await stored(engine) == 100
+        await session.rollback()
+        assert inside[0].isolation_level == level
+        assert not inside[0].in_transaction
+        assert (await session.execute(READ)).scalar_one() == 100  # the session goes on

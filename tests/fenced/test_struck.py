@@ -235,6 +235,17 @@ def test_a_session_of_two_phases_is_refused(tmp_path):
         pytest.fail("the body ran")
 
 
+def test_a_body_that_goes_on_behind_a_flush_that_has_failed(tmp_path):
+    bank = struck.bank_in(tmp_path)
+    with Session(_engine(bank.open())) as session:
+        with pytest.raises(sqlalchemy.exc.PendingRollbackError) as told, fenced(struck.lock(), session):
+            session.add(Account(id=1, balance=1))
+            with contextlib.suppress(sqlalchemy.exc.IntegrityError):
+                session.flush()
+        assert "committed nothing" in told.value.__notes__[0]
+    assert bank.stored == 100
+
+
 ENDS = {
     "COMMIT": lambda bank, session: bank.run(session, "COMMIT"),
     "its own commit": lambda _, session: session.commit(),
