@@ -72,8 +72,7 @@ class DBAPIStore(Store):
         self._sends()
         if self._library == "sqlite3":
             self._run("COMMIT", {})  # with autocommit=True, of Python 3.12, its methods do nothing
-            return
-        with self._heard():
+        else:
             self._connection.commit()
 
     def _rollback(self) -> bool:

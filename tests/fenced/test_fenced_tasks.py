@@ -222,16 +222,22 @@ async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(master
     """Nobody would hear that the outcome is not known: a body that is told to end may end in that way."""
     task: Any = asyncio.current_task()
     loop, election = asyncio.get_running_loop(), masters.leader("boss")
+    ended = []
+
+    def stopped():
+        loop.call_soon_threadsafe(election.stop)
+        return task.cancelling()
+
     async for term in election.terms():
-        async with term, AsyncSession(engine) as session, fenced(term, session):
-            driver = await driver_of(session)
-
-            def stopped():
-                loop.call_soon_threadsafe(election.stop)
-                return task.cancelling()
-
-            driver.strike = once("COMMIT", stopped)
-            await session.execute(WRITE, {"balance": 50})
+        async with term, AsyncSession(engine) as session:
+            try:
+                async with fenced(term, session):
+                    (await driver_of(session)).strike = once("COMMIT", stopped)
+                    await session.execute(WRITE, {"balance": 50})
+            except asyncio.CancelledError as cancelled:
+                ended.append(getattr(cancelled, "__notes__", []))
+                raise
+    assert ended == [[]]  # it is known
     assert await stored(engine) == 50
 
 
