@@ -39,7 +39,7 @@ def waits() -> Op[None]:
 def test_a_ctrl_c_in_the_cleanup_after_an_error_is_not_lost(times: int) -> None:
     """R11: the program has to know, and not only that somebody has closed its masters."""
     struck = [KeyboardInterrupt(number) for number in range(times)]
-    errors: list[BaseException] = struck[:]
+    errors = struck[:]
 
     def perform(effect: Effect, _: Any) -> None:
         assert isinstance(effect, Leave)
