@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -215,6 +216,30 @@ def test_what_was_out_of_reach_when_masters_were_closed_is_excused_when_the_next
     monkeypatch.setattr(Run, "user", Leaver)
     setting = alone(0, threads=threads, ttl=16.0, max_ttl=16.0, node_timeout=0.25, duration=64.0, faults=())
     assert play(setting).judge.unreached
+
+
+class Dropper(User):
+    """Has begun a coroutine by hand that has its grant, closes its masters, and throws it away."""
+
+    dropped = False
+
+    def life(self):
+        yield from (super().life if self.dropped else self._drops)()
+
+    def _drops(self):
+        client, lock = self.client, self.client.masters.lock("lock-0", ttl=16.0)
+        yield lock.acquire
+        yield lock.release
+        self.dropped, self.chance = True, SimpleNamespace(random=lambda: 1.0, choice=max)
+        client.loop.call_later(3 * client.longest_way, client.leave)
+        yield from self._dropped("lock-0", {"ttl": 16.0, "owner": "it"}, 0.0)
+        self.chance = client.chance
+
+
+def test_what_a_coroutine_was_granted_that_nobody_ran_before_its_masters_were_closed_is_held(monkeypatch):
+    monkeypatch.setattr(Run, "user", Dropper)
+    setting = alone(0, threads=False, ttl=16.0, max_ttl=16.0, node_timeout=0.25, duration=64.0, faults=())
+    assert play(setting).judge.excused
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -338,6 +338,11 @@ class Judge(invariants.Judge):
         """They could not be given back: if their masters are closed, they stay for their TTL."""
         self.excused.update(hold.attempt for hold in holds if hold.client.closing)
 
+    def drops(self, process: Any, owner: str) -> None:
+        """A coroutine is thrown away.  What was granted to it is held: if its masters are closed, it stays for its TTL."""
+        if process.closing:
+            self.excused.update(attempt for attempt in self.won_at if attempt.token.endswith(f":{owner}"))
+
     def told(self, hold: Hold) -> None:  # type: ignore[override]
         hold.told += 1
         lease, now = hold.lease, hold.client.clock()

@@ -444,6 +444,7 @@ class User:
         try:
             yield partial(client.kind.sleep, self.chance.random() * self.chance.choice((2, 4)) * client.longest_way)
         finally:  # a user that is cancelled meanwhile drops it as well
+            client.judge.drops(client, options["owner"])
             thread = None if client.dead else client.spawn(coroutine.close, "collector")
         while thread is not None and not (thread.over or thread.gone):
             yield partial(client.kind.sleep, client.longest_way)
