@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -230,7 +231,8 @@ class Dropper(User):
         client, lock = self.client, self.client.masters.lock("lock-0", ttl=16.0)
         yield lock.acquire
         yield lock.release
-        self.dropped, self.chance = True, SimpleNamespace(random=lambda: 1.0, choice=max)
+        late: Any = SimpleNamespace(random=lambda: 1.0, choice=max)
+        self.dropped, self.chance = True, late
         client.loop.call_later(3 * client.longest_way, client.leave)
         yield from self._dropped("lock-0", {"ttl": 16.0, "owner": "it"}, 0.0)
         self.chance = client.chance
