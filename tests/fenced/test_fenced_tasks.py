@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import AsyncAdaptedQueuePool, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from redlock import AsyncMasters, ConfigurationError, LockLost
@@ -334,3 +335,57 @@ async def test_a_coroutine_that_is_thrown_away(masters, engine):
         assert inside[0].isolation_level == level
         assert not inside[0].in_transaction
         assert (await session.execute(READ)).scalar_one() == 100  # the session goes on
+
+
+@scene
+async def test_a_session_on_a_connection_that_is_in_a_transaction_is_refused(masters, engine):
+    async with engine.connect() as connection, AsyncSession(connection) as session:
+        await connection.execute(READ)
+        with pytest.raises(ConfigurationError, match="a transaction is open on this Connection"):
+            async with fenced(masters.lock("account:7"), session):
+                pytest.fail("the body ran")
+        await connection.rollback()
+        async with fenced(masters.lock("account:7"), session):
+            await session.execute(WRITE, {"balance": 50})
+    assert await stored(engine) == 50
+
+
+@scene
+async def test_a_body_that_goes_on_behind_a_commit_of_its_own_writes_nothing(masters, engine):
+    """Not even where each statement is committed, as PostgreSQL refuses at the begin."""
+    refused = engine.dialect.name == "postgresql"
+    engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+    for made in AsyncSession(engine), engine.connect():
+        async with made as session:
+            with pytest.raises(DBAPIError):
+                async with fenced(masters.lock("account:7"), session):
+                    await session.execute(WRITE, {"balance": 90})
+                    await session.commit()
+                    await session.execute(WRITE, {"balance": 20})
+    assert await stored(engine) == (100 if refused else 90)
+
+
+def test_a_lease_that_is_lost_while_postgresql_works_on_the_commit(redlock_servers, postgresql, database):
+    """It waits for the answer, and tells it: psycopg itself would have the server cancel the COMMIT."""
+
+    async def run():
+        engine = create_async_engine(f"postgresql+psycopg://redlock@/{database}?host={postgresql}")
+        task: Any = asyncio.current_task()
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters, engine.connect() as session:
+            for sql in SLOW_COMMIT:
+                await session.execute(text(sql))
+            await session.commit()
+            async with fenced(masters.lock("account:7", ttl=1.5, auto_extend=False), session):
+                await session.execute(text("SET LOCAL statement_timeout = 0"))
+                await session.execute(WRITE, {"balance": 50})
+            assert not task.cancelling()
+            assert (await session.execute(READ)).scalar_one() == 50
+        await engine.dispose()
+
+    asyncio.run(run())
+
+
+SLOW_COMMIT = [
+    "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3); RETURN NULL; END'",
+    "CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON account DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()",
+]
