@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from sqlalchemy.pool import StaticPool
 
 from redlock import ConfigurationError, LockLost
-from redlock.fenced import CommitUnknown, fenced
+from redlock.fenced import CommitUnknown, FenceRefused, fenced
 from tests.fenced import struck
 
 BROKEN = (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError)
@@ -204,6 +204,27 @@ def test_objects_that_a_session_has_read_before_the_lock_are_read_again(tmp_path
             assert session.get_one(Account, 1) is account
             account.balance += 1
     assert bank.stored == 1102
+
+
+class CountsNothing(sqlite3.Cursor):
+    """As psycopg in a pipeline, and whoever says -1 as PEP 249 allows."""
+
+    rowcount = -1
+
+
+def test_a_driver_that_does_not_count(tmp_path):
+    """One row is yes, and all else is no answer: a smaller fence had passed."""
+    bank = struck.bank_in(tmp_path)
+    with bank.session() as session:
+        with fenced(struck.lock(fence=9), session):
+            pass
+        session.cursor = lambda: sqlite3.Connection.cursor(session, CountsNothing)
+        with pytest.raises(FenceRefused), fenced(struck.lock(fence=8), session):
+            pytest.fail("the body ran")
+        with fenced(struck.lock(fence=10), session):
+            bank.pay(session, 50)
+    assert bank.stored == 50
+    assert bank.fences() == {"account:7": 10}
 
 
 MODES = ["conditional_savepoint", "rollback_only", "control_fully", "create_savepoint"]
