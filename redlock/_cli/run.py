@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 
 _TTL, _SERVICE_TTL = 30.0, 15.0
-_MAX_TTL, _NODE_TIMEOUT = 60.0, 0.25  # the defaults of `Masters`
+_MAX_TTL = 60.0  # the default of `Masters`
 _GRACE = 5.0  # seconds (C23)
 # Seconds between SIGKILL and the end of the lease, in case the machine is busy; at most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
@@ -419,7 +419,8 @@ class Run:
         if lease is None or code is None:
             raise Ended(arrived[0])
         if not lease.lost and not self._say_unheard(lease):
-            _say(f"resigned: the command ended with {code}, and {self._name!r} is free for others")
+            free = self._kept() or f", and {self._name!r} is free for others"
+            _say(f"resigned: the command ended with {code}{free}")
         elif lease.lost and not self._lost:  # which the release has found out
             self._losing(lease, f"the command had ended by itself, with {code}")
         return self._ending(LOST if self._lost else code, asked=bool(arrived))
@@ -595,19 +596,18 @@ class Run:
         return code
 
     def _leave_to_guard(self, lease: Lease) -> None:
-        """Have the keys of a lease that was lost, or held for --max-hold, end with its guard: no release follows (R36).
+        """Have the release leave the name taken for the guard: the lease was lost, or held for --max-hold (R36).
 
-        Often it is valid yet, for SIGKILL comes before its end. So it is lost now. The shortest TTL comes before that:
-        else the name would stay taken for the rest of a long one.
+        Often the lease is valid yet, for SIGKILL comes before its end. The name is kept as by `hold_at_least` (R28). A
+        reader cannot keep it so: it is not released, and the guard begins with the end of the last renewal.
         """
         if not self._guard or not lease.valid:
             return
-        with contextlib.suppress(RedlockError):  # too few masters answer: then its last renewal counts
-            shortest = 3 * self._options.get("node_timeout", _NODE_TIMEOUT)
-            lease._lock().extend(max(shortest, self._hold_at_least))  # noqa: SLF001 - there is no public way to it
-        lease._state.lose("max_hold")  # noqa: SLF001
-        if self._verbose or self._service:
-            _say(f"{lease.name!r} stays taken for its guard, {self._guard:g} s")
+        state = lease._state  # noqa: SLF001 - only a command ends a lease before its time is over
+        if lease.shared:
+            state.lose("max_hold")
+        else:
+            self._hold_at_least = state.hold_at_least = max(state.hold_at_least, state.held_for + self._guard)
 
     def _exported(self, lease: Lease) -> dict[str, str]:
         ours = {
@@ -702,10 +702,12 @@ class Run:
             _say(str(error))
             return True  # the release is owed, or the keys expire with the TTL
         if not self._say_unheard(lease) and self._verbose:
-            left = self._since + self._hold_at_least - clock.now()
-            kept = f"; nobody else gets it for another {left:.1f} s" if left > 0 else ""
-            _say(f"released {lease.name!r}{kept}")
+            _say(f"released {lease.name!r}{self._kept()}")
         return True
+
+    def _kept(self) -> str:
+        left = self._since + self._hold_at_least - clock.now()
+        return f"; nobody else gets it for another {left:.1f} s" if left > 0 else ""
 
     def _say_unheard(self, lease: Lease) -> bool:
         """Say it if no majority has answered to the release. False: one has."""

@@ -564,7 +564,9 @@ def test_after_a_loss_the_name_stays_taken_for_the_guard_and_not_for_a_whole_ttl
         assert process.wait(60) == 70
     key = "redlock:job#0" if "--slots" in mode else "redlock:job"
     left = [servers.client(i).pttl(key) / 1000 for i in range(3 if why == "outage" else 0, 5)]
-    assert all(0 < seconds <= guard + 2 < ttl for seconds in left), left
+    # The drift of a master's clock is allowed for. A reader cannot keep the name so: its last renewal counts.
+    longest = ttl + guard if "--shared" in mode else guard * 1.01
+    assert all(0 < seconds <= longest for seconds in left), left
 
 
 def test_the_end_of_a_command_leaves_no_guard(servers):
