@@ -15,7 +15,7 @@ if not id then
   return {'', -1}
 end
 if string.find(info, 'role:slave', 1, true) then
-  return redis.error_reply('READONLY it may get the data of another server at any time')
+  return redis.error_reply('READONLY it is a replica: its data may be replaced at any time')
 end
 if (string.match(info, 'second_repl_offset:(%-?%d+)') or '-1') == '-1' then
   return {id, -1}
