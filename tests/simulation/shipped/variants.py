@@ -231,7 +231,13 @@ VARIANTS = {
     "overdue-timer-put-off": Variant(
         "... and the next request sets one for the time at which its answers are due",
         (P6, C7),
-        partial(draw, **_BLOCKED, node_timeout=1.0, faults=(("busy", 20.0),), besides={"users": 8}),
+        partial(
+            draw,
+            **_BLOCKED,
+            node_timeout=1.0,
+            faults=(("busy", 10.0),),
+            besides={"users": 8, "preempted": 0.0, "naps": 0.0, "late": 0.0},
+        ),
         (Patch("redlock._io.driver_async", "now if self._timer_at <= now - TICK else max(at, now)", "max(at, now)"),),
     ),
     # -- interrupted (R11) --
