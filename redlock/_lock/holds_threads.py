@@ -24,7 +24,8 @@ class ThreadLeaseState(LeaseState):
 
     @staticmethod
     def guard() -> AbstractContextManager[object]:
-        return process.brief.lock
+        lock: AbstractContextManager[object] = process.brief.lock
+        return lock
 
 
 class ThreadHold(Hold[Lease]):

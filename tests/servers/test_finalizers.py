@@ -12,6 +12,7 @@ import faulthandler
 import itertools
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,13 +22,16 @@ from tests.servers.interrupt import Interrupt
 from tests.servers.look import all_up, eventually, nothing_left
 from tests.servers.process import run, soon
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 INSIDE = "has interrupted this thread in the middle of its Masters"
 LONG = 60  # seconds: it stands still
 
 
 def watched(function) -> None:
     """Call ``function`` in a thread, and wait for it."""
-    ended = []
+    ended: list[BaseException | None] = []
 
     def call():
         try:
@@ -155,6 +159,8 @@ ASKS = {
     "check": asks(lambda masters: masters.check),
     "wait": asks(lambda masters: lambda: masters.wait_until_free("free", 0)),
 }
+USES: dict[str, Callable[[Masters], Callable[[], object]]] = {**GIVES_BACK, **ASKS}
+FAST = [one for one in USES if one != "check"]  # that takes a second
 
 
 @pytest.fixture
@@ -182,12 +188,12 @@ LOCKS = {
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-@pytest.mark.parametrize("use", {**GIVES_BACK, **ASKS})
+@pytest.mark.parametrize("use", USES)
 def test_inside_of_each_lock_of_the_library(redlock_servers, mine, lock, use):
     """The exact case: nothing waits for itself; what cannot be done is refused, and a release is done all the same."""
 
     def scene():
-        once, (driver,) = {**GIVES_BACK, **ASKS}[use](mine), mine._runtime.drivers.values()
+        once, (driver,) = USES[use](mine), mine._runtime.drivers.values()
         with LOCKS[lock](driver):
             if use in GIVES_BACK or lock == "renewals":
                 once()
@@ -203,10 +209,10 @@ def test_inside_of_each_lock_of_the_library(redlock_servers, mine, lock, use):
         eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.mark.parametrize("use", [one for one in {**GIVES_BACK, **ASKS} if one != "check"])  # which takes a second
+@pytest.mark.parametrize("use", FAST)
 @pytest.mark.parametrize("every", [31, 37])
 def test_at_any_line_of_a_caller(redlock_servers, mine, use, every):
-    often = Often(every, {**GIVES_BACK, **ASKS}[use](mine))
+    often = Often(every, USES[use](mine))
 
     def scene():
         with often.tracing():
@@ -221,7 +227,7 @@ def test_at_any_line_of_a_caller(redlock_servers, mine, use, every):
         eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.mark.parametrize("use", [one for one in {**GIVES_BACK, **ASKS} if one != "check"])
+@pytest.mark.parametrize("use", FAST)
 def test_at_any_line_of_the_background(redlock_servers, use):
     """It renews all leases, and looks after the connections."""
     often = Often(29, None, "redlock-background")
@@ -230,7 +236,7 @@ def test_at_any_line_of_the_background(redlock_servers, use):
 
     def scene():
         eventually(lambda: all_up(masters))
-        often.use = {**GIVES_BACK, **ASKS}[use](masters)
+        often.use = USES[use](masters)
         with masters.lock("kept", ttl=2, timeout=20) as lease:
             often.active = True
             while often.active:
@@ -417,6 +423,7 @@ def test_a_coroutine_that_is_thrown_away_where_leases_are_scheduled(redlock_serv
             (driver,) = masters._runtime.drivers.values()
             with driver.background.renewer._mutex.lock:
                 task.get_coro().close()
+            assert lock.lease is not None
             assert not lock.lease.valid
             await soon(lambda: nothing_left(redlock_servers))
             task.cancel()
