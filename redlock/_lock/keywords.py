@@ -9,6 +9,7 @@ A function that wants such an error takes ``**unknown: Unpack[NoOptions]``, whic
 from __future__ import annotations
 
 import inspect
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
 from redlock._lock.typed import LockOptions
@@ -69,7 +70,5 @@ def _hint(name: str, known: Collection[str]) -> str:
         )
     if name in _PAUSES:
         return ": the pause between attempts is retry=, an option of the lock, a wait strategy of tenacity"
-    from difflib import get_close_matches  # noqa: PLC0415 - for an error alone
-
     close = get_close_matches(name, known, 1)
     return f": did you mean {close[0]}=?" if close else ""

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
@@ -50,11 +51,20 @@ _NOTHING_GAINED = {
 _PROBE_TTL = 5.0  # seconds; the lock of a killed check ends after that
 
 
-class MastersBase(Generic[AnyDriver]):
+class MastersBase(ABC, Generic[AnyDriver]):
     """The options of `Masters` and `AsyncMasters`."""
 
     _driver_class: type[AnyDriver]
     _own_class: Callable[[], Any]  # what each caller holds
+
+    @staticmethod
+    @abstractmethod
+    def _import() -> None:
+        """Import what methods need.
+
+        Now, for at their first call there may be no descriptor left, and an exception that strikes in an import may
+        leave Python's lock of it to nobody.
+        """
 
     def __init__(
         self,
@@ -116,8 +126,14 @@ class MastersBase(Generic[AnyDriver]):
 
         Raises:
             ConfigurationError: a value cannot be right; the text names it and what is allowed.  Or this is Windows.
+            RedlockError: a part of this library cannot be imported, for example because no descriptor is left.
         """
         _installed.check()
+        try:
+            self._import()
+        except OSError as error:
+            why = _connect.NO_DESCRIPTOR if _connect.out_of_descriptors(error) else error
+            raise RedlockError(f"a part of redlock cannot be imported: {why}") from error
         endpoints = _endpoints(masters)
         _platform.check(target.identity for target in endpoints)
         if agreement is None:

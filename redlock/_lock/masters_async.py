@@ -53,6 +53,21 @@ class AsyncMasters(MastersBase[Driver]):
     _driver_class = Driver
     _own_class = TaskHoldings
 
+    @staticmethod
+    def _import() -> None:
+        from redlock._core import confirm, fair, listing, watch  # noqa: F401, PLC0415 - see `MastersBase`
+        from redlock._health import checkup, verdict  # noqa: F401, PLC0415
+
+        # asyncio only
+        from redlock._lock import (  # noqa: F401, PLC0415
+            check_async,
+            election_async,
+            lock_async,
+            slots_async,
+            synchronized_async,
+        )
+        # both again
+
     def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
         """Make a lock: the same as ``AsyncMultiLock(name, masters, **options)``."""
         from redlock._lock.lock_async import AsyncMultiLock  # noqa: PLC0415 - the two modules need each other

@@ -43,6 +43,11 @@ class Masters(MastersBase[Driver]):
     _driver_class = Driver
     _own_class = ThreadHoldings
 
+    @staticmethod
+    def _import() -> None:
+        from redlock._core import confirm, fair, listing, watch  # noqa: F401, PLC0415 - see `MastersBase`
+        from redlock._health import checkup, verdict  # noqa: F401, PLC0415
+
     def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
         """Make a lock: the same as ``MultiLock(name, masters, **options)``."""
         from redlock._lock.lock_threads import MultiLock  # noqa: PLC0415 - the two modules need each other
