@@ -562,10 +562,18 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                         self._runtime.post(abandon(self._settings, self._spec_of(state), state), hold.driver)
                 if state.released:  # only the wait for the answers was interrupted: it counts as given back
                     self._conclude_release(state, "released")
+        except RecursionError:
+            self._abandon_elsewhere(hold)
+            raise
         except BaseException:
             if not again:
                 self._abandon(hold, again=True)
             raise
+
+    def _abandon_elsewhere(self, hold: Hold[AnyLease]) -> None:
+        """`_abandon`, in the background: it has a whole stack."""
+        if hold.driver is not None:
+            hold.driver.call_soon(partial(self._abandon, hold, again=True))
 
     def _conclude_acquire(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
         """An acquire is over, and its caller is about to get the result.  Tell the observer, if the masters were asked.

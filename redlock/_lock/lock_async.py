@@ -188,6 +188,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         # > except Inside:
         # >     how = self._leave_behind(hold)
         # both again
+        except RecursionError:  # perhaps nothing was sent, also not in the cleanup
+            self._abandon_elsewhere(hold)
+            raise
         except BaseException:  # interrupted, perhaps before anything was done
             self._abandon(hold)
             raise

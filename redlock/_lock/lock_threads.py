@@ -127,6 +127,9 @@ class MultiLock(LockBase[Masters, Lease]):
             how = self._runtime.run(self._release_op(hold))
         except Inside:
             how = self._leave_behind(hold)
+        except RecursionError:  # perhaps nothing was sent, also not in the cleanup
+            self._abandon_elsewhere(hold)
+            raise
         except BaseException:  # interrupted, perhaps before anything was done
             self._abandon(hold)
             raise

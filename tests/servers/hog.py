@@ -35,6 +35,8 @@ def main(name: str, folder: str, *urls: str) -> None:
     # Once Python has failed to load it, no name is resolved any more.
     assert "encodings.idna" in sys.modules
     with worlds.opened(name) as world:
+        with world.Masters(urls):
+            pass  # the first ones import what they need
         taken = used_up()
         with world.Masters([f"rediss://localhost:1?ssl_ca_certs={folder}/cert.pem"]):
             print("made", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import inspect
 import sys
 import time
 import weakref
@@ -18,6 +19,7 @@ from redlock import AsyncMasters, LockLost, Masters
 from redlock._core.release import abandon
 from tests.servers.interrupt import Interrupt, Struck, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
+from tests.servers.process import soon
 
 TTL = 2.0
 
@@ -82,6 +84,52 @@ def test_a_generator_that_is_dropped_in_another_thread_gives_it_back(redlock_ser
     elsewhere(generators.clear)
     assert not lock.owned()
     eventually(lambda: nothing_left(redlock_servers))
+
+
+def deep(depth, function):
+    """Call ``function`` that many frames below the caller."""
+    return deep(depth - 1, function) if depth else function()
+
+
+@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
+def test_a_release_where_the_stack_is_full(redlock_servers, redlock_masters, bound):
+    """P7: at one depth there was no room for the request, nor for the one that was to make up for it."""
+    refused = 0
+    for room in range(4, 40):
+        lock = redlock_masters.lock("job", ttl=60, bound=bound, timeout=20)
+        lock.acquire()
+        frames = len(inspect.stack(0))
+        try:
+            deep(sys.getrecursionlimit() - frames - room, lambda lock=lock: type(lock).release(lock))
+        except RecursionError:
+            refused += 1
+        if lock.owned():  # it had not even begun
+            lock.release()
+        eventually(lambda: nothing_left(redlock_servers))
+    assert 2 < refused < 36
+
+
+def test_an_async_release_where_the_stack_is_full(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+
+            async def deep(depth, lock):
+                await (deep(depth - 1, lock) if depth else lock.release())
+
+            refused = 0
+            for room in range(4, 40):
+                lock = masters.lock("job", ttl=60, timeout=20)
+                await lock.acquire()
+                try:
+                    await deep(sys.getrecursionlimit() - len(inspect.stack(0)) - room, lock)
+                except RecursionError:
+                    refused += 1
+                if lock.owned():
+                    await lock.release()
+                await soon(lambda: nothing_left(redlock_servers))
+            assert 2 < refused < 36
+
+    asyncio.run(main())
 
 
 # -- what nobody can give back any more is given back all the same -------------------------------------
