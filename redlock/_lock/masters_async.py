@@ -55,18 +55,13 @@ class AsyncMasters(MastersBase[Driver]):
 
     @staticmethod
     def _import() -> None:
+        # asyncio only
+        import redlock._lock.check_async  # noqa: F401, PLC0415
+
+        # both again
         from redlock._core import confirm, fair, listing, watch  # noqa: F401, PLC0415 - see `MastersBase`
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
-
-        # asyncio only
-        from redlock._lock import (  # noqa: F401, PLC0415
-            check_async,
-            election_async,
-            lock_async,
-            slots_async,
-            synchronized_async,
-        )
-        # both again
+        from redlock._lock import election_async, lock_async, slots_async, synchronized_async  # noqa: F401, PLC0415
 
     def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
         """Make a lock: the same as ``AsyncMultiLock(name, masters, **options)``."""

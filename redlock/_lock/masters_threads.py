@@ -47,6 +47,7 @@ class Masters(MastersBase[Driver]):
     def _import() -> None:
         from redlock._core import confirm, fair, listing, watch  # noqa: F401, PLC0415 - see `MastersBase`
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
+        from redlock._lock import election_threads, lock_threads, slots_threads, synchronized_threads  # noqa: F401, PLC0415
 
     def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
         """Make a lock: the same as ``MultiLock(name, masters, **options)``."""
