@@ -97,7 +97,7 @@ class RenewalOperation(SteppedOperation[Any, "Driver"]):
         return False
 
 
-def _check_python() -> None:
+def check_python() -> None:
     """Check that nobody has put something else in the place of what threads wait with, since we were imported."""
     if sys.platform != "win32" and not hasattr(select, "poll"):
         raise ConfigurationError(
@@ -117,7 +117,7 @@ class Driver:
     It is the `Port` of its background, and the host of the operations that renew.
     """
 
-    check = staticmethod(_check_python)
+    check = staticmethod(check_python)
     where: Callable[[], object] = bool  # one driver for all threads, whatever loop runs in one
     without_masters = staticmethod(without_masters)
     over = False
@@ -126,7 +126,7 @@ class Driver:
     stopped = BaseException  # even sys.exit()
 
     def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
-        _check_python()  # again: masters may be made before a worker patches
+        check_python()  # again: masters may be made before a worker patches
         settings = deployment.settings
         self.host = host = ThreadHost(endpoints, settings)
         self._connections = host.connections

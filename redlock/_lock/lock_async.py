@@ -5,12 +5,16 @@ from __future__ import annotations
 # > import asyncio
 import functools
 import sys
+
+# > import threading
+# > from threading import Lock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock, options
 from redlock._core.ballots import Refusal
 
 # > from redlock._io.connections import Inside
+# > from redlock._io.driver_threads import check_python
 # > from redlock._io.runtime import running_loop
 from redlock._lock import decorated
 from redlock._lock.holds import ExitMethod, beginning
@@ -119,6 +123,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         kind = TaskHold if with_exit is None or not self._cancel_on_loss else Body
         return kind(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold)
         # threads instead
+        # > if Lock is not threading.Lock:  # since these masters were used
+        # >     check_python()
         # > loop = running_loop()  # else current_task() would raise
         # > task = None if loop is None else asyncio.current_task(loop)  # see holds.py
         # > return ThreadHold(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold, task)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
+from threading import Lock
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
 from redlock._core.ballots import Refusal
 from redlock._io.connections import Inside
+from redlock._io.driver_threads import check_python
 from redlock._io.runtime import running_loop
 from redlock._lock import decorated
 from redlock._lock.holds import ExitMethod, beginning
@@ -61,6 +64,8 @@ class MultiLock(LockBase[Masters, Lease]):
     _holder = "thread"
 
     def _new_hold(self, with_exit: Callable[[], WithExit | None] | None = None) -> Hold[Lease]:
+        if Lock is not threading.Lock:  # since these masters were used
+            check_python()
         loop = running_loop()  # else current_task() would raise
         task = None if loop is None else asyncio.current_task(loop)  # see holds.py
         return ThreadHold(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold, task)

@@ -343,6 +343,20 @@ def test_what_threads_wait_with_was_patched(redlock_servers, monkeypatch, patch,
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("enter", [MultiLock.acquire, MultiLock.__enter__], ids=["acquire", "with"])
+def test_what_threads_wait_with_was_patched_after_the_masters_were_used(redlock_servers, monkeypatch, enter):
+    """It waited in a real lock for a holder that stood still meanwhile, and blamed others of this process."""
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        lock = masters.lock("job", ttl=30, timeout=20)
+        lock.acquire()
+        replaced(monkeypatch)
+        with pytest.raises(ConfigurationError, match="patch first of all"):
+            enter(masters.lock("another"))
+        lock.release()
+        monkeypatch.undo()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
 @pytest.mark.parametrize("waits_for", ["answers", "its turn"])
 def test_a_signal_handler_that_raises_generatorexit_leaves_nothing(redlock_servers, waits_for):
     """P7.  To a generator it means that it was thrown away, and may not even send."""
