@@ -225,7 +225,7 @@ class Client(Process):
             finally:
                 self.closing = True
             yield lambda: self.kind.sleep(0.0)
-            yield self.masters.close
+            yield from self._insists(self.masters.close)
             while self.kind.threads and not all(leaver.over or leaver.gone for leaver in self.leavers):
                 yield lambda: self.kind.sleep(0.01)  # a second call does not wait for the first one
             self.world.log("closed", self)
