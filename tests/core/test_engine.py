@@ -11,6 +11,7 @@ from redlock._core.acquire import despite_interrupts
 from redlock._core.effects import Leave, Wait
 from redlock._core.local_queue import Place
 from redlock._core.operation import OperationBase
+from redlock._io.runtime import without_masters
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -53,3 +54,17 @@ def test_a_ctrl_c_in_the_cleanup_after_an_error_is_not_lost(times: int) -> None:
     assert raised.value is struck[0] if struck else isinstance(raised.value, RedlockError)
     assert not host.operations
     assert not errors
+
+
+def test_nor_is_one_where_the_masters_are_closed_already() -> None:
+    def struck() -> Op[None]:
+        try:
+            raise KeyboardInterrupt  # noqa: TRY301 - a signal handler would
+        except BaseException:
+            yield from despite_interrupts(Leave(Place(("a",))))
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        without_masters(struck())
+    with pytest.raises(RedlockError, match="closed"):
+        without_masters(waits())
