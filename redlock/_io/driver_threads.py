@@ -177,7 +177,7 @@ class Driver:
     @property
     def inside(self) -> bool:
         """Whether the calling thread holds a lock of ours: it was interrupted, and must not wait for itself."""
-        return bool(self.host.guard._is_owned() or brief.lock._is_owned())  # noqa: SLF001 - `Condition` asks it, too
+        return bool(self.host.guard._is_owned()) or brief.is_mine  # noqa: SLF001
 
     def _polls(self) -> bool:
         """Whether an operation of this thread sits in poll().  Not if it was torn there, and could not note its end."""

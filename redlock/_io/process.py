@@ -50,6 +50,11 @@ class ForkLock:
     def stay_alone(self) -> None:
         self.lock: Any = RLock()  # a finalizer or a signal handler may come back in the middle
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread holds it already: it was interrupted there, and must not wait for itself."""
+        return bool(self.lock._is_owned())  # noqa: SLF001 - `threading.Condition` asks it, too
+
 
 # Guards the local queues, and the extensions of the leases of threads.  Always taken last, and held for microseconds.
 brief = ForkLock()

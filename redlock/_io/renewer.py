@@ -73,7 +73,7 @@ class Renewer:
 
     def put_back(self, *renewals: Renewal) -> None:
         """Schedule ``renewals`` anew."""
-        if self._mutex.lock._is_owned():  # noqa: SLF001 - a finalizer or a signal handler comes back in the middle
+        if self._mutex.is_mine:  # a finalizer or a signal handler comes back in the middle
             self._schedule.queue.extend(renewals)
             self._port.tick_at()
             return

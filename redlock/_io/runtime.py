@@ -100,7 +100,7 @@ class Runtime(Generic[AnyDriver]):
 
     def check_outside(self) -> None:
         """Raises `Inside` if the calling thread is in the middle of one of our steps, and was interrupted there."""
-        if self.making.lock._is_owned() or any(driver.inside for driver in list(self.drivers.values())):  # noqa: SLF001
+        if self.making.is_mine or any(driver.inside for driver in list(self.drivers.values())):
             raise Inside(INSIDE)
 
     def _make_driver(self) -> AnyDriver:
