@@ -88,6 +88,7 @@ class LeaseState:
     renewed: bool  # its lock asks for renewals
     released = False
     handed_over = False  # another process goes on with it: it counts as released, and its keys stay (C11)
+    abandoned = False  # released by whoever noticed that nobody could, perhaps beside its holder
     given_back = False  # its holder released it in time, and only that showed that it was lost
     scattered = False  # its extensions have no common order (R35)
     listened = False  # see `Grant` (R37)
@@ -376,6 +377,7 @@ class LeaseState:
 
     def end_without_answers(self) -> None:
         """It was released, and nobody waits for the answers."""
+        self.abandoned = True
         self.end()
         self.last_votes = tuple
 

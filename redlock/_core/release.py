@@ -233,7 +233,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
             yield from _interrupted(settings, spec, lease, claim)
         raise
-    ours = again or not claim.tally.denied
+    ours = again or lease.abandoned or not claim.tally.denied
     if not (ours or lost):
         lease.found_gone(claim.reason)
         claim.check_mode(lease.shown, resumed=resumed)

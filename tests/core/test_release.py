@@ -261,6 +261,20 @@ def test_once_more_it_finds_nothing_and_that_is_no_loss(interrupted: bool) -> No
     assert not scene.lease.lost
 
 
+def test_one_that_its_renewer_gives_back_at_the_same_moment_is_no_loss() -> None:
+    """It has looked between the end of the last hold and that of the lease: nobody seemed to have it any more (R15)."""
+    scene = Scene(*[Master(0.01, {"release": turns([1, 0], GONE)})] * 3)
+    world, lease = scene.world, scene.lease
+
+    def renewer(_: bool) -> None:
+        lease.on_change = None
+        world.run(abandon(world.settings, scene.spec, lease))
+
+    lease.on_change = renewer
+    assert scene.release() is True
+    assert not lease.lost
+
+
 # -- too late ----------------------------------------------------------------------------------------
 
 
