@@ -213,7 +213,7 @@ VARIANTS = {
         "... and the connection over which it said READONLY stays: what it has forgotten is asked much later (R21)",
         (P5,),
         _REPLICAS,
-        (Patch("redlock._core.pipeline", 'if error.code == "READONLY":', "if False:"),),
+        (Patch("redlock._core.pipeline", 'error.code == "READONLY"', "False"),),
     ),
     "overdue-timer-dropped": Variant(
         "A timer of the loop that goes off late is taken for one that is void, and no other one is set",
