@@ -389,8 +389,8 @@ class LeaseState:
 
     def changed(self) -> None:
         """The lease has ended, or its end has moved: tell the renewer, and wake who waits for the end."""
-        if self.on_change is not None:
-            self.on_change(False)
+        if (tell := self.on_change) is not None:  # read once: another thread may take it away
+            tell(False)
         if self._watchers is not None:
             self._watchers.wake()
 
