@@ -114,6 +114,7 @@ class LeaseBase:
             NotHeld: the caller does not hold it, or the lock object that acquired it is gone.
             LockLost: the lease had ended, or no `extend` has confirmed yet that it is ours.
             RedlockError: it was entered more than once: the outer one counts on having it.  Or it is that of a term.
+                Or a finalizer or a signal handler has interrupted this thread in the middle of its masters.
         """
         text: str = self._lock()._hand_over(self._state)  # noqa: SLF001 - a lease is a face of its lock
         return text

@@ -534,9 +534,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 name=state.name,
             )
         kept = math.ceil(max(0.0, state.kept) * 1000) / 1000 if state.hold_at_least else 0.0
-        with contextlib.suppress(RedlockError):  # the masters were closed
+        try:
             # First: if an interruption strikes behind this, others in line do not wait for ever.
             self._runtime.post(carry_out(*leave_line(state)), hold.driver)
+        except Inside:  # they would
+            raise
+        except RedlockError:  # the masters were closed
+            pass
         if not state.valid or not state.end():
             raise state.loss()
         state.handed_over, state.last_votes = True, tuple

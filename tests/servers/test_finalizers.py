@@ -21,6 +21,7 @@ from redlock._io.process import brief
 from tests.servers.interrupt import Interrupt
 from tests.servers.look import all_up, eventually, nothing_left
 from tests.servers.process import run, soon
+from tests.servers.waiter import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,6 +208,24 @@ def test_inside_of_each_lock_of_the_library(redlock_servers, mine, lock, use):
     watched(scene)
     if use != "extend":
         eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock != "renewals"])
+def test_a_hand_over_inside_of_a_lock_of_the_library(mine, lock):
+    """Refused: the next one of this process would not learn of it, and would wait for ever (R23)."""
+
+    def scene():
+        (driver,), giver = mine._runtime.drivers.values(), mine.lock("job", ttl=3)
+        lease = giver.acquire()
+        waiting = Waiting(mine.lock("job", timeout=LONG))
+        with LOCKS[lock](driver), pytest.raises(RedlockError, match=INSIDE):
+            lease.hand_over()
+        assert lease.valid
+        assert waiting.outcome is None
+        lease.hand_over()
+        waiting.end(LONG)
+
+    watched(scene)
 
 
 @pytest.mark.parametrize("use", FAST)
