@@ -139,10 +139,12 @@ class Leave:
     """Leave the line with ``place``.  A second time does no harm.
 
     ``stays``: stay there as a reader instead.  Readers behind it get their turn (R33).
+    ``others_until``: until then a new operation lets others go first (R24).
     """
 
     place: Place
     stays: bool = False
+    others_until: float = NEVER
 
 
 @dataclass(slots=True, eq=False)

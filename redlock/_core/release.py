@@ -100,9 +100,9 @@ class Claim(Round):
         raise ConfigurationError(f"the token of {shown} {why}")
 
 
-def leave_line(lease: LeaseState) -> list[Leave]:
+def leave_line(lease: LeaseState, others_until: float = NEVER) -> list[Leave]:
     """The effect that gives the next waiter in line its turn, if the lease has a place."""
-    return [] if lease.place is None else [Leave(lease.place)]
+    return [] if lease.place is None else [Leave(lease.place, others_until=others_until)]
 
 
 class ReleaseDoubt:
@@ -206,7 +206,9 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         lost = not lease.end()
         # A candidate has the keys of a term that ended by `max_hold` until its body has ended: others go first then.
         if lost and (not spec.kept or lease.guards or lease.clock() >= lease.valid_until):
-            yield from carry_out(*_unless_it_guards(settings, spec, lease), *leave_line(lease))
+            # The renewer gives back the keys of a term when its guard is over: others go first then, too.
+            others_until = lease.guarded_until + settings.node_timeout if spec.kept and lease.guards else NEVER
+            yield from carry_out(*_unless_it_guards(settings, spec, lease), *leave_line(lease, others_until))
             return False
         # The release goes to every master that may have a key of this lease, and is owed to each.  `asked` is read
         # after the lease has ended: no repair is written from now on, so no master is added.

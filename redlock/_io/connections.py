@@ -11,7 +11,7 @@ from redlock import _clock, _connect
 from redlock._core.effects import Leave, LookAhead, Notified, ReleaseHeard, Send, Turn, WakeBehind, WakeOnStop
 from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
-from redlock._core.outcomes import Failure
+from redlock._core.outcomes import NEVER, Failure
 from redlock._core.quorum import majority
 from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import LINGER, Subscriptions
@@ -190,6 +190,9 @@ class Connections(Exchange):
     def perform_local(self, effect: LocalEffect, inbox: Listener) -> None:
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
+            if effect.others_until > NEVER:
+                with brief.lock:
+                    self.local_queue.contended.update(dict.fromkeys(effect.place.keys, (effect.others_until, 0.0)))
             self.leave(effect.place, effect.stays)
         elif isinstance(effect, WakeBehind):
             with brief.lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,49 @@ def test_a_leader_that_is_stopped_hands_over_when_its_body_has_ended() -> list[A
         assert 0.0 <= led[1][0] - ended[0] < 0.1  # at once, and not after a TTL
 
     return [resigns, follows]
+
+
+@scene()
+def test_others_have_their_turn_after_a_term_that_ended_by_max_hold_and_its_guard() -> list[Any]:
+    led: list[Any] = []
+
+    def leads_in_turn(at: At, after: float) -> Steps:
+        yield at.sleep(after)
+        election = at.masters.leader("beat", ttl=TTL, max_hold=1.0, guard=0.5)
+
+        def body(_: Any, term: Any) -> Steps:
+            led.append((at.now, at.client.name))
+            while not term.should_stop:
+                yield at.sleep(0.01)
+            if len(led) > 6:
+                election.stop()
+
+        yield partial(at.client.kind.lead, election, body)
+
+    def looks(at: At) -> Steps:
+        yield from at.until(lambda: len(led) > 6)
+        for (began, leader), (ended, follower) in itertools.pairwise(led):
+            assert follower != leader
+            assert 0.0 <= ended - began - 1.5 < 0.1  # as soon as the guard is over
+
+    return [looks, partial(leads_in_turn, after=0.0), partial(leads_in_turn, after=0.2)]
+
+
+@scene()
+def test_a_former_leader_that_lets_others_go_first_can_be_stopped(at: At) -> Steps:
+    election = at.masters.leader("beat", ttl=TTL, max_hold=1.0, guard=20.0)
+
+    def body(_: Any, term: Any) -> Steps:
+        while not term.should_stop:
+            yield at.sleep(0.01)
+
+    def campaigns() -> Steps:
+        yield partial(at.client.kind.lead, election, body)
+
+    job = yield at.begin(campaigns())
+    yield at.sleep(5.0)
+    election.stop()
+    yield from at.until(lambda: at.over(job), 1.0)
 
 
 @scene()
