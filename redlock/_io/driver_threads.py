@@ -345,9 +345,9 @@ class Driver:
             self.post(task)
         with self.host.guard:
             self._connections.hurry()
-        self.tick_at()
+        self.call_soon(bool)  # behind it, all that the background has begun to give back is asked for
         try:
-            while _clock.now() < until and self._owes():
+            while _clock.now() < until and (self._busy or self._owes()):
                 waiter.wait(min(until, _clock.now() + TICK / 10))
         finally:
             waiter.stop_waiting()
@@ -359,14 +359,20 @@ class Driver:
         with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
             self.deliver_owed()
         for pause in pauses():
-            if not self._calls or self._thread is None or not self._thread.is_alive() or _clock.now() >= until:
+            if not self._busy or _clock.now() >= until:
                 break
             time.sleep(pause)
+
+    @property
+    def _busy(self) -> bool:
+        """Whether the background still has to make calls that were left to it, and we are not one of them."""
+        thread = self._thread
+        return bool(self._calls) and thread not in (None, threading.current_thread()) and thread.is_alive()
 
     def _owes(self) -> bool:
         connections = self._connections
         with self.host.guard:
-            return connections.owe() or (connections.closing and bool(self.host.operations))
+            return bool(connections.corked or connections.owe() or (connections.closing and self.host.operations))
 
     def stop(self) -> None:
         """End the thread of the background.  Takes no lock and does not wait: the garbage collector may call it."""

@@ -279,3 +279,29 @@ def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_its_error
     yield at.sleep(0.1)
     assert at.keys() == 0, f"while {kept!r} is kept"
     assert not lock.owned()
+
+
+@scene(worlds=["threads"], delay=0.02)
+def test_what_the_background_gives_back_just_then_arrives_before_close_is_over(at: At) -> Steps:
+    """P7: the lock was dropped, the background has begun to give it back, and another thread runs on."""
+    driver = at.masters._runtime.driver()
+    send, tick, struck = driver.send, driver.background.tick, []
+
+    def acquire_and_drop() -> None:
+        at.masters.lock("job", bound=False).acquire()
+
+    def preempted_before_it_is_asked_for(*request: Any) -> None:
+        struck.append(at.now)
+        at.block(0.1)
+        send(*request)
+
+    def preempted_before_it_is_written() -> Any:
+        at.block(0.01 if driver._connections.corked else 0.0)
+        return tick()
+
+    driver.send, driver.background.tick = preempted_before_it_is_asked_for, preempted_before_it_is_written
+    yield acquire_and_drop
+    yield from at.until(lambda: struck)
+    assert at.keys() == 5
+    yield at.masters.close
+    assert at.keys() == 0
