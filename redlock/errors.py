@@ -167,6 +167,8 @@ class WouldDeadlock(RedlockError, RuntimeError):  # noqa: N818
 class LockLost(RedlockError):  # noqa: N818
     """The lease ended before its holder was done. Others may already hold the lock.
 
+    What was done until then is done, and what is under way may be done yet; of a fenced transaction nothing was written.
+
     Attributes:
         reason: ``expired``: its time is over. ``taken``: somebody else has the lock. ``unreachable``: it could not be
             renewed. ``max_hold``: it was held for `max_hold`.

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from redlock import LockLost
-from redlock.fenced import FenceRefused, fenced, schema
+from redlock.fenced import FenceRefused, PausedTooLong, fenced, schema
 
 from ..history import now
 from .stores import Written
@@ -74,7 +74,7 @@ class Accounts:
 
         try:
             await world.within(self._engine.connect(), connected)
-        except (FenceRefused, LockLost, DBAPIError) as error:
+        except (FenceRefused, LockLost, PausedTooLong, DBAPIError) as error:
             return Written(now(), False, f"rolled back: {_why(error)}")
         return found[0]
 

@@ -111,7 +111,7 @@ class LeaseState:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         attributes.declare(
-            cls, "names", "ttl", "mode", "guarded", "renewed", "clock", "mine", "all_pending", "holds", "token",
+            cls, "names", "keys", "ttl", "mode", "guarded", "renewed", "clock", "mine", "all_pending", "holds", "token",
             "fence", "valid_until", "_votes", "last_votes", "_since", "place", "asked", "keys_until", "_resumed",
             "on_change", "released",
         )  # fmt: skip
@@ -125,7 +125,7 @@ class LeaseState:
         mine: Callable[[], bool],
         resumed: bool = False,
     ) -> None:
-        self.names = spec.names
+        self.names, self.keys = spec.names, spec.keys.locks
         self.ttl = spec.ttl  # of the last acquire or extension that was won
         self.mode = spec.mode
         self.guarded = spec.guard

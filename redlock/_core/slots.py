@@ -140,7 +140,7 @@ class SlotTarget(Target):
     def granted(self, lease: LeaseState, grant: Grant) -> None:
         """From now on ``lease`` is one of the slot that was granted: its release is announced to the group as well."""
         spec = self.group.slots[self.slot]
-        lease.names, lease.slot, lease.mode = spec.names, self.slot, spec.mode
+        lease.names, lease.keys, lease.slot, lease.mode = spec.names, spec.keys.locks, self.slot, spec.mode
         lease.granted(grant)
 
     def refused(self, refusal: Refusal) -> Refusal | None:

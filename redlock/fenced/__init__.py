@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from redlock import AsyncLease, AsyncMultiLock, AsyncTerm, ConfigurationError
 from redlock.fenced._open import OpenTransactions, ReleasedBeforeCommit
-from redlock.fenced._order import CommitUnknown, FenceRefused
+from redlock.fenced._order import CommitUnknown, FenceRefused, PausedTooLong
 from redlock.fenced._sql import schema
 from redlock.fenced._tasks import AsyncFenced
 from redlock.fenced._threads import Fenced
@@ -37,6 +37,7 @@ __all__ = [
     "FenceRefused",
     "Fenced",
     "OpenTransactions",
+    "PausedTooLong",
     "ReleasedBeforeCommit",
     "fenced",
     "schema",
@@ -106,7 +107,9 @@ def _awaited_store_of(session: Any) -> tuple[Store, Callable[..., Any]]:
             session = session()
         if isinstance(session, AsyncSession):
             return SQLAlchemyStore(session.sync_session), _through(session)
-        if isinstance(session, AsyncConnection) and session.sync_connection is not None:
+        if isinstance(session, AsyncConnection):
+            if session.sync_connection is None:
+                raise ConfigurationError("this AsyncConnection was not started: await connection.start() first")
             return SQLAlchemyStore(session.sync_connection), _through(session)
     raise ConfigurationError(
         f"a lock of asyncio with {type(session).__name__}: allowed are AsyncSession and AsyncConnection of SQLAlchemy"

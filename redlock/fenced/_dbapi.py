@@ -56,16 +56,28 @@ class DBAPIStore(Store):
         return int(self._run(sql, parameters).rowcount)
 
     def _look(self, sql: str, parameters: Mapping[str, object]) -> Sequence[Any]:
-        row = self._run(sql, parameters).fetchone()
-        # PyMySQL's DictCursor, psycopg's dict_row: in the order of the query
-        return tuple(row.values()) if hasattr(row, "values") else tuple(row)
+        return cast("Sequence[Any]", self._run(sql, parameters).fetchone())
 
     def _run(self, sql: str, parameters: Mapping[str, object]) -> Any:
-        cursor = self._connection.cursor()
+        cursor = self._cursor()
         if self._library != "sqlite3":
             sql = PLACE.sub(r"%(\1)s", sql)
         with self._heard():
             cursor.execute(sql, parameters)
+        return cursor
+
+    def _cursor(self) -> Any:
+        """A cursor whose rows are tuples, whatever a program has its own made into."""
+        if self._library == "psycopg":
+            from psycopg.rows import tuple_row  # noqa: PLC0415 - only its connections come here
+
+            return self._connection.cursor(row_factory=tuple_row)
+        if self._library == "pymysql":
+            from pymysql.cursors import Cursor  # noqa: PLC0415 - only its connections come here
+
+            return self._connection.cursor(Cursor)
+        cursor = self._connection.cursor()
+        cursor.row_factory = None
         return cursor
 
     def _commit(self) -> None:

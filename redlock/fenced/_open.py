@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from redlock import LockReleased
@@ -45,7 +47,8 @@ class OpenTransactions:
         from sqlalchemy import event  # noqa: PLC0415 - only an engine leads here
 
         self._then = then
-        self._open: dict[Any, object] = {}  # by connection: who has begun
+        # By connection: who has begun.  A program that drops a connection gives it back to its pool.
+        self._open: weakref.WeakKeyDictionary[Any, object] = weakref.WeakKeyDictionary()
         event.listen(engine, "begin", self._begun)
         for end in ("commit", "rollback"):
             event.listen(engine, end, self._ended)
@@ -64,8 +67,8 @@ class OpenTransactions:
 
 
 def _here() -> object:
-    """The task of asyncio, or the thread, that runs this."""
-    try:
-        return asyncio.current_task() or threading.get_ident()
-    except RuntimeError:  # no loop runs in this thread
-        return threading.get_ident()
+    """The task of asyncio, or the thread, that runs this; weakly, for a task refers to its connections."""
+    with contextlib.suppress(RuntimeError):  # no loop runs in this thread
+        if task := asyncio.current_task():
+            return weakref.ref(task)
+    return weakref.ref(threading.current_thread())  # its number is that of another one later

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class FenceRefused(RedlockError):  # noqa: N818 - its name says what happened, as those of the other errors do
     """A greater fence is in the table: a newer holder of the name has begun its transaction.  Nothing was written.
 
+    So it is with a clock that was ahead when that fence was made, until that time has come: the text says by how much.
+
     Attributes:
         fence: the one that was refused.
     """
@@ -36,9 +38,12 @@ class FenceRefused(RedlockError):  # noqa: N818 - its name says what happened, a
     fence: int
 
     @classmethod
-    def of(cls, name: str, fence: int) -> FenceRefused:
+    def of(cls, name: str, fence: int, stored: int) -> FenceRefused:
         error = cls(
-            f"the transaction was refused: a newer holder of {name!r} has begun one (our fence is {fence})", name=name
+            f"the transaction was refused: a newer holder of {name!r} has begun one (our fence is {fence}, and that in "
+            f"the table is {(stored - fence) / 1e6:.1f} s ahead of it); if that is more than a lock is held, a clock "
+            "was wrong: see the runbook, clocks",
+            name=name,
         )
         error.fence = fence
         return error
@@ -50,7 +55,7 @@ class CommitUnknown(RedlockError):  # noqa: N818
     A connection that is lost before that is told as the database's own error, and so is a commit that the database
     refuses: nothing was written then.  After an answer none of this comes.
 
-    Look in the database before the work is done again, under the lock: what is not there then will not come any more,
+    All of it was written, or nothing; nobody knows which.  Look in the database before the work is done again, under the lock: what is not there then will not come any more,
     for the row of the name waits for the transaction that may be open.
 
     Attributes:
@@ -69,6 +74,28 @@ class CommitUnknown(RedlockError):  # noqa: N818
         )
         error.fence = fence
         return error
+
+
+class PausedTooLong(RedlockError):  # noqa: N818
+    """The database ended the transaction while the body did something else, as a call of another service.
+
+    Nothing of the transaction was written.  What the body did elsewhere is done.  A pause between two statements may
+    take as long as the lease had left when the transaction began, also if the lease is renewed: the row of the name is
+    locked for as long.  To try again meets the same end.  Have the slow part between two transactions of one lease,
+    and outside of both.
+
+    The error of the database is its ``__cause__``.
+    """
+
+    @classmethod
+    def of(cls, name: str, took: float, allowed: float) -> PausedTooLong:
+        return cls(
+            f"the database ended the transaction under {name!r}, and nothing of it was written: {took:.1f} s after its "
+            f"begin its connection is gone, and a pause between two statements may take {allowed:.1f} s, for the lease "
+            "had as much left. What the body did elsewhere is done. Do the slow part between two fenced(lease, ...) of "
+            "one lease, outside of both",
+            name=name,
+        )
 
 
 class Step(enum.Enum):
@@ -109,6 +136,15 @@ def fence_of(lease: Lease | AsyncLease) -> int:
     if lease.fence is None:
         raise ConfigurationError(f"{lease.name!r} has no fencing token: take the lock with fencing=True")
     return lease.fence
+
+
+def rows_of(lease: Lease | AsyncLease) -> list[tuple[str, str]]:
+    """The row of each name, and the name, in one order, so that two leases never wait for each other.
+
+    A row has the key of its lock on the masters, for names may be alike under two prefixes; less the default prefix.
+    """
+    state = lease._state  # noqa: SLF001 - a lease does not show its keys
+    return sorted(zip((key.removeprefix("redlock:") for key in state.keys), state.names, strict=True))
 
 
 def transaction(unknown: Callable[[], CommitUnknown]) -> Generator[Step | Release, Any, BaseException | None]:

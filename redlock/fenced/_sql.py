@@ -22,7 +22,10 @@ class Dialect(NamedTuple):
         raises: makes or raises the row of ``:name``, and refuses a smaller ``:fence``.
         looks: shows the fence that the row has then.
         counts: whether the number of rows that ``raises`` changed tells, too.
-        bounds: bounds the time of each statement, and of each pause between two, by ``:ms`` milliseconds.
+        octets: text is given as its bytes in UTF-8: a client with another character set would get another row.
+        bounds: bounds the time of each statement, and of each pause between two, by ``:ms`` milliseconds, or by what
+            the operator allows, if that is less.
+        pauses: whether pauses are bounded, too.
         kept: shows what the bounds, and autocommit, were before; None: they end with the transaction.
         unbounds: sets them back, with what ``kept`` has shown as ``{0}``, ``{1}``, ….
         begins: begins a transaction, whatever the driver does by itself; None: the first statement does.
@@ -31,7 +34,9 @@ class Dialect(NamedTuple):
     raises: str
     looks: str
     counts: bool = True
+    octets: bool = False
     bounds: str | None = None
+    pauses: bool = True
     kept: str | None = None
     unbounds: str | None = None
     begins: str | None = None
@@ -46,45 +51,55 @@ _UPSERT: Final = (
 )
 # MySQL has no WHERE there, and counts changed rows in three ways.  So the row, which is locked by then, is looked at.
 _DUPLICATE: Final = (
-    "INSERT INTO redlock_fence (name, fence, owner, raised_at) VALUES (:name, :fence, :owner, UTC_TIMESTAMP(6)) "
+    "INSERT INTO redlock_fence (name, fence, owner, raised_at) "
+    "VALUES (:name, :fence, CONVERT(:owner USING utf8mb4), UTC_TIMESTAMP(6)) "
     "ON DUPLICATE KEY UPDATE owner = IF(fence <= VALUES(fence), VALUES(owner), owner), "
     "raised_at = IF(fence <= VALUES(fence), VALUES(raised_at), raised_at), "
     "fence = IF(fence <= VALUES(fence), VALUES(fence), fence)"  # last: the two before compare with the old one
 )
 _LOOK: Final = "SELECT fence FROM redlock_fence WHERE name = :name"
 _LOCKED: Final = f"{_LOOK} FOR UPDATE"
+_LIMIT: Final = (
+    "set_config('{0}', CAST(FLOOR(LEAST(CAST(:ms AS numeric), "
+    "NULLIF(1000 * EXTRACT(EPOCH FROM CAST(current_setting('{0}') AS interval)), 0))) AS text), true)"
+)
 
 DIALECTS: Final[dict[str, Dialect]] = {
-    # Both end with the transaction: the last argument is that of SET LOCAL.
+    # Both end with the transaction: the last argument is that of SET LOCAL.  A setting is shown with its unit.
     "postgresql": Dialect(
         _UPSERT,
         _LOOK,
-        bounds="SELECT set_config('statement_timeout', :ms, true), "
-        "set_config('idle_in_transaction_session_timeout', :ms, true)",
+        bounds=f"SELECT {_LIMIT.format('statement_timeout')}, {_LIMIT.format('idle_in_transaction_session_timeout')}",
     ),
     # These are of the session.  Without autocommit the first statement begins, and each one is in a transaction, also
     # behind a deadlock and behind what commits by itself, as START TRANSACTION does.  max_statement_time is in seconds,
-    # and knows fractions; a pause is in whole seconds.
+    # and knows fractions; a pause is in whole seconds.  0 is no limit; of limits for a pause in a transaction that has
+    # written, as this one has, the special one counts, else the other one, else that for all pauses.
     "mariadb": Dialect(
         _DUPLICATE,
         _LOCKED,
         counts=False,
-        bounds="SET SESSION autocommit = 0, SESSION max_statement_time = :ms / 1000, "
-        "SESSION idle_transaction_timeout = CEILING(:ms / 1000), "
-        "SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
-        kept="SELECT @@SESSION.autocommit, @@SESSION.max_statement_time, @@SESSION.idle_transaction_timeout, "
-        "@@SESSION.innodb_lock_wait_timeout",
+        octets=True,
+        bounds="SET SESSION autocommit = 0, "
+        "SESSION max_statement_time = LEAST(:ms / 1000, COALESCE(NULLIF(@@max_statement_time, 0), :ms / 1000)), "
+        "SESSION idle_write_transaction_timeout = LEAST(CEILING(:ms / 1000), COALESCE("
+        "NULLIF(@@idle_write_transaction_timeout, 0), NULLIF(@@idle_transaction_timeout, 0), @@wait_timeout)), "
+        "SESSION innodb_lock_wait_timeout = LEAST(CEILING(:ms / 1000), @@innodb_lock_wait_timeout)",
+        kept="SELECT @@autocommit, @@max_statement_time, @@idle_write_transaction_timeout, @@innodb_lock_wait_timeout",
         unbounds="SET SESSION autocommit = {0}, SESSION max_statement_time = {1}, "
-        "SESSION idle_transaction_timeout = {2}, SESSION innodb_lock_wait_timeout = {3}",
+        "SESSION idle_write_transaction_timeout = {2}, SESSION innodb_lock_wait_timeout = {3}",
     ),
     # MySQL bounds queries and waits for a row.  It has nothing for a transaction in which nothing happens.
     "mysql": Dialect(
         _DUPLICATE,
         _LOCKED,
         counts=False,
-        bounds="SET SESSION autocommit = 0, SESSION max_execution_time = :ms, "
-        "SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
-        kept="SELECT @@SESSION.autocommit, @@SESSION.max_execution_time, @@SESSION.innodb_lock_wait_timeout",
+        octets=True,
+        bounds="SET SESSION autocommit = 0, "
+        "SESSION max_execution_time = LEAST(:ms, COALESCE(NULLIF(@@max_execution_time, 0), :ms)), "
+        "SESSION innodb_lock_wait_timeout = LEAST(CEILING(:ms / 1000), @@innodb_lock_wait_timeout)",
+        pauses=False,
+        kept="SELECT @@autocommit, @@max_execution_time, @@innodb_lock_wait_timeout",
         unbounds="SET SESSION autocommit = {0}, SESSION max_execution_time = {1}, "
         "SESSION innodb_lock_wait_timeout = {2}",
     ),

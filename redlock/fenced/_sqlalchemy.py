@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, event, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, UnboundExecutionError
 from sqlalchemy.orm import Session
 
 from redlock import ConfigurationError
@@ -34,7 +34,15 @@ class SQLAlchemyStore(Store):
         super().__init__(self._bind().dialect.name)
 
     def _bind(self) -> Engine | Connection:
-        return self._target.get_bind() if isinstance(self._target, Session) else self._target
+        if not isinstance(self._target, Session):
+            return self._target
+        try:
+            return self._target.get_bind()
+        except UnboundExecutionError:
+            raise ConfigurationError(
+                "this Session has no bind of its own, as with binds=..., so the database of its fences is not known: "
+                "make it with bind=engine as well, that of the database in which the body writes"
+            ) from None
 
     def check(self) -> None:
         bind = self._bind()

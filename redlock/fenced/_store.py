@@ -27,11 +27,12 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from redlock.fenced._order import Ended, FenceRefused
+from redlock import ConfigurationError, _clock
+from redlock.fenced._order import Ended, FenceRefused, PausedTooLong
 from redlock.fenced._sql import dialect_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # A savepoint ends with its transaction, in every database.  One that was set after the rows were raised and is there at
 # the end shows that it is one transaction, and that the database still takes it.  Also considered: to ask the driver
@@ -40,7 +41,7 @@ _MARK: Final = "redlock_fence"
 _BROKEN: Final = (
     "fenced({name!r}) committed nothing at its end: the transaction that it began is over or has failed.  A body must "
     "not commit, roll back or close the session, nor run what commits by itself (CREATE TABLE in MySQL, executescript "
-    "in SQLite), nor go on after an error that ended the transaction"
+    "in SQLite), nor go on after an error that ended the transaction, nor pause for longer than the database allows"
 )
 
 
@@ -48,10 +49,14 @@ class Store(ABC):
     """One transaction.  ``kind``: that of the database, as `dialect_of` knows it."""
 
     def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._dialect = dialect_of(kind)
         self._name = ""  # of the lock
         self._back: list[Callable[[], object]] = []  # set back what the session has for this transaction alone
         self._ensure: Callable[[], object] | None = None  # given with the order to commit
+        self._began = 0.0
+        self._pause = math.inf  # the longest that the database allows
+        self._gone = False  # the connection, before the COMMIT was sent
         self._sent = False  # the COMMIT
         self._done = False  # it was answered
 
@@ -102,16 +107,26 @@ class Store(ABC):
         self._begin()
         if dialect.bounds is not None:
             ms = max(1, math.floor(left * 1000))
+            self._began, self._pause = _clock.now(), ms / 1000 if dialect.pauses else math.inf
             self._execute(dialect.bounds, {"ms": str(ms) if dialect.kept is None else ms})
 
-    def raise_fence(self, name: str, fence: int, owner: str) -> None:
-        """Raise the row of ``name``.  Raises FenceRefused if a greater fence is there."""
+    def raise_fence(self, row: str, name: str, fence: int, owner: str) -> None:
+        """Raise the ``row`` of the lock ``name``.  Raises FenceRefused if a greater fence is there."""
         dialect = self._dialect
-        rows = self._execute(dialect.raises, {"name": name, "fence": fence, "owner": owner})
+        key, by = (row.encode(), owner.encode()) if dialect.octets else (row, owner)
+        try:
+            rows = self._execute(dialect.raises, {"name": key, "fence": fence, "owner": by})
+        except Exception as error:
+            if any(map(_is_no_table, _causes(error))):
+                raise ConfigurationError(
+                    "the table of fences is not in this database: have a migration run what redlock.fenced.schema("
+                    f"{self._kind!r}) returns; in Django: manage.py migrate, with redlock.fenced.django installed"
+                ) from error
+            raise
         if rows != 1 or not dialect.counts:  # one row is yes; all else, as a driver that does not count, is no answer
-            (stored,) = self._look(dialect.looks, {"name": name})
+            (stored,) = self._look(dialect.looks, {"name": key})
             if int(stored) != fence:
-                raise FenceRefused.of(name, fence)
+                raise FenceRefused.of(name, fence, int(stored))
 
     def body_begins(self) -> None:
         """All rows are raised."""
@@ -145,6 +160,7 @@ class Store(ABC):
 
     def rollback(self) -> Ended:
         heard = self._rollback()
+        self._gone = not heard and not self._sent
         if heard or self._done:  # else it may be open, and autocommit, which is set back, would commit it
             self._set_back()
         if self._done:
@@ -154,11 +170,38 @@ class Store(ABC):
     def abandon(self) -> None:  # noqa: B027 - nothing to do but for sessions of asyncio
         """Do no more than set the session back when the program ends the transaction itself."""
 
+    def told(self, error: BaseException | None) -> BaseException | None:
+        """``error``; or `PausedTooLong`, if a database has raised it that may have ended a transaction in a pause."""
+        took = _clock.now() - self._began
+        if error is None or not self._gone or took < self._pause or not _of_a_database(error):
+            return error
+        told = PausedTooLong.of(self._name, took, self._pause)
+        told.__cause__ = error
+        return told
+
     def _set_back(self) -> None:
         """Set the session back while the connection is ours: a pool may have it afterwards."""
         while self._back:
             with contextlib.suppress(Exception):  # the connection may be gone
                 self._back.pop()()
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """``error``, and what a library of another layer has wrapped into it."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _is_no_table(error: BaseException) -> bool:
+    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return code == "42P01" or error.args[:1] == (1146,) or "no such table" in str(error)
+
+
+def _of_a_database(error: BaseException) -> bool:
+    """By the names that PEP 249 has for its errors; SQLAlchemy and Django have them, too."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"DatabaseError", "InterfaceError", "DBAPIError"})
 
 
 def for_now(connection: Any, **values: object) -> Callable[[], None]:

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from redlock import ConfigurationError, Lease, Term
-from redlock.fenced._order import CommitUnknown, Release, Step, fence_of, transaction
+from redlock.fenced._order import CommitUnknown, Release, Step, fence_of, rows_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -57,11 +57,12 @@ class Fenced:
         Raises:
             LockLost: the lease was lost before the commit was sent; nothing was written.
             CommitUnknown: the commit got no answer.
+            PausedTooLong: the database ended the transaction in a pause of the body; nothing was written.
             Exception: what the database says, with a note, if the body has ended the transaction itself, or went on
                 after an error that ended it; what was not committed by then was rolled back.  What a hook behind the
                 commit raises, as it is; the commit is done.
         """
-        ended = self._go_on(error)
+        ended = self._store.told(self._go_on(error))
         if ended is not None and ended is not error:
             raise ended
 
@@ -97,8 +98,8 @@ class Fenced:
             return self._run(store.begin, lease.name, lease.remaining())
         if step is Step.RAISE:
             fence = fence_of(lease)
-            for name in sorted(lease.names):  # in one order, so that two never wait for each other
-                self._run(store.raise_fence, name, fence, lease.owner)
+            for row, name in rows_of(lease):
+                self._run(store.raise_fence, row, name, fence, lease.owner)
             return self._run(store.body_begins)
         if step is Step.ENSURE:
             lease.ensure()  # first: the database may have ended the transaction because the lease is over

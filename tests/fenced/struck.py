@@ -52,8 +52,9 @@ class _Lock:
 
     def __init__(self, fence: int = 7) -> None:
         self.lease = SimpleNamespace(
-            name="account:7", names=("account:7",), fence=fence, owner="me", shared=False, ensure=self._ensure
-        )
+            name="account:7", names=("account:7",), fence=fence, owner="me", shared=False, ensure=self._ensure,
+            _state=SimpleNamespace(names=("account:7",), keys=("redlock:account:7",)),
+        )  # fmt: skip
         self.lease.remaining = lambda: 60.0
         self.lost = self.free = False
 

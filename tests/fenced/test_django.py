@@ -260,6 +260,57 @@ def test_tests_of_django_may_use_it(told):
     """)[:2] == ["60", "100"]
 
 
+def test_a_transaction_test_case_empties_the_table(told):
+    """As it does with all tables of models; `makemigrations` finds nothing to do, and a table that is there stays."""
+    assert told("""
+        from django.test import TransactionTestCase
+        from redlock.fenced.django.models import Fence
+
+        class Test(TransactionTestCase):
+            def test(self):
+                with fenced(masters().lock("account:7")):
+                    pay(60)
+                print(Fence.objects.count())
+
+        import unittest
+        unittest.main(argv=["", "Test"], exit=False, verbosity=0)
+        print(Fence.objects.count())
+        call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+        call_command("migrate", "redlock_fenced", "zero", verbosity=0)
+        print("redlock_fence" in connection.introspection.table_names())
+        call_command("migrate", verbosity=0)
+        print(Fence.objects.count())
+    """)[:4] == ["1", "0", "False", "0"]
+
+
+def test_a_forgotten_migration_is_told_in_words(told):
+    assert told("""
+        call_command("migrate", "redlock_fenced", "zero", verbosity=0)
+        try:
+            with fenced(masters().lock("account:7")):
+                print("the body ran")
+        except ConfigurationError as error:
+            print("manage.py migrate" in str(error), masters().lock("account:7").locked(), balance())
+    """) == ["True False 100"]
+
+
+def test_a_view_that_calls_a_slow_provider_is_told_what_happened(told, database):
+    """The database ends the transaction; SQLite does not."""
+    said = told("""
+        import time
+        from redlock.fenced import PausedTooLong
+        try:
+            with fenced(masters().lock("account:7", ttl=2.0)) as lease:
+                pay(60)
+                lease.wait_lost(4.5)
+                pay(60)
+        except PausedTooLong as error:
+            print(error.name)
+        print(balance())
+    """)
+    assert said == (["60"] if database["ENGINE"].endswith("sqlite3") else ["account:7", "100"])
+
+
 def test_a_lock_that_is_given_back_inside_of_a_transaction_is_a_warning(told):
     """As in a view with ATOMIC_REQUESTS."""
     said = told(
@@ -313,11 +364,16 @@ import functools
 from django.db import transaction
 from django.http import HttpResponse
 from django.urls import path, include
+from django.utils.functional import SimpleLazyObject
 from django.views import View
 from redlock.adapters.django import masters
 from redlock.fenced.django import fenced
 
+REGISTRY, SEEN, QUEUE = {}, set(), []
+LAZY = SimpleLazyObject(lambda: 1 / 0)
+
 def plain(request):
+    SEEN.add(len(REGISTRY)), QUEUE.append(LAZY)
     return HttpResponse()
 
 def locks(request):

@@ -170,6 +170,19 @@ async def test_a_session_for_threads_is_refused(masters, engine):
         fenced(masters.lock("account:7"), object())
 
 
+@scene
+async def test_a_connection_that_was_not_started_is_told_in_words(masters, engine):
+    """`AsyncConnection` was refused, and said to be allowed."""
+    connection = engine.connect()
+    with pytest.raises(ConfigurationError, match=r"await connection\.start\(\)"):
+        fenced(masters.lock("account:7"), connection)
+    await connection.start()
+    async with fenced(masters.lock("account:7"), connection):
+        await connection.execute(WRITE, {"balance": 42})
+    await connection.close()
+    assert await stored(engine) == 42
+
+
 def once(statement, condition):
     """Strikes before the first such statement: its thread waits for something."""
     left = [statement]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 import warnings
 
 import pytest
@@ -73,3 +75,38 @@ def test_tasks_of_asyncio(redlock_servers, tmp_path):
         await engine.dispose()
 
     asyncio.run(run())
+
+
+def test_threads_that_drop_their_connections_give_them_back(redlock_servers, tmp_path):
+    """They were kept for the observer: the pool was empty, and threads of the same number were warned for them."""
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/bank", pool_size=2, max_overflow=0, pool_timeout=5)
+    observer, errors = OpenTransactions(engine), []
+    with Masters(redlock_servers.urls, restart_guard=False, observer=observer) as masters:
+
+        def drops():
+            try:
+                engine.connect().execute(text("SELECT 1"))
+            except sqlalchemy.exc.TimeoutError as error:
+                errors.append(error)
+
+        def locks():
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with masters.lock("account:7"):
+                    pass
+
+        for work in (drops,) * 5:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            gc.collect()
+        kept = engine.connect()  # by another thread, which then ends; its number may be given to the next one
+        thread = threading.Thread(target=lambda: kept.execute(text("SELECT 1")))
+        thread.start()
+        thread.join()
+        thread = threading.Thread(target=locks)
+        thread.start()
+        thread.join()
+        kept.close()
+    assert errors == []
+    engine.dispose()

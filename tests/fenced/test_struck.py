@@ -267,6 +267,15 @@ def test_a_body_that_goes_on_behind_a_flush_that_has_failed(tmp_path):
     assert bank.stored == 100
 
 
+def test_a_session_with_binds_alone_is_told_what_it_needs(tmp_path):
+    """It knows the database of a class, and not that of the fences."""
+    engine = _engine(struck.bank_in(tmp_path).open())
+    with pytest.raises(ConfigurationError, match="bind=engine as well"):
+        fenced(struck.lock(), Session(binds={Account: engine}))
+    with Session(engine, binds={Account: engine}) as session, fenced(struck.lock(), session):
+        session.get_one(Account, 1).balance = 50
+
+
 ENDS = {
     "COMMIT": lambda bank, session: bank.run(session, "COMMIT"),
     "its own commit": lambda _, session: session.commit(),

@@ -1,14 +1,22 @@
-"""The table of fences, made in the ways that people make tables (R39)."""
+"""The table of fences: made in the ways that people make tables, and whose row is whose (R39)."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import Any
 
+import psycopg
+import pymysql
+import pytest
+import sqlalchemy
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
+from sqlalchemy import create_engine
 
-from redlock.fenced import fenced, schema
-from tests.fenced import banks
+from redlock import ConfigurationError, Masters
+from redlock.fenced import FenceRefused, fenced, schema
+from tests.fenced import banks, struck
 
 
 def test_a_migration_of_alembic(plain, masters):
@@ -26,3 +34,136 @@ def test_a_migration_of_alembic(plain, masters):
         assert bank.fences() == ({} if drop else {"account:7": lease.fence})
     with fenced(masters.lock("account:7"), bank.open()) as session:
         pass
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_eight_processes_of_a_deployment_make_it_at_once(request, kind):
+    """PostgreSQL does not see with IF NOT EXISTS what another one has not committed yet: it failed for half of them."""
+    bank = (banks.in_postgresql if kind == "postgresql" else banks.in_mariadb)(request.getfixturevalue(kind))
+    for _ in range(5):
+        errors: list[BaseException] = []
+        together = threading.Barrier(8)
+
+        def make(errors=errors, together=together):
+            try:
+                with bank.session() as session:
+                    together.wait()
+                    bank.run(session, schema(kind))
+                    session.commit()
+            except (psycopg.Error, pymysql.Error) as error:
+                errors.append(error)
+
+        with bank.session() as session:
+            bank.run(session, "DROP TABLE redlock_fence")
+            session.commit()
+        threads = [threading.Thread(target=make) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert bank.fences() == {}
+
+
+def test_a_forgotten_table_is_told_in_words(bank):
+    lock = struck.lock()
+    with bank.session() as session:
+        bank.run(session, "DROP TABLE redlock_fence")
+        session.commit()
+        with pytest.raises(ConfigurationError, match=r"redlock\.fenced\.schema\('") as told, fenced(lock, session):
+            pytest.fail("the body ran")
+        assert told.value.__cause__ is not None
+        assert lock.free
+
+
+def test_names_under_two_prefixes_have_a_row_each(redlock_servers, plain):
+    """They shared one, and refused each other.  A row that is there already stays that of the default prefix."""
+    with contextlib.ExitStack() as stack:
+        shop, crm, usual = (
+            stack.enter_context(Masters(redlock_servers.urls, restart_guard=False, **options))
+            for options in ({"prefix": "shop:"}, {"prefix": "crm:"}, {})
+        )
+        first, second = stack.enter_context(plain.session()), stack.enter_context(plain.session())
+        with shop.lock("account:7") as early, crm.lock("account:7") as late:
+            for lease, session in ((late, second), (early, first)):
+                with fenced(lease, session):
+                    pass
+            with fenced(usual.lock("account:7"), first) as lease:
+                pass
+        assert plain.fences() == {
+            "shop:account:7": early.fence,
+            "crm:account:7": late.fence,
+            "account:7": lease.fence,
+        }
+        with usual.lock(["b", "a"]) as lease, fenced(lease, first):
+            pass
+        assert {"a", "b"} < set(plain.fences())
+
+
+def test_a_row_that_is_refused_is_told_by_the_name_of_the_lock(redlock_servers, plain):
+    with Masters(redlock_servers.urls, restart_guard=False, prefix="shop:") as masters, plain.session() as session:
+        with fenced(masters.lock("account:7"), session):
+            pass
+        day = 86_400_000_000
+        plain.run(session, f"UPDATE redlock_fence SET fence = fence + {day}")
+        session.commit()
+        with pytest.raises(FenceRefused, match="is 86[34]") as told, fenced(masters.lock("account:7"), session):
+            pytest.fail("the body ran")
+        assert told.value.name == "account:7"
+        assert "s ahead of it" in str(told.value)
+
+
+@pytest.mark.parametrize("way", ["plain", "sqlalchemy"])
+def test_clients_with_other_character_sets_share_a_row(redlock_servers, mariadb, way):
+    bank = banks.in_mariadb(mariadb)
+    where = {"unix_socket": mariadb, "user": "root", "database": bank.name}
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        for charset in ("utf8mb4", "latin1", "utf8mb3"):
+            driver = pymysql.connect(**where, charset=charset)
+            session: Any = driver
+            if way == "sqlalchemy":
+                pool = sqlalchemy.StaticPool
+                session = create_engine("mysql+pymysql://", creator=lambda d=driver: d, poolclass=pool).connect()
+            for name in ("café", "☃"):
+                with fenced(masters.lock(name, owner="Zoë ☃"), session):
+                    pass
+            session.close()
+    assert set(bank.fences()) == {"café", "☃"}
+    with bank.session() as session:
+        assert bank.run(session, "SELECT DISTINCT owner FROM redlock_fence").fetchall() == (("Zoë ☃",),)
+
+
+ROWS = {
+    "namedtuple_row": lambda connection: setattr(connection, "row_factory", psycopg.rows.namedtuple_row),
+    "class_row": lambda connection: setattr(connection, "row_factory", psycopg.rows.class_row(dict)),
+    "dict_row": lambda connection: setattr(connection, "row_factory", psycopg.rows.dict_row),
+}
+
+
+@pytest.mark.parametrize("rows", list(ROWS))
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_rows_that_a_program_has_made_into_something_else(postgresql, rows, pipeline):
+    bank = banks.in_postgresql(postgresql)
+    with bank.session() as session:
+        ROWS[rows](session)
+        with session.pipeline() if pipeline else contextlib.nullcontext():
+            with fenced(struck.lock(fence=7), session):
+                bank.pay(session, 50)
+            with pytest.raises(FenceRefused), fenced(struck.lock(fence=6), session):
+                pytest.fail("the body ran")
+    assert bank.stored == 50
+
+
+def test_rows_of_sqlite_and_of_pymysql_that_are_something_else(tmp_path, mariadb):
+    one, two = banks.in_sqlite(tmp_path), banks.in_mariadb(mariadb)
+    with one.session() as session:
+        session.row_factory = lambda cursor, row: {"all": row}
+        with fenced(struck.lock(fence=7), session):
+            one.pay(session, 50)
+        with pytest.raises(FenceRefused), fenced(struck.lock(fence=6), session):
+            pytest.fail("the body ran")
+    with two.session() as session:
+        session.cursorclass = pymysql.cursors.SSDictCursor
+        with fenced(struck.lock(fence=7), session):
+            two.run(session, "UPDATE account SET balance = 50")
+    assert one.stored == two.stored == 50

@@ -8,6 +8,7 @@ further down takes is not found; `fenced` refuses there when it runs.
 from __future__ import annotations
 
 import inspect
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -63,8 +64,8 @@ def _functions(view: Any) -> Iterator[Callable[..., Any]]:
 
 
 def _uses_redlock(function: Any) -> bool:
-    used = {function.__globals__.get(name) for name in _names(function.__code__)} - {None}
-    return any(_home(one) == "redlock" for one in used)
+    known = function.__globals__
+    return any(_home(known[name]) == "redlock" for name in _names(function.__code__) if name in known)
 
 
 def _names(code: CodeType) -> set[str]:
@@ -74,6 +75,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _home(value: Any) -> str:
-    """The package that ``value`` comes from."""
-    name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) or type(value).__module__
+    """The package that ``value`` comes from.  What is lazy stays so: it may need a database, or a request."""
+    kind = type(value)  # `isinstance` would ask a lazy one for its class
+    name = value.__name__ if issubclass(kind, ModuleType) else getattr(value, "__module__", None) or kind.__module__
     return str(name).partition(".")[0]

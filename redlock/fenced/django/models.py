@@ -17,7 +17,10 @@ class NameField(models.CharField):  # type: ignore[misc]
 
 
 class Fence(models.Model):  # type: ignore[misc]
-    """The greatest fence that has begun a transaction, for one name.  `fenced` alone writes it."""
+    """The greatest fence that has begun a transaction, for one name.  `fenced` alone writes it.
+
+    The migration makes the table with the statement of `redlock.fenced.schema`.  ``TransactionTestCase`` empties it.
+    """
 
     name = NameField(max_length=512, primary_key=True)
     fence = models.BigIntegerField()
@@ -26,7 +29,6 @@ class Fence(models.Model):  # type: ignore[misc]
 
     class Meta:
         db_table = TABLE
-        managed = False  # the migration runs the statement of `redlock.fenced.schema`
 
     def __str__(self) -> str:
         return f"{self.name}: {self.fence}"

@@ -26,15 +26,19 @@ def drop(_: Any, editor: Any) -> None:
 class Migration(migrations.Migration):  # type: ignore[misc]
     initial = True
     operations = [  # noqa: RUF012 - as Django reads it
-        migrations.CreateModel(
-            name="Fence",
-            fields=[
-                ("name", NameField(max_length=512, primary_key=True, serialize=False)),
-                ("fence", models.BigIntegerField()),
-                ("owner", models.CharField(max_length=255)),
-                ("raised_at", models.DateTimeField()),
+        migrations.SeparateDatabaseAndState(
+            state_operations=[
+                migrations.CreateModel(
+                    name="Fence",
+                    fields=[
+                        ("name", NameField(max_length=512, primary_key=True, serialize=False)),
+                        ("fence", models.BigIntegerField()),
+                        ("owner", models.CharField(max_length=255)),
+                        ("raised_at", models.DateTimeField()),
+                    ],
+                    options={"db_table": TABLE},
+                ),
             ],
-            options={"db_table": TABLE, "managed": False},
         ),
         migrations.RunPython(make, drop, atomic=False),  # MySQL changes no table inside of a transaction
     ]
