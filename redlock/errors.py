@@ -167,7 +167,7 @@ class WouldDeadlock(RedlockError, RuntimeError):  # noqa: N818
 class LockLost(RedlockError):  # noqa: N818
     """The lease ended before its holder was done. Others may already hold the lock.
 
-    What was done until then is done, and what is under way may be done yet; of a fenced transaction nothing was written.
+    What was done is done, and what is under way may be done yet. Of a fenced transaction nothing was written.
 
     Attributes:
         reason: ``expired``: its time is over. ``taken``: somebody else has the lock. ``unreachable``: it could not be

@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from redlock import ConfigurationError, _clock
+from redlock import ConfigurationError
 from redlock.fenced._order import Ended, FenceRefused, PausedTooLong
 from redlock.fenced._sql import dialect_of
 
@@ -107,7 +108,7 @@ class Store(ABC):
         self._begin()
         if dialect.bounds is not None:
             ms = max(1, math.floor(left * 1000))
-            self._began, self._pause = _clock.now(), ms / 1000 if dialect.pauses else math.inf
+            self._began, self._pause = time.monotonic(), ms / 1000 if dialect.pauses else math.inf
             self._execute(dialect.bounds, {"ms": str(ms) if dialect.kept is None else ms})
 
     def raise_fence(self, row: str, name: str, fence: int, owner: str) -> None:
@@ -172,7 +173,7 @@ class Store(ABC):
 
     def told(self, error: BaseException | None) -> BaseException | None:
         """``error``; or `PausedTooLong`, if a database has raised it that may have ended a transaction in a pause."""
-        took = _clock.now() - self._began
+        took = time.monotonic() - self._began
         if error is None or not self._gone or took < self._pause or not _of_a_database(error):
             return error
         told = PausedTooLong.of(self._name, took, self._pause)

@@ -80,8 +80,8 @@ def test_names_under_two_prefixes_have_a_row_each(redlock_servers, plain):
     """They shared one, and refused each other.  A row that is there already stays that of the default prefix."""
     with contextlib.ExitStack() as stack:
         shop, crm, usual = (
-            stack.enter_context(Masters(redlock_servers.urls, restart_guard=False, **options))
-            for options in ({"prefix": "shop:"}, {"prefix": "crm:"}, {})
+            stack.enter_context(Masters(redlock_servers.urls, restart_guard=False, prefix=prefix))
+            for prefix in ("shop:", "crm:", "redlock:")
         )
         first, second = stack.enter_context(plain.session()), stack.enter_context(plain.session())
         with shop.lock("account:7") as early, crm.lock("account:7") as late:
