@@ -56,7 +56,8 @@ class CommitUnknown(RedlockError):  # noqa: N818
     refuses: nothing was written then.  After an answer none of this comes.
 
     All of it was written, or nothing, and this program cannot know which.  Look in the database before the work is done
-    again, under the lock: what is not there then will not come any more, for the row of the name waits for the transaction that may be open.
+    again, under the lock: what is not there then will not come any more, for the row of the
+    name waits for the transaction that may be open.
 
     Attributes:
         fence: that of the transaction; the row of the name in the table of fences has it if the commit was done and
