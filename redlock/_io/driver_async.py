@@ -158,10 +158,11 @@ class Driver:
     def _on_loop(self, what: Callable[[], None]) -> None:
         """Call ``what`` in the loop's thread; in this thread if the loop is closed or does not run.
 
-        Any thread may call this, and so may the garbage collector.
+        Any thread may call this, and so may the garbage collector: it throws coroutines away in the middle of anything,
+        also of what the loop does here.
         """
         process.check()
-        running = running_loop() is self.loop
+        running = running_loop() is self.loop and not isinstance(sys.exc_info()[1], GeneratorExit)
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
         if running or idle or self.loop.is_closed():
             what()

@@ -73,7 +73,7 @@ def test_who_hands_a_lease_over_hears_nothing_of_it_one_ttl_later(bound, auto_ex
     async def scene(d):
         lock = d.masters.lock("job", ttl=TTL, bound=bound, auto_extend=auto_extend, on_lost=lost)
         async with lock as lease:
-            await asyncio.sleep(TTL / 4)
+            await asyncio.sleep(TTL / 5)  # before its first renewal
             before = asked(d)
             handed = lease.hand_over()
             ended(lease)

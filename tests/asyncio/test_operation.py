@@ -299,7 +299,7 @@ def packets(d: Deployment) -> list[int]:
 
 @pytest.mark.parametrize("when", ["acquire", "release", "at once", "in the tick of others"])
 def test_a_coroutine_that_is_closed_is_rolled_back(when):
-    """In one packet.  Where its request has not left yet, both leave in that, and in order."""
+    """In one packet, behind what it asked for."""
 
     async def scene(d):
         other = d.masters.lock("other", ttl=10, bound=False)
@@ -316,7 +316,9 @@ def test_a_coroutine_that_is_closed_is_rolled_back(when):
             assert (packets(d) == before) == bool(first)
         before = packets(d)
         coroutine.close()
-        assert [now - was for now, was in zip(packets(d), before, strict=True)] == [1] * MASTERS
+        assert packets(d) == before  # the collector may do that in the middle of what the loop writes
+        await asyncio.sleep(0)
+        assert [now - was for now, was in zip(packets(d), before, strict=True)] == [1 + bool(first)] * MASTERS
         if first is not None:
             await first
             await other.release()

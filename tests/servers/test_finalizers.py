@@ -442,9 +442,43 @@ def test_a_coroutine_that_is_thrown_away_where_leases_are_scheduled(redlock_serv
             (driver,) = masters._runtime.drivers.values()
             with driver.background.renewer._mutex.lock:
                 task.get_coro().close()
+            await asyncio.sleep(0)  # the loop gives it back, and not the collector in the middle of anything
             assert lock.lease is not None
             assert not lock.lease.valid
             await soon(lambda: nothing_left(redlock_servers))
             task.cancel()
+
+    watched(lambda: asyncio.run(main()))
+
+
+@pytest.mark.parametrize("every", [31, 37])
+def test_what_is_thrown_away_at_any_line_of_the_loop(redlock_servers, every):
+    """The loop gives its lease back a moment later, and not in the middle of what it reads or writes."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+
+            async def lines(number):
+                async with masters.lock(f"line-{number}", ttl=50, timeout=20):
+                    yield
+
+            generators = [lines(number) for number in range(MANY)]
+            for generator in generators:
+                await anext(generator)
+
+            def throw_away():
+                with contextlib.suppress(StopIteration):
+                    generators.pop().aclose().send(None)
+                return generators or ENOUGH
+
+            async def job(number):
+                while often.active:
+                    async with masters.lock(f"job-{number}", timeout=20):
+                        pass
+
+            often = Often(every, throw_away)
+            with often.tracing():
+                await asyncio.gather(*map(job, range(3)))
+            await soon(lambda: nothing_left(redlock_servers))
 
     watched(lambda: asyncio.run(main()))
