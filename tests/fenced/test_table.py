@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pymysql
 import pytest
 import sqlalchemy
+from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine
@@ -34,6 +37,23 @@ def test_a_migration_of_alembic(plain, masters):
         assert bank.fences() == ({} if drop else {"account:7": lease.fence})
     with fenced(masters.lock("account:7"), bank.open()) as session:
         pass
+
+
+def test_autogenerate_of_alembic_leaves_the_table_alone(plain):
+    """With the function of the page; without it the table would be dropped."""
+    page = Path("docs/howto/transactions.md").read_text(encoding="utf-8")
+    (function,) = re.findall(r"def include_object.*?\n```", page, re.DOTALL)
+    known: dict[str, Any] = {}
+    exec(function.removesuffix("```"), known)  # noqa: S102
+    bank = banks.through_sqlalchemy(plain)
+    for opts, dropped in (
+        ({}, ["account", "redlock_fence"]),
+        ({"include_object": known["include_object"]}, ["account"]),
+    ):
+        with bank.session() as session:
+            context = MigrationContext.configure(session.connection(), opts=opts)
+            found = compare_metadata(context, sqlalchemy.MetaData())
+        assert sorted(change[1].name for change in found if change[0] == "remove_table") == dropped
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
