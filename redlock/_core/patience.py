@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from redlock._core.settings import MastersSettings
 
 MOST = 4
-_LONGEST = 4  # the longest pause, in `node_timeout`
+LONGEST = 4  # the longest pause, in `node_timeout`
 
 
 class Patience:
@@ -84,4 +84,4 @@ class Patience:
 
 def short_pause(settings: MastersSettings, took: float, collisions: int) -> float:
     """Seconds until another attempt, after so many that nobody won; the last one took ``took`` seconds."""
-    return min(took * 2.0 ** min(collisions, 32), _LONGEST * settings.node_timeout) * settings.random()
+    return min(took * 2.0 ** min(collisions, 32), LONGEST * settings.node_timeout) * settings.random()

@@ -67,6 +67,7 @@ class Task(SteppedOperation[Any, "Client"]):
         self.kept_until = -math.inf  # ... nobody can get what it wants, as a release keeps it from everybody (R28)
         self.in_order = False  # ... and it stands in line meanwhile (R42), see `line.py`
         self.refused = False  # ... and that was held by others, as far as is known
+        self.raced = False  # ... or in the round for its fence
         self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: not attempted yet
         self.background = False  # of the renewer: nobody waits for it, so nothing interrupts it
         self.interrupt_in = -1  # interrupt a `Send` after so many more requests
@@ -322,6 +323,7 @@ class Client:
             return None
         if task.on_send is not None:
             task.on_send(request)
+        task.raced = task.raced or request.call.script is scripts.FENCE
         if request.call.script in (scripts.SETTLE, scripts.SETTLE_SHARED):
             task.refused, task.refused_by = (
                 False,

@@ -10,6 +10,8 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from redlock._core.patience import LONGEST
+
 if TYPE_CHECKING:
     from redlock._core.subscriptions import Subscription
     from tests.simulation.client import Client, Task
@@ -63,7 +65,7 @@ class Waits:
 
     def attempts(self, task: Task) -> None:
         """It sends an acquire, and another one after its pause at the latest, whatever it hears."""
-        task.attempted_at, task.refused = self.world.now, False
+        task.attempted_at, task.refused, task.raced = self.world.now, False, False
         attempts = self._attempts[task]
         attempts.append(self.world.now)
         self._apart(task, attempts)
@@ -197,6 +199,13 @@ class Waits:
         kept = client.true_time(task.kept_until + self._attempt) + STEPS * client.late + PROMPT
         if self.world.now < kept:
             self.world.at(kept, self._must_have_tried, task, since, invariant, why)
+            return
+        # It has lost only the race of fences, and pauses as contenders do (C3, C4), whatever its wait object says.
+        raced = invariant == ANYWAY and task.raced
+        most = self._attempt + LONGEST * self._parameters.node_timeout
+        paused = since + most * (1 + self._parameters.drift_factor) + STEPS * client.late + PROMPT
+        if raced and self.world.now < paused:
+            self.world.at(paused, self._must_have_tried, task, since, invariant, why)
             return
         tried = task.attempted_at > since if invariant == ANYWAY else task.attempted_at >= since
         if not tried:
