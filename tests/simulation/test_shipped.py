@@ -42,7 +42,11 @@ def test_one_seed_is_one_run(threads):
 def test_nothing_of_a_run_stays():
     """Each has loaded its own copies of the library: a long run would need all memory, and ever more time to collect."""
     settings = [alone(1, threads=threads) for threads in (True, False)]
-    settings += [draw(seed, threads=False, calm=False, faults=((fault, 3.0),)) for fault in ("branch", "refuse") for seed in (0, 1)]
+    settings += [
+        draw(seed, threads=False, calm=False, faults=((fault, 3.0),))
+        for fault in ("branch", "refuse")
+        for seed in (0, 1)
+    ]
     runs = [weakref.ref(play(setting)) for setting in settings]
     play(alone(1, threads=True))  # it collects what is left of those before
     assert [settings[number] for number, run in enumerate(runs) if run() is not None] == []
