@@ -26,7 +26,8 @@ def every_set_is_occupied(at: At) -> Steps:
         at.put("redlock:job", "another", masters=occupied)
         began = at.now
         lease = yield partial(lock.acquire, timeout=0)
-        assert at.exactly(began)
+        tie = 2 * len(occupied) == len(every)  # no token has a majority, so it is tried a few times more (C3)
+        assert at.now - began < 0.2 if tie else at.exactly(began)
         assert (lease is not None) == (len(every) - len(occupied) > len(every) / 2)
         if lease is not None:
             granted = [index for index, vote in enumerate(lease.votes) if vote.outcome == "granted"]
