@@ -447,6 +447,8 @@ class Connections(Exchange):
         self.by_fd.pop(connection.fd, None)
         self._unwatch(connection)
         text = error.strerror or str(error) or type(error).__name__
+        # Frames that it came through refer to it.  In that cycle the lock of a caller would outlive its end (P7).
+        error.__traceback__ = None
         if isinstance(connection, Connection):
             # The process may have been alive until now.  If the next one started earlier, it was a replica (R21).
             self.voters.heard(connection.master, now)

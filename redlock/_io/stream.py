@@ -97,8 +97,8 @@ class Stream(ABC):
                 raise sent
             if sent is None:
                 sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
-        except _NOT_NOW:
-            sent = 0
+        except _NOT_NOW as error:
+            sent, error.__traceback__ = 0, None  # our callers refer to it: see `Connections.detach`
         self.backlog += data[sent:]
 
     def pick_up(self) -> None:
@@ -127,7 +127,8 @@ class Stream(ABC):
                     raise data
                 if data is None:
                     data = self.sock.recv(CHUNK)
-            except _NOT_NOW:
+            except _NOT_NOW as error:
+                error.__traceback__ = None  # as above
                 break
             if not data:
                 raise ConnectionResetError("the master closed the connection")

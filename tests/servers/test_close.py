@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -155,6 +156,33 @@ def test_what_nobody_has_any_more_is_given_back_in_threads(redlock_servers):
         with Masters(redlock_servers.urls, restart_guard=False, node_timeout=5.0) as masters:
             masters.lock("job", bound=False).acquire()
         assert nothing_left(redlock_servers)
+
+
+@pytest.mark.parametrize("error", [BlockingIOError, ConnectionResetError])
+@pytest.mark.parametrize("call", ["recv", "send"])
+def test_what_is_dropped_is_gone_at_once_after_an_error_of_a_socket(redlock_servers, call, error):
+    """P7: nobody gives it back while a traceback keeps it, until the collector runs."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=5.0) as masters:
+        eventually(lambda: all_up(masters))
+        pipeline = masters._runtime.driver()._connections.all[0].pipeline
+        used = getattr(pipeline, call)
+
+        def fail(*_):
+            setattr(pipeline, call, used)
+            raise error
+
+        gc.disable()
+        try:
+            setattr(pipeline, call, fail)
+            lock = masters.lock("job", bound=False)
+            lock.acquire()
+            dropped = weakref.ref(lock)
+            del lock
+            eventually(lambda: getattr(pipeline, call) is not fail)
+            assert dropped() is None
+        finally:
+            gc.enable()
+    assert nothing_left(redlock_servers)
 
 
 def test_what_nobody_has_any_more_is_given_back_at_exit(redlock_servers):
