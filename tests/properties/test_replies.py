@@ -363,8 +363,9 @@ def test_the_token_of_a_stranger_cannot_forge_a_line(token):
     assert second.startswith("  a:1")
     shown = []
     handler = logging.Handler()
-    here = threading.get_ident()  # other threads log as well
-    handler.emit = lambda record: record.thread == here and shown.append(record.getMessage())  # type: ignore[method-assign]
+    here = threading.get_ident()
+    handler.addFilter(lambda record: record.thread == here)  # other threads log as well
+    handler.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("redlock")
     logger.addHandler(handler)
     try:
