@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.invariants import AGREEMENT, C7, LIVE, P1, P2, P5, P6, P7, R28, R36, Violation
 from tests.simulation.line import IN_ORDER, LEFT as NO_TICKET
-from tests.simulation.shipped.judge import CALM, HANGS, LEFT, PAST, PROMPT, QUIET, R11, WHOLE
+from tests.simulation.shipped.judge import CALM, HANGS, LEFT, PAST, QUIET, R11, WHOLE
 from tests.simulation.shipped.library import Patch
 from tests.simulation.shipped.machine import SPINS
 from tests.simulation.shipped.parameters import disagreeing, draw, struck, wrong_clocks
@@ -165,19 +165,6 @@ VARIANTS = {
         (QUIET,),
         partial(draw, more=False),
         (Patch("redlock._io.connections", "            self.subscriptions.remove(subscription, _clock.now())\n", ""),),
-    ),
-    "wake-up-lost": Variant(
-        "A thread says that it follows, and does not look whether anybody still leads",
-        (PROMPT, CALM),
-        _where(calm=True, threads=True, preempted=0.2, naps=2e-5, users=8),
-        (
-            Patch(
-                "redlock._io.waiter",
-                "            # A thread that stops leading first says so, and then looks for followers.\n"
-                "            if host.leader is not None:\n                return True\n",
-                "            return True\n",
-            ),
-        ),
     ),
     "entered-behind-its-release": Variant(
         "A hold that nobody wants any more is entered with the grant (R11, P7)",
