@@ -193,6 +193,8 @@ class Judge(invariants.Judge):
     def _attempt_of(self, process: Process, call: Call, sent_at: float) -> Attempt | None:
         script, args = call.script, call.args
         if script in RENEWS:
+            if not call.keys:
+                return None  # the text of the script alone
             first = 3 if script is scripts.RENEW else 4
             for token, ttl in zip(args[first::4], args[first + 1 :: 4], strict=True):
                 self._asks(self._of(token, sent_at), int(ttl) / 1000, sent_at)

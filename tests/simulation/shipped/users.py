@@ -409,7 +409,7 @@ class User:
             term = partial(self._term, terms, client.world.now)
             try:
                 yield lambda: client.kind.lead(client.masters.leader("leader", ttl=ttl), term)
-            except client.errors.RedlockError:
+            except (client.errors.RedlockError, KeyboardInterrupt):
                 client.judge.keeps(terms)
                 raise
         elif how == "slots" and base.slots:
@@ -473,7 +473,11 @@ class User:
             finally:
                 if not client.dead:
                     client.judge.ended(given[0])
-                    yield lock.release
+                    try:
+                        yield lock.release
+                    except KeyboardInterrupt:  # perhaps before it did anything
+                        yield from self._let_go(lock)
+                        raise
 
         decorator = client.masters.synchronized(lambda: name, on_busy="skip", timeout=timeout, **options)
         try:
