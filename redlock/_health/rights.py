@@ -46,11 +46,12 @@ class Question(NamedTuple):
     words: tuple[str, ...]
     needs: str  # the command, as in a rule
     keys: str = ""  # the pattern that covers its key or channel
+    spare: bool = False  # a client can do without the key
 
     @property
     def optional(self) -> bool:
         """A client can do without the right, and without the command."""
-        return not _COMMANDS[self.needs]
+        return self.spare or not _COMMANDS[self.needs]
 
     @property
     def contradictory(self) -> bool:
@@ -120,7 +121,6 @@ def questions(prefix: str, name: str, *, records: bool = False) -> list[Question
         # A value is missing, which is refused after all other checks.
         Question(("HSET", fleet, name, "", name), "hset", fleets),
         Question(("HDEL", fleet, name), "hdel", fleets),
-        Question(("GET", wire.known_key(prefix)), "get", fences),
         Question(("CONFIG", "GET", "*append*"), "config|get"),
         Question(("SET", lock, name, "XX", "PX", "1"), "set", locks),
         Question(("GET", lock), "get", locks),
@@ -130,6 +130,7 @@ def questions(prefix: str, name: str, *, records: bool = False) -> list[Question
         Question(("SET", fence, "1", "XX", "PX", "1"), "set", fences),
         Question(("GET", fence), "get", fences),
         Question(("PEXPIRE", fence, "1"), "pexpire", fences),
+        Question(("GET", wire.known_key(prefix)), "get", fences, spare=True),
         # The announcement may exist and must not change. Contradictory options are refused after all other checks.
         Question(("SET", announcement, "1", "NX", "XX"), "set", announcements),
         Question(("EVAL", _SCRIPT, "0"), "eval"),

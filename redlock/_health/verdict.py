@@ -327,7 +327,7 @@ def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findi
         ""
         if missing
         else "; locks work, but "
-        + ", ".join(sorted({_WITHOUT.get(right, "waiters hear of no release") for right in facts.optional}))
+        + ", ".join(sorted({_WITHOUT.get(right.partition("{")[0], _NO_RELEASE) for right in facts.optional}))
     )
     grant = " ".join(sorted((*facts.missing, *facts.optional)))
     yield Finding(
@@ -338,7 +338,9 @@ def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findi
     )
 
 
+_NO_RELEASE = "waiters hear of no release"
 _WITHOUT = {
+    "~": "each new client waits for a server that was a replica since its start",
     "+config|get": "nobody can tell whether it forgets them in a restart",
     "+time": "nobody can tell its clock",
     **dict.fromkeys(("+hgetall", "+hset", "+hdel"), "nobody can tell whether all clients use the same masters"),
