@@ -40,7 +40,8 @@ SMOKE = (
 FLOOR = (
     "tests/properties",
     "tests/observe",
-    *(f"tests/servers/test_{name}.py" for name in ("lock", "minority", "metrics")),
+    "tests/witness",
+    *(f"tests/servers/test_{name}.py" for name in ("lock", "metrics")),
 )
 PRERELEASE = ("tests/core", "tests/properties", "tests/health", "tests/servers", "tests/test_redis_py.py")
 
