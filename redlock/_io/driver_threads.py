@@ -347,8 +347,9 @@ class Driver:
             self._connections.hurry()
         self.call_soon(bool)  # behind it, all that the background has begun to give back is asked for
         try:
-            while _clock.now() < until and (self._busy or self._owes()):
-                waiter.wait(min(until, _clock.now() + TICK / 10))
+            while not self._connections.closed and _clock.now() < until and (self._busy or self._owes()):
+                with contextlib.suppress(RedlockError):  # the background of a close that was interrupted closes them
+                    waiter.wait(min(until, _clock.now() + TICK / 10))
         finally:
             waiter.stop_waiting()
 

@@ -351,7 +351,7 @@ VARIANTS = {
             besides={"users": 8, "uses": ("slots",), "uneven": 20.0},
         ),
         (Patch("redlock._core.slots", "        if not elsewhere:\n", "        if True:\n"),),
-        first=30,
+        first=20,
     ),
     # -- wrong clocks (R35) --
     "one-clock-is-enough": Variant(
