@@ -347,7 +347,7 @@ class Driver:
             self._connections.hurry()
         self.call_soon(bool)  # behind it, all that the background has begun to give back is asked for
         try:
-            while not self._connections.closed and _clock.now() < until and (self._busy or self._owes()):
+            while _clock.now() < until and (self._busy or self._owes()):
                 with contextlib.suppress(RedlockError):  # the background of a close that was interrupted closes them
                     waiter.wait(min(until, _clock.now() + TICK / 10))
         finally:
@@ -368,6 +368,8 @@ class Driver:
     def _busy(self) -> bool:
         """Whether the background still has to make calls that were left to it, and we are not one of them."""
         thread = self._thread
+        if self._connections.closed:
+            return False
         return bool(self._calls) and thread not in (None, threading.current_thread()) and thread.is_alive()
 
     def _owes(self) -> bool:
