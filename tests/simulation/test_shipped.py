@@ -27,7 +27,7 @@ MOST = 30  # seeds for a variant to be caught
 # guard off, of a Ctrl-C inside of `Masters(...)`, and of a coroutine that was begun by hand and not dropped yet.
 FOUND = (
     10_000_314, 50_000_112, 60_000_354, 10_000_405, 10_000_516, 50_000_240, 50_000_376, 50_001_602, 50_000_161, 50_000_964,
-    10_000_519, 10_000_764, 10_000_796,
+    10_000_519, 10_000_764, 10_000_796, 10_001_517, 10_001_881,
 )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ class Judge(invariants.Judge):
         if attempt is not None and isinstance(reply, list):
             if call.script in EXTENDS and reply[0] == 0:
                 other = self._by_token.get(reply[1].decode("latin-1"))
-                if other is not None and other.client.crashed:
+                if other is not None and self._stays(other, master):
                     self.behind[attempt, master.index] = self.world.now
             took = (1, 2) if call.script in (*ACQUIRES, *OCCUPIES) else (1,) * (call.script in _SETTLES)
             if reply[0] in took:
@@ -515,6 +515,10 @@ class Judge(invariants.Judge):
                     if ours and not tcp.dead and not tcp.process.dead:  # type: ignore[attr-defined]
                         self.fail(QUIET, f"{tcp} still listens to {channel}")
 
+    def _stays(self, attempt: Attempt, master: Master) -> bool:
+        """Its key stays on ``master`` for its TTL: its holder is dead (P3), or closed its masters while that was away."""
+        return attempt.client.crashed or (attempt.token, master.index) in self.unreached
+
     def whole(self, hold: Hold) -> None:
         """All is well, and it has been held for a while: every master has the key, or that of a dead holder (P3); or had it
         when it was asked for the last time.
@@ -527,7 +531,7 @@ class Judge(invariants.Judge):
                 if any(server.master is one for server in hold.client.servers)  # type: ignore[attr-defined]
                 if self.behind.get((hold.attempt, one.index), -math.inf) < renewed
                 if (key := one.find(PREFIX + name)) is None
-                or not (key.attempt is hold.attempt or (key.attempt and key.attempt.client.crashed))
+                or not (key.attempt is hold.attempt or (key.attempt and self._stays(key.attempt, one)))
             ]
             if without and hold.valid():
                 self.fail(WHOLE, f"{name} is held by {hold.attempt}, and {without} do not have it")
