@@ -87,12 +87,12 @@ simulation: $(BIN)/.ready
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/witness tests/servers tests/adapters tests/compat tests/benchmarks tests/fenced \
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/witness tests/servers tests/commands tests/adapters tests/compat tests/benchmarks tests/fenced \
 		tests/compose/test_kubernetes.py
 
 ## make uneven            the same servers, two of five late: a test that looks at one where a majority is meant fails
 uneven: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(WAITING) --dist worksteal -p tests.servers.uneven tests/servers
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal -p tests.servers.uneven tests/servers tests/commands
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready

@@ -43,7 +43,14 @@ FLOOR = (
     "tests/witness",
     *(f"tests/servers/test_{name}.py" for name in ("lock", "metrics")),
 )
-PRERELEASE = ("tests/core", "tests/properties", "tests/health", "tests/servers", "tests/test_redis_py.py")
+PRERELEASE = (
+    "tests/core",
+    "tests/properties",
+    "tests/health",
+    "tests/servers",
+    "tests/commands",
+    "tests/test_redis_py.py",
+)
 
 
 @nox.session(python=PYTHONS)

@@ -13,9 +13,9 @@ import sys
 
 import pytest
 
+from tests.commands.terminal import Terminal
 from tests.servers.commands import CHECK, RUN, environment, run
 from tests.servers.needs import missing
-from tests.servers.terminal import Terminal
 
 NOBODY = "redis://127.0.0.1:1"  # answers there
 ASKED = [*CHECK, "--no-probe", "--timeout", "2", NOBODY]

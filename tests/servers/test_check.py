@@ -1,4 +1,4 @@
-"""`Masters.check` on real servers, in both worlds; the command has test_check_command.py."""
+"""`Masters.check` on real servers, in both worlds; the command has commands/test_check_command.py."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.terminal import Terminal
 from tests.servers.commands import RUN, STUBBORN, line, started
 from tests.servers.look import alive, child_of, eventually, nothing_left, pause, resume
 from tests.servers.needs import as_process_1, missing
-from tests.servers.terminal import Terminal
 
 JOB = ["--no-restart-guard", "--service", "job"]
 # Says its term, and ends when it is told.

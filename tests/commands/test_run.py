@@ -18,11 +18,11 @@ import pytest
 
 import redlock
 from redlock.testing import LocalMasters
+from tests.commands.terminal import Terminal
 from tests.servers.commands import NO_WAIT, PATIENT, RUN, STUBBORN, line, run, start, started
 from tests.servers.look import alive, child_of, each, eventually, in_line, kill, nothing_left, pause, resume
 from tests.servers.needs import as_process_1, missing
 from tests.servers.punctual import punctually
-from tests.servers.terminal import Terminal
 
 NEW = "--no-restart-guard"  # the servers are
 RUN_JOB = " ".join([*RUN, "job", NEW])
