@@ -20,12 +20,12 @@ from chaos import history
 from chaos.judge import steps
 from chaos.session import HISTORY
 from redlock import __version__
+from tests.bench import many
 from tests.simulation.__main__ import DRAWS, chunk
 from tests.simulation.fleets import FleetRun, settings
 from tests.simulation.invariants import Violation
 from tests.simulation.parameters import draw
 from tests.simulation.run import collect_rarely
-from tests.simulation.shipped import many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

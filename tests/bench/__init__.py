@@ -22,24 +22,25 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.bench.parameters import draw
+from tests.bench.run import Run
+from tests.bench.users import User
 from tests.simulation.network import ANSWERS, REQUESTS
-from tests.simulation.shipped.parameters import draw
-from tests.simulation.shipped.run import Run
-from tests.simulation.shipped.users import User
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tests.simulation.shipped.library import Patch
-    from tests.simulation.shipped.parameters import Setting
-    from tests.simulation.shipped.server import Server
-    from tests.simulation.shipped.users import Client, Steps
+    from tests.bench.library import Patch
+    from tests.bench.parameters import Setting
+    from tests.bench.server import Server
+    from tests.bench.users import Client, Steps
 
     Life = Callable[["At"], Steps]
 
@@ -255,7 +256,20 @@ def play(
     of_each = [one if isinstance(one, tuple) else (one,) for one in lives]
     machine = MACHINE | {key: fixed.pop(key) for key in MACHINE if key in fixed} | {"users": 1}
     setting = draw(0, threads=threads, calm=True, more=False, clients=len(of_each), besides=machine, **(WORLD | fixed))
-    return Play(of_each, setting, patches).play()  # type: ignore[return-value]
+    return Play(of_each, setting, (*_broken, *patches)).play()  # type: ignore[return-value]
+
+
+_broken: list[Patch] = []
+
+
+@contextmanager
+def broken(patches: Iterable[Patch]) -> Iterator[None]:
+    """Scenes in here are played with a library that is broken so."""
+    _broken[:] = patches
+    try:
+        yield
+    finally:
+        _broken.clear()
 
 
 def _awaited(call: Callable[[], Any]) -> Steps:

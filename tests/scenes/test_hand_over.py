@@ -10,7 +10,7 @@ from tests.bench import scene
 
 if TYPE_CHECKING:
     from tests.bench import At, Life
-    from tests.simulation.shipped.users import Steps
+    from tests.bench.users import Steps
 
 TTL = 4.0
 

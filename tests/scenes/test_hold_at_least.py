@@ -12,7 +12,7 @@ from tests.bench import scene
 
 if TYPE_CHECKING:
     from tests.bench import At
-    from tests.simulation.shipped.users import Steps
+    from tests.bench.users import Steps
 
 LEAST = 1.5  # seconds
 LATEST = LEAST * 1.01 + 0.002 + 0.1  # the allowance for clocks, and an attempt

@@ -14,7 +14,7 @@ from tests.bench import scene
 
 if TYPE_CHECKING:
     from tests.bench import At
-    from tests.simulation.shipped.users import Steps
+    from tests.bench.users import Steps
 
 
 def every_set_is_occupied(at: At) -> Steps:

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.bench import play
-from tests.simulation.shipped.library import Patch
+from tests.bench.library import Patch
 
 if TYPE_CHECKING:
     from tests.bench import At
-    from tests.simulation.shipped.users import Steps
+    from tests.bench.users import Steps
 
 # A thread that is about to follow takes so long that the leading one has often left meanwhile.
 SLOW = Patch(

@@ -13,7 +13,7 @@ from tests.bench import scene
 
 if TYPE_CHECKING:
     from tests.bench import At
-    from tests.simulation.shipped.users import Steps
+    from tests.bench.users import Steps
 
 NEVER = wait_fixed(1000)  # only what masters say wakes a waiter
 A_SECOND = tickets.LIFE + 0.3  # the life of a ticket, and an attempt

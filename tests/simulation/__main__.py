@@ -35,6 +35,8 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.bench import variants as shipped_variants
+from tests.bench.many import main as shipped
 from tests.simulation import parameters
 from tests.simulation.exhaustive import explore
 from tests.simulation.fleets import FleetRun, settings
@@ -43,8 +45,6 @@ from tests.simulation.replay import Replay, drawn as replayed
 from tests.simulation.run import Run, collect_rarely, report
 from tests.simulation.schedules import play as play_schedules
 from tests.simulation.seeds import Played, chunks, many, played, trace
-from tests.simulation.shipped import variants as shipped_variants
-from tests.simulation.shipped.many import main as shipped
 from tests.simulation.variants import VARIANTS
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.shipped.library import CORE, SHARED, Patch, file_of
-from tests.simulation.shipped.parameters import alone, draw, struck, wrong_clocks
-from tests.simulation.shipped.run import Run, play
-from tests.simulation.shipped.users import User
-from tests.simulation.shipped.variants import VARIANTS, hunt
+from tests.bench.library import CORE, SHARED, Patch, text_of
+from tests.bench.parameters import alone, draw, struck, wrong_clocks
+from tests.bench.run import Run, play
+from tests.bench.users import User
+from tests.bench.variants import VARIANTS, hunt
 
 SEEDS = 9
 CHUNK = 3
@@ -251,17 +251,19 @@ def test_what_a_coroutine_was_granted_that_nobody_ran_before_its_masters_were_cl
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_broken_client_is_caught(name):
-    assert hunt(name, MOST), f"in {MOST} seeds nobody has seen: {VARIANTS[name].what}"
+    assert hunt(VARIANTS[name], MOST), f"its scene, or {MOST} seeds, have not seen: {VARIANTS[name].what}"
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_finds_what_it_breaks(name):
     for patch in VARIANTS[name].patches:
-        text = file_of(patch.module).read_text(encoding="utf-8")
+        text = text_of(patch.module)
         assert patch.applied(text) != text
 
 
 def test_each_variant_stands_in_the_table():
-    text = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| `[^`]+` \| \d+ \|$", text, re.MULTILINE)
-    assert [row for row in rows if row[0] in VARIANTS] == [(name, one.what) for name, one in VARIANTS.items()]
+    text = Path(__file__).parent.with_name("bench").joinpath("variants.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| ", text, re.MULTILINE)
+    assert rows == [(name, one.what) for name, one in VARIANTS.items()], (
+        "python -m tests.simulation --shipped --variants"
+    )

@@ -1,39 +1,23 @@
-"""The shipped client, broken, by name: what its simulation must be able to see.
-
-Each is a bug that was there, or could have been.  A patch names the text that it replaces: where that has gone, the
-variant says so, and has to be written anew.
-"""
+"""What was broken in the client itself: connections, interruptions, forks, `close`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.invariants import AGREEMENT, C7, LIVE, P1, P2, P5, P6, P7, R28, R36, Violation
+from tests.bench.judge import CALM, HANGS, LEFT, PAST, QUIET, R11, WHOLE
+from tests.bench.library import Patch
+from tests.bench.machine import SPINS
+from tests.bench.parameters import disagreeing, draw, struck, wrong_clocks
+from tests.bench.variants.variant import Variant
+from tests.bench.wire import FORKED
+from tests.simulation.invariants import AGREEMENT, C7, LIVE, P1, P2, P5, P6, P7, R28, R36
 from tests.simulation.line import IN_ORDER, LEFT as NO_TICKET
-from tests.simulation.shipped.judge import CALM, HANGS, LEFT, PAST, QUIET, R11, WHOLE
-from tests.simulation.shipped.library import Patch
-from tests.simulation.shipped.machine import SPINS
-from tests.simulation.shipped.parameters import disagreeing, draw, struck, wrong_clocks
-from tests.simulation.shipped.run import play
-from tests.simulation.shipped.wire import FORKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.shipped.parameters import Setting
-
-
-@dataclass(frozen=True)
-class Variant:
-    """``what`` is broken; ``expected`` are the invariants that fit.  ``setting``: where it is looked for."""
-
-    what: str
-    expected: tuple[str, ...]
-    setting: Callable[[int], Setting]
-    patches: tuple[Patch, ...]
-    first: int = 0  # near the seed that catches it
+    from tests.bench.parameters import Setting
 
 
 def _where(
@@ -458,24 +442,3 @@ VARIANTS = {
         (Patch("redlock._cli.run", "            released = self._release(lock)\n", "            released = True\n"),),
     ),
 }
-
-
-@dataclass(frozen=True)
-class Caught:
-    """Which seed catches a variant, and how."""
-
-    seed: int
-    invariant: str
-    text: str
-
-
-def hunt(name: str, most: int) -> Caught | None:
-    """Play up to ``most`` seeds until an invariant that fits catches the variant."""
-    variant = VARIANTS[name]
-    for seed in range(variant.first, variant.first + most):
-        try:
-            play(variant.setting(seed), variant.patches)
-        except Violation as violation:
-            if violation.invariant in variant.expected:
-                return Caught(seed, violation.invariant, str(violation))
-    return None

@@ -10,15 +10,15 @@ import math
 import signal
 from typing import TYPE_CHECKING, Any
 
+from tests.bench.judge import ERROR
+from tests.bench.users import Client
 from tests.simulation.invariants import P1
-from tests.simulation.shipped.judge import ERROR
-from tests.simulation.shipped.users import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.shipped.judge import Hold
-    from tests.simulation.shipped.run import Run
+    from tests.bench.judge import Hold
+    from tests.bench.run import Run
 
 DONE, LOST, NOT_ACQUIRED = 0, 70, 75
 

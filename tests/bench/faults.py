@@ -8,10 +8,10 @@ from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.strikes import Strikes
 
 if TYPE_CHECKING:
-    from tests.simulation.shipped.run import Run
-    from tests.simulation.shipped.server import Server
-    from tests.simulation.shipped.users import Client
-    from tests.simulation.shipped.wire import Line, Tcp
+    from tests.bench.run import Run
+    from tests.bench.server import Server
+    from tests.bench.users import Client
+    from tests.bench.wire import Line, Tcp
 
 
 MOST = 8  # processes

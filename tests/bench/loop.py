@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.shipped.machine import Process
+    from tests.bench.machine import Process
 
 
 class Loop(asyncio.BaseEventLoop):

@@ -17,8 +17,8 @@ from redlock._core.outcomes import ErrorReply
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from tests.simulation.shipped.machine import Process
-    from tests.simulation.shipped.wire import Line, Socket
+    from tests.bench.machine import Process
+    from tests.bench.wire import Line, Socket
 
 
 def connector(process: Process, lines: dict[str, Line]) -> Any:

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from redlock._core.wire import Call
+    from tests.bench.machine import Machine, Process
+    from tests.bench.parameters import Setting
+    from tests.bench.server import Server
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
-    from tests.simulation.shipped.machine import Machine, Process
-    from tests.simulation.shipped.parameters import Setting
-    from tests.simulation.shipped.server import Server
     from tests.simulation.world import World
 
 HANGS = "ends"

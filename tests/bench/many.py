@@ -10,17 +10,26 @@ from typing import TYPE_CHECKING
 
 import coverage
 
+from tests.bench.parameters import draw
+from tests.bench.run import Run, report
+from tests.bench.variants import VARIANTS, Caught, hunt
 from tests.simulation.run import collect_rarely
 from tests.simulation.seeds import Played, chunks, many, played, trace
-from tests.simulation.shipped.parameters import draw
-from tests.simulation.shipped.run import Run, report
-from tests.simulation.shipped.variants import VARIANTS, hunt
 
 if TYPE_CHECKING:
     import argparse
 
 CHUNK = 5
 MOST = 200  # seeds for a variant to be caught
+TABLE = Path(__file__).with_name("variants.md")
+HEAD = """# The library, broken
+
+Each of these is caught by one scene, or by a seed of the simulation, as the last column but one says; the last one has the seconds
+of a processor until then. `python -m tests.simulation --shipped --variants` writes this table.
+
+| variant | what it breaks | caught by | s |
+|---|---|---|---|
+"""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -42,21 +51,27 @@ def main(options: argparse.Namespace) -> int:
 
 def _table(jobs: int | None) -> int:
     """The variants, each with what catches it."""
-    print("| variant | what it breaks | caught by | seed |\n|---|---|---|---|")
-    with ProcessPoolExecutor(jobs, initializer=collect_rarely) as pool:
-        found = pool.map(partial(hunt, most=MOST), VARIANTS)
-        missed = 0
-        for name, caught in zip(VARIANTS, found, strict=True):
-            by = "nobody | " if caught is None else f"`{caught.invariant}` | {caught.seed}"
+    TABLE.write_text(HEAD, encoding="utf-8")
+    missed = 0
+    with ProcessPoolExecutor(jobs, initializer=collect_rarely) as pool, TABLE.open("a", encoding="utf-8") as table:
+        for name, caught in zip(VARIANTS, pool.map(_hunt, VARIANTS), strict=True):
+            by, seconds = ("nothing", "") if caught is None else (caught.by, f"{caught.seconds:.1f}")
             missed += caught is None
-            print(f"| `{name}` | {VARIANTS[name].what} | {by} |", flush=True)
+            print(f"| `{name}` | {VARIANTS[name].what} | {by} | {seconds} |", flush=True, file=table)
+            print(f"{name}: {by}", flush=True)
     return 1 if missed else 0
+
+
+def _hunt(name: str) -> Caught | None:
+    return hunt(VARIANTS[name], MOST)
 
 
 def _run(seed: int, variant: str | None) -> Run:
     if variant is None:
         return Run(draw(seed))
     broken = VARIANTS[variant]
+    if broken.setting is None:
+        raise SystemExit(f"{variant} is caught by {broken.scene}: pytest tests/scenes")
     return Run(broken.setting(seed), broken.patches)
 
 

@@ -11,14 +11,14 @@ import math
 import socket
 from typing import TYPE_CHECKING, Any
 
+from tests.bench.machine import Descriptor
 from tests.simulation.network import ANSWERS, REQUESTS
-from tests.simulation.shipped.machine import Descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.shipped.machine import Process
-    from tests.simulation.shipped.server import Server
+    from tests.bench.machine import Process
+    from tests.bench.server import Server
 
 FORKED = "an answer of another process"
 

@@ -17,9 +17,10 @@ from types import CodeType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redlock
+from redlock import scripts
 
 if TYPE_CHECKING:
-    from tests.simulation.shipped.system import System
+    from tests.bench.system import System
 
 ROOT = Path(redlock.__file__).parent.parent
 # Where threads meet: a thread may be preempted, or a Ctrl-C strike, in front of each statement here.
@@ -34,7 +35,7 @@ SHARED = ("redlock.errors", "redlock.options", "redlock.scripts", *(f"redlock._c
 
 
 class Patch(NamedTuple):
-    """``old`` becomes ``new`` in the text of ``module``, wherever it stands there."""
+    """``old`` becomes ``new`` in the text of ``module``, wherever it stands there: a module, or a script (``acquire.lua``)."""
 
     module: str
     old: str
@@ -135,6 +136,23 @@ def compiled(name: str, path: Path, steps: tuple[str, ...], patches: tuple[Patch
 def file_of(module: str) -> Path:
     path = ROOT.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def text_of(module: str) -> str:
+    """... or of a script, as it is sent."""
+    if module.endswith(".lua"):
+        return next(script.text for script in scripts.ALL if f"{script.name}.lua" == module)
+    return file_of(module).read_text(encoding="utf-8")
+
+
+def replaced(patches: Iterable[Patch]) -> dict[str, str]:
+    """The scripts that these change, by name, with the text that masters run instead."""
+    found: dict[str, str] = {}
+    for patch in patches:
+        if patch.module.endswith(".lua"):
+            name = patch.module.removesuffix(".lua")
+            found[name] = patch.applied(found.get(name) or text_of(patch.module))
+    return found
 
 
 class Library:

@@ -14,21 +14,21 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.bench.connecting import connector
+from tests.bench.judge import ERROR
+from tests.bench.library import Library
+from tests.bench.loop import Loop
+from tests.bench.machine import Process
+from tests.bench.system import System
+from tests.bench.wire import Line
 from tests.simulation.invariants import LIVE
-from tests.simulation.shipped.connecting import connector
-from tests.simulation.shipped.judge import ERROR
-from tests.simulation.shipped.library import Library
-from tests.simulation.shipped.loop import Loop
-from tests.simulation.shipped.machine import Process
-from tests.simulation.shipped.system import System
-from tests.simulation.shipped.wire import Line
 from tests.simulation.tries import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from tests.simulation.shipped.judge import Hold
-    from tests.simulation.shipped.run import Run
+    from tests.bench.judge import Hold
+    from tests.bench.run import Run
 
     Steps = Generator[Callable[[], Any], Any, Any]
 

@@ -11,23 +11,25 @@ import typing
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from redlock._core.subscriptions import LINGER
+from tests.bench.command import Program
+from tests.bench.faults import Nemesis
+from tests.bench.judge import ERROR, HANGS, LEFT, Judge
+from tests.bench.library import replaced
+from tests.bench.machine import Machine
+from tests.bench.parameters import Setting
+from tests.bench.server import Server
+from tests.bench.users import Client, User
 from tests.simulation.invariants import LIVE
-from tests.simulation.master import ENGINE, Keyspace, Master
-from tests.simulation.shipped.command import Program
-from tests.simulation.shipped.faults import Nemesis
-from tests.simulation.shipped.judge import ERROR, HANGS, LEFT, Judge
-from tests.simulation.shipped.machine import Machine
-from tests.simulation.shipped.parameters import Setting
-from tests.simulation.shipped.server import Server
-from tests.simulation.shipped.users import Client, User
+from tests.simulation.master import ENGINE, REPLACED, Keyspace, Master
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.shipped.library import Patch
+    from tests.bench.library import Patch
 
 TRACE_LINES = 80
 # A "thread" is a daemon of redlock-run, which ends with it.
@@ -104,7 +106,8 @@ class Run:
         unraisable, sys.unraisablehook = sys.unraisablehook, self._swallowed
         gc.disable()  # when it collects must depend on nothing that was before
         try:
-            self._play()
+            with mock.patch.dict(REPLACED, replaced(self.patches)):
+                self._play()
         finally:
             self._tear_down()
             log.removeHandler(handler)

@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.bench.library import STEPPED
 from tests.simulation.parameters import WRONG_FAULTS, Parameters
-from tests.simulation.shipped.library import STEPPED
 
 # Events in one TTL.  Each seed has about a third of them.
 FAULTS = (

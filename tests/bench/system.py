@@ -22,14 +22,14 @@ from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.shipped.machine import Descriptor, Killed
+from tests.bench.machine import Descriptor, Killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from tests.simulation.shipped.library import Library
-    from tests.simulation.shipped.machine import Machine, Process, Thread
+    from tests.bench.library import Library
+    from tests.bench.machine import Machine, Process, Thread
 
 FULL = 65536  # bytes in a pipe
 

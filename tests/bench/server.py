@@ -13,9 +13,9 @@ from redlock._core.wire import Call
 from tests.core.resp import encoded
 
 if TYPE_CHECKING:
+    from tests.bench.judge import Judge
+    from tests.bench.wire import Tcp
     from tests.simulation.master import Master
-    from tests.simulation.shipped.judge import Judge
-    from tests.simulation.shipped.wire import Tcp
 
 _BY_SHA = {script.sha: script for script in scripts.ALL}
 _BY_TEXT = {script.text: script for script in scripts.ALL}
