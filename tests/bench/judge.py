@@ -348,6 +348,7 @@ class Judge(invariants.Judge):
     def told(self, hold: Hold) -> None:  # type: ignore[override]
         hold.told += 1
         lease, now = hold.lease, hold.client.clock()
+        hold.told_at = now
         self.world.log("told", hold.attempt, lease)
         if hold.told > 1:
             self.fail(P6, f"the holder of {hold.attempt} was told twice")
@@ -421,6 +422,13 @@ class Judge(invariants.Judge):
 
     def _may_stay(self, attempt: Attempt, master: Master) -> bool:
         return super()._may_stay(attempt, master) or (attempt.token, master.index) in self.unreached
+
+    def _guards_until(self, hold: Any) -> float:
+        """A client that stood still at `max_hold` loses the lease when it goes on."""
+        at, after = super()._guards_until(hold), self.parameters.after
+        if hold.told and hold.lease.loss().reason == "max_hold":
+            at = max(at, hold.client.true_time(hold.told_at) + after * (1 + self.parameters.drift_factor))
+        return at
 
     def forks(self, process: Any) -> None:
         """What it holds and owes is its parent's from now on, of which nobody hears any more."""
