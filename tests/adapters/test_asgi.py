@@ -43,7 +43,7 @@ def test_it_leads_beside_the_application_and_gives_the_lock_back(servers):
         async def lead(term):
             began.set()
             try:
-                await asyncio.sleep(3600)
+                await asyncio.Event().wait()
             finally:
                 ended.append((await masters.status("application")).token == term.lease.token)
 
@@ -61,7 +61,7 @@ def test_it_leads_beside_the_application_and_gives_the_lock_back(servers):
 def test_an_application_that_fails_ends_its_candidacy(servers):
     async def scene():
         async def lead(term):
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
 
         async with elections(servers) as (masters, election):
             with pytest.raises(OSError, match="port in use"):
@@ -118,7 +118,7 @@ def test_what_was_cancelled_inside_of_the_body_is_logged_and_it_stands_again(ser
             numbers.append(term.number)
             if len(numbers) == 2:
                 led.set()
-            inner = asyncio.create_task(asyncio.sleep(3600))
+            inner = asyncio.create_task(asyncio.Event().wait())
             inner.cancel()
             await inner
 
@@ -136,15 +136,16 @@ def test_whoever_cancels_the_candidate_is_obeyed_and_it_is_said(servers, caplog)
 
         async def lead(term):
             began.set()
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
 
         async with elections(servers, ttl=60) as (masters, election):
             with pytest.raises(asyncio.CancelledError):
                 async with leading(election, lead):
                     await began.wait()
-                    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                    candidate = asyncio.all_tasks() - {asyncio.current_task()}
+                    for task in candidate:
                         task.cancel()
-                    await asyncio.sleep(0.2)
+                    await asyncio.wait(candidate)
             assert (await masters.status("application")).token is None
 
     played(scene)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from benchmarks import page, peers
 from benchmarks.__main__ import SCENARIOS
 from benchmarks.records import Results
 from benchmarks.subjects import EVERYBODY, LOOP, NODE, PEERS, POTTERY, REDLOCK_PY, only
+from tests.servers.look import eventually
 from tests.servers.needs import missing
 
 ROOT = Path(__file__).parent.parent.parent
@@ -155,22 +155,16 @@ def test_interrupted_it_leaves_no_process(ended, tmp_path):
                         found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
-    def eventually(what):
-        until = time.monotonic() + 2 * MINUTES
-        while not what():
-            assert time.monotonic() < until, alive()
-            time.sleep(0.05)
-
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks", "contention", "--effort", "full", "--no-peers", "--out", str(tmp_path / "out")],
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         env={**os.environ, name: value},
     )  # fmt: skip
     try:
-        eventually(lambda: sum("benchmarks.workers" in words for words in alive().values()) == 4)
+        eventually(lambda: sum("benchmarks.workers" in words for words in alive().values()) == 4, 2 * MINUTES)
         process.send_signal(ended)
         _, said = process.communicate(timeout=2 * MINUTES)
-        eventually(lambda: not alive())
+        eventually(lambda: not alive(), 2 * MINUTES)
     finally:
         for pid in alive():
             with suppress(ProcessLookupError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
-import time
+import threading
 import warnings
 from typing import Any
 
@@ -13,7 +13,7 @@ import redis
 
 from redlock import ConfigurationError, Masters
 from redlock.compat.redlock_py import CannotObtainLock, Lock, MultipleRedlockException, Redlock
-from tests.servers.look import all_up, eventually
+from tests.servers.look import all_up, eventually, no_thread_besides
 from tests.servers.process import run
 
 OLD = "ignore:.*there for the way over:DeprecationWarning"
@@ -84,17 +84,20 @@ def test_only_its_own_lock_is_given_back(dlm, other):
 @pytest.mark.parametrize("dropped", ["tuple", "manager"])
 def test_a_lock_that_is_dropped_lasts_for_its_ttl(redlock_servers, dropped):
     """A program that does something once a minute never unlocks."""
+    before = {*threading.enumerate()}
     dlm = Redlock(redlock_servers.urls, restart_guard=False)
     eventually(lambda: all_up(dlm.masters))
-    assert dlm.lock("once", 20_000)
+    assert dlm.lock("once", 60_000)
+    eventually(lambda: all(redlock_servers.keys("once")))
+    gc.collect()
     if dropped == "manager":
         del dlm
-    gc.collect()
-    eventually(lambda: all(redlock_servers.keys("once")))
-    until = time.monotonic() + 1
-    while time.monotonic() < until:
-        assert all(redlock_servers.keys("once"))
-        time.sleep(0.02)
+        gc.collect()
+        eventually(lambda: no_thread_besides(before))
+    else:  # a release is sent behind all that was to be sent before
+        dlm.unlock(dlm.lock("other", 60_000))
+        eventually(lambda: not any(redlock_servers.keys("other")))
+    assert all(redlock_servers.keys("once"))
 
 
 def test_a_lock_that_is_dropped_at_the_exit_lasts_as_well(redlock_servers):

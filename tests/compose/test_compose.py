@@ -12,7 +12,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from contextlib import closing
 from typing import Any
 
@@ -22,6 +21,7 @@ import yaml
 
 from redlock.observe.prometheus import PrometheusObserver
 from tests.compose.programs import COMPOSE, ENVIRONMENT, run
+from tests.servers.look import eventually
 
 MASTERS = [f"master-{number}" for number in range(1, 6)]
 OVERLAYS = sorted(path.name for path in COMPOSE.glob("*.yml") if path.name != "compose.yml")
@@ -260,10 +260,7 @@ def test_what_a_killed_daemon_sh_had_is_removed_before_it_is_buried(tmp_path):
             assert list((tmp_path / "temporary").iterdir())
             process.kill()
             assert process.stdout.read() == b""
-        until = time.monotonic() + 20
-        while list((tmp_path / "temporary").iterdir()):
-            assert time.monotonic() < until, "it waits for a process that has ended"
-            time.sleep(0.1)
+        eventually(lambda: not list((tmp_path / "temporary").iterdir()))
     finally:
         process.wait()
 

@@ -2,44 +2,98 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock import ConfigurationError, LockLost, Probe
+from redlock import ConfigurationError, LockLost, Probe, _clock
 from redlock._core.wire import Announced
 from redlock._health import checkup, survey
 from redlock._health.checkup import Checkup
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 NEVER = 1e9
+
+
+class Machine:
+    """Virtual time: a thread runs when its time has come, while another one waits."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+        self.probing = 0.0  # seconds that a probe takes
+        self.threading = SimpleNamespace(
+            Thread=lambda **options: Thread(self, **options), Condition=lambda: Condition(self)
+        )
+
+    def sleep(self, seconds: float) -> None:
+        """For so long, or until something has happened."""
+        due = min(self.due, key=lambda one: one[0], default=(NEVER, None))
+        self.now = max(self.now, min(due[0], self.now + seconds))
+        if due[0] <= self.now and due[1] is not None:
+            self.due.remove(due)
+            due[1]()
+
+
+class Thread:
+    def __init__(self, machine: Machine, *, target: Callable[..., None], args: tuple[Any, ...], **_: Any) -> None:
+        self._machine, self._target, self._args = machine, target, args
+        self._over = False
+
+    def start(self) -> None:
+        seconds = getattr(self._args[0], "delay", self._machine.probing)
+        self._machine.due.append((self._machine.now + seconds, self._run))
+
+    def _run(self) -> None:
+        self._target(*self._args)
+        self._over = True
+
+    def join(self, seconds: float = NEVER) -> None:
+        until = self._machine.now + seconds
+        while not (self._over or getattr(self._args[0], "done", False)) and self._machine.now < until:
+            self._machine.sleep(until - self._machine.now)
+
+
+class Condition:
+    def __init__(self, machine: Machine) -> None:
+        self.wait = machine.sleep
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def notify_all(self) -> None: ...
 
 
 class Scripted:
     """An examination that takes so long, and finds that."""
 
     def __init__(self, target: Any, prefix: str, name: str, patience: float, **_: Any) -> None:
-        self._result, self._delay = target
+        self._result, self.delay = target
         self.facts = dead()
         self.done = False
-        self._stopped = threading.Event()
 
     def run(self) -> None:
-        if not self._stopped.wait(min(self._delay, 30)):
-            self.facts = self._result
-            self.done = True
+        self.facts = self._result
+        self.done = True
 
     def stop(self):
-        self._stopped.set()
         return self.facts
 
 
 @pytest.fixture(autouse=True)
-def _scripted(monkeypatch):
+def machine(monkeypatch):
+    machine = Machine()
     monkeypatch.setattr(survey, "Examination", Scripted)
+    monkeypatch.setattr(_clock, "now", lambda: machine.now)
+    for module in (survey, checkup):
+        monkeypatch.setattr(module, "threading", machine.threading)
+    return machine
 
 
 def fresh(number):
@@ -53,52 +107,45 @@ def check(table, *, timeout=5.0, probe=None, **options):
         taken.append(max_ttl)
         return Probe(ok=True, seconds=0.0, fence=1)
 
-    began = time.monotonic()
-    return Checkup(table, CLIENT_OPTIONS, timeout, probe or real, **options).run(), taken, time.monotonic() - began
+    return Checkup(table, CLIENT_OPTIONS, timeout, probe or real, **options).run(), taken
 
 
 def test_the_probe_waits_for_those_who_vote_not_for_those_who_answer():
     """Three answer at once, and one of them does not vote: whether there is a quorum, the others decide."""
     table = [(fresh(0), 0.0), (healthy(1), 0.0), (healthy(2), 0.0), (healthy(3), 0.5), (healthy(4), 0.5)]
-    health, taken, _ = check(table)
+    health, taken = check(table)
     assert taken == [60.0]
     assert health.status == "WARNING"
     assert health.quorum.voting == 4
 
 
-def test_it_does_not_wait_for_who_hangs():
+def test_it_does_not_wait_for_who_hangs(machine):
+    """Neither to begin the probe, nor beyond its own time, however many hang."""
     began: list[float] = []
 
     def probe(_: float) -> Probe:
-        began.append(time.monotonic())
+        began.append(machine.now)
         return Probe(ok=True, seconds=0.0)
 
-    at = time.monotonic()
-    table = [(healthy(0), 0.0), (healthy(1), 0.0), (healthy(2), 0.0), (healthy(3), NEVER), (healthy(4), NEVER)]
-    _, _, took = check(table, timeout=3.0, probe=probe)
-    assert began[0] - at < 2.5
-    assert 2.9 < took < 6
+    for hang in (1, 2, 5):
+        at, table = machine.now, [(healthy(i), 0.0 if i < 5 - hang else NEVER) for i in range(5)]
+        check(table, timeout=3.0, probe=probe)
+        assert machine.now == at + 3.0
+        assert [one - at < 0.05 for one in began] == [True] * (hang < 3)
+        began.clear()
 
 
 def test_without_a_quorum_no_lock_is_tried():
-    health, taken, _ = check([(dead(0), 0.0), (dead(1), 0.0), (healthy(2), 0.0)])
+    health, taken = check([(dead(0), 0.0), (dead(1), 0.0), (healthy(2), 0.0)])
     assert taken == []
     assert health.quorum.probe is not None
     assert health.quorum.probe.error == "not tried, as 1 of 3 masters vote"
 
 
-def test_a_probe_that_does_not_come_back_is_a_finding_in_time():
-    stuck = threading.Event()
-
-    def probe(_: float) -> Probe:
-        stuck.wait(30)
-        return Probe(ok=True, seconds=30.0)
-
-    try:
-        health, _, took = check([(healthy(i), 0.0) for i in range(3)], timeout=0.5, probe=probe)
-    finally:
-        stuck.set()
-    assert took < 5
+def test_a_probe_that_does_not_come_back_is_a_finding_in_time(machine):
+    machine.probing, at = 30.0, machine.now
+    health, _ = check([(healthy(i), 0.0) for i in range(3)], timeout=0.5)
+    assert machine.now == at + 0.5
     assert health.status == "CRITICAL"
     assert "not done within 0.5 s" in health.findings[0].message
 
@@ -113,7 +160,7 @@ def test_a_probe_that_fails_altogether_is_a_finding(error, says):
     def probe(_: float) -> Probe:
         raise error
 
-    health, _, _ = check([(healthy(i), 0.0) for i in range(3)], probe=probe)
+    health, _ = check([(healthy(i), 0.0) for i in range(3)], probe=probe)
     assert health.status == "CRITICAL"
     assert health.findings[0].message == f"a real lock did not work: {says}"
 
@@ -145,36 +192,28 @@ class Early(Scripted):
 
     early = True
 
-    def run(self):
-        super().run()
-        self.done = True
-
     def stop(self):
-        if not self.early:
-            self._stopped.set()
-        self.early = False
+        self.done, self.early = not self.early, False
         return self.facts
 
 
-def test_one_that_had_nothing_to_interrupt_yet_is_stopped_all_the_same(monkeypatch):
+def test_one_that_had_nothing_to_interrupt_yet_is_stopped_all_the_same(monkeypatch, machine):
     """Its thread would go on until the check had been over."""
     monkeypatch.setattr(survey, "Examination", Early)
     targets: Any = [(healthy(number), NEVER) for number in range(3)]
-    checkup = Checkup(targets, CLIENT_OPTIONS, 25.0, None)
-    thread = threading.Thread(target=checkup.run)
-    thread.start()
-    checkup.stop()
-    thread.join(10)
-    assert not thread.is_alive()
+    checkup, at = Checkup(targets, CLIENT_OPTIONS, 25.0, None), machine.now
+    machine.due.append((at + 1.0, checkup.stop))
+    checkup.run()
+    assert machine.now - at < 1.1
 
 
 def test_who_adopts_takes_the_longest_max_ttl_that_is_announced():
     table = [(replace(healthy(i), announced=Announced(120.0 * (i or 1))), 0.0) for i in range(3)]
-    health, taken, _ = check(table, adopt=True)
+    health, taken = check(table, adopt=True)
     assert taken == [240.0]
     assert health.quorum.max_ttl == 240.0
     assert health.ok
-    health, taken, _ = check(table)
+    health, taken = check(table)
     assert taken == [60.0]
     assert [finding.code for finding in health.findings] == ["max-ttl"]
 

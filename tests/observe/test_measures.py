@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -25,6 +24,7 @@ from redlock import (
     WaitBegan,
     WaitEnded,
 )
+from redlock.observe import _measures, otel, prometheus
 from redlock.observe._measures import Labels
 
 VOTES = (
@@ -98,43 +98,64 @@ def test_masters_and_quorum(observed):
     assert observed.value("redlock.quorum.recoveries") == 1
 
 
-def quarantined(observed, master):
+class Clock:
+    """What observers and a dashboard look at."""
+
+    now = 1e9
+
+    def time(self):
+        return self.now
+
+    monotonic = time
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    for module in (_measures, otel, prometheus):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def quarantined(observed, master, clock):
     """As a dashboard would show it."""
     if hasattr(observed.system, "registry"):
-        return observed.value("redlock.master.quarantine.end.timestamp.seconds", master=master) > time.time()
+        return observed.value("redlock.master.quarantine.end.timestamp.seconds", master=master) > clock.now
     return observed.value("redlock.master.quarantined", master=master) == 1
 
 
-def test_quarantine(observed):
+def test_quarantine(observed, clock):
     """R21; it passes though no event says so."""
-    ends = {"a:1": 60.0, "b:2": 0.0, "c:3": math.inf, "d:4": 60.0, "e:5": 0.05}
+    ends = {"a:1": 60.0, "b:2": 0.0, "c:3": math.inf, "d:4": 60.0, "e:5": 59.0}
     observed.tell(*(MasterUp(master, end) for master, end in ends.items()), MasterDown("d:4", "refused"))
-    time.sleep(0.1)
-    assert [master for master in ends if quarantined(observed, master)] == ["a:1", "c:3"]
+    clock.now += 59.5
+    assert [master for master in ends if quarantined(observed, master, clock)] == ["a:1", "c:3"]
 
 
-def waits_for(observed):
+def waits_for(observed, clock):
     """As a dashboard would show it."""
     if hasattr(observed.system, "registry"):
-        return time.time() - observed.value("redlock.oldest.wait.start.timestamp.seconds")
+        return clock.now - observed.value("redlock.oldest.wait.start.timestamp.seconds")
     return observed.value("redlock.wait.oldest")
 
 
-def test_who_waits_and_for_how_long(observed):
+def test_who_waits_and_for_how_long(observed, clock):
     """R40; time passes though no event says so."""
-    observer = observed.tell(WaitBegan("job", 1), WaitBegan("job", 2))
-    time.sleep(0.1)
+    observer = observed.tell(WaitBegan("job", 1))
+    clock.now += 10
+    observer(WaitBegan("job", 2))
+    clock.now += 5
     assert observed.value("redlock.waiters") == 2
-    assert 0.1 <= waits_for(observed) < 30
+    assert waits_for(observed, clock) == 15
     observer(WaitEnded("job", 1))
     observer(WaitBegan("job", 3))
-    time.sleep(0.05)
+    clock.now += 1
     assert observed.value("redlock.waiters") == 2
-    assert 0.05 <= waits_for(observed) < 30
+    assert waits_for(observed, clock) == 6
     observer(WaitEnded("job", 2))
     observer(WaitEnded("job", 3))
     assert observed.value("redlock.waiters") == 0
-    assert waits_for(observed) <= 0, "an alert for more than a minute is silent"
+    assert waits_for(observed, clock) <= 0, "an alert for more than a minute is silent"
 
 
 def test_which_leases_are_held(observed):
@@ -148,11 +169,12 @@ def test_which_leases_are_held(observed):
     assert observed.value("redlock.leases") == 0
 
 
-def test_a_lease_whose_masters_were_closed_is_held_for_as_long_as_it_is_valid(observed):
+def test_a_lease_whose_masters_were_closed_is_held_for_as_long_as_it_is_valid(observed, clock):
     """R40; nobody is told of its end."""
-    observed.tell(replace(ACQUIRED, remaining=0.2))
+    observed.tell(replace(ACQUIRED, remaining=20.0))
+    clock.now += 19.9
     assert observed.value("redlock.leases") == 1
-    time.sleep(0.3)
+    clock.now += 0.2
     assert observed.value("redlock.leases") == 0
 
 

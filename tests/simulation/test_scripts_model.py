@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from itertools import repeat
 
 import pytest
@@ -153,6 +152,12 @@ def ask(server, call, *, text):
     return reply
 
 
+def ms_of(server):
+    """Its clock."""
+    seconds, microseconds = server.time()
+    return 1000 * seconds + microseconds / 1000
+
+
 def alike(real, simulated, passed):
     """Whether both say the same; ``passed``: ms on the real server's clock since the clock here stands still."""
     if isinstance(real, ErrorReply) or isinstance(simulated, ErrorReply):
@@ -188,14 +193,14 @@ def test_same_replies(server, seed, kinds):
     judge = Judge(world, Parameters(seed))
     master = Master(world, judge, 0, rate=1.0, offset=0.0, age=100.0, durable=False)
     master.judge.before = lambda *_: ()  # type: ignore[method-assign]  # calls on behalf of nobody
-    history, begun = [], time.monotonic()
+    history, begun = [], ms_of(server)
     for _ in range(CALLS):
         if chance.random() < 0.15:
             disturb(chance, server, master)
         call, text = random_call(chance, kinds), chance.random() < 0.7
         real, simulated = ask(server, call, text=text), master.evaluate(call, text=text)
         history.append((call.script.name, call.keys, call.args, real, simulated))
-        passed = 1000 * (time.monotonic() - begun) + ROUNDED
+        passed = ms_of(server) - begun + ROUNDED
         if tied(call, master) and isinstance(real, list) and isinstance(simulated, list):
             real, simulated = ([one for one in reply if type(one) is not bytes] for reply in (real, simulated))
         assert alike(real, simulated, passed), history[-3:]
