@@ -79,6 +79,10 @@ class Threads:
             with term:
                 self.drive(body(election, term))
 
+    def stand(self, election: Any, body: Callable[[Any], Steps], **options: Any) -> None:
+        """`run` of ``election``, without handlers of signals."""
+        election.run(lambda term: self.drive(body(term)), signals=(), **options)
+
     def run(self, lives: list[Steps]) -> None:
         """All users, each in a thread, the first one in this one."""
         process = self._client.process
@@ -135,6 +139,12 @@ class Tasks:
         async for term in election.terms():
             async with term:
                 await self.drive(body(election, term))
+
+    async def stand(self, election: Any, body: Callable[[Any], Steps], **options: Any) -> None:
+        async def lead(term: Any) -> None:
+            await self.drive(body(term))
+
+        await election.run(lead, signals=(), **options)
 
     async def run(self, lives: list[Steps]) -> None:
         await asyncio.gather(*(self.drive(steps) for steps in lives))

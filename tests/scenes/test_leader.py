@@ -6,6 +6,8 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.bench import scene
 
 if TYPE_CHECKING:
@@ -147,3 +149,125 @@ def test_a_candidate_can_be_stopped_while_no_master_answers(at: At) -> Steps:
     election.stop()
     yield from at.until(lambda: at.over(job), 1.0)
     assert not led
+
+
+# -- the order of what one candidate does ----------------------------------------------------------------
+
+
+@scene()
+def test_a_body_that_raises_ends_the_election_after_on_stopped_and_the_lock_is_free_at_once(at: At) -> Steps:
+    election, said = at.masters.leader("job", ttl=30.0), list[str]()
+
+    def body(_: Any) -> Steps:
+        if said:
+            election.stop()
+        said.append("leads")
+        yield at.sleep(1.0)
+        raise ZeroDivisionError
+
+    try:
+        yield partial(at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}"))
+    except ZeroDivisionError:
+        said.append("raised")
+    assert said == ["leads", "stopped True", "raised"]
+    yield at.sleep(0.1)
+    assert at.keys() == 0
+
+
+@scene()
+def test_the_lock_is_given_back_when_the_body_has_ended_and_on_stopped_was_told(at: At) -> Steps:
+    election, keys = at.masters.leader("job", ttl=30.0), list[int]()
+
+    def body(_: Any) -> Steps:
+        yield at.sleep(1.0)
+        keys.append(at.keys())
+        election.stop()
+
+    yield partial(at.client.kind.stand, election, body, on_stopped=lambda _: keys.append(at.keys()))
+    assert keys == [5, 5]
+    yield at.sleep(0.1)
+    assert at.keys() == 0
+
+
+@scene()
+def test_no_body_begins_while_that_of_a_lost_term_goes_on(at: At) -> Steps:
+    election, bodies = at.masters.leader("job", ttl=TTL), list[str]()
+
+    def body(term: Any) -> Steps:
+        bodies.append("begins")
+        if len(bodies) > 2:
+            election.stop()
+        try:
+            yield at.sleep(1.0)
+            at.put("redlock:job", None)
+            yield from at.until(lambda: term.lost)
+            yield at.sleep(0.1)  # a task is cancelled here
+        finally:
+            yield at.sleep(2.0)
+            bodies.append("ends")
+
+    yield partial(at.client.kind.stand, election, body)
+    assert bodies == ["begins", "ends", "begins", "ends"]
+
+
+@scene()
+@pytest.mark.parametrize("loops", [False, True])
+def test_a_candidate_that_is_stopped_in_the_moment_of_the_grant_begins_no_body(at: At, loops: bool) -> Steps:
+    election, led = at.masters.leader("job", ttl=30.0), list[float]()
+    elected = election._elected
+    election._elected = lambda term: (election.stop(), elected(term))[1]
+
+    def body(*_: Any) -> Steps:
+        led.append(at.now)
+        yield at.sleep(0.0)
+
+    yield partial(at.client.kind.lead if loops else at.client.kind.stand, election, body)
+    assert not led
+    yield at.sleep(0.1)
+    assert at.keys() == 0
+
+
+@scene()
+@pytest.mark.parametrize("loops", [False, True])
+def test_a_candidate_that_was_frozen_until_its_term_was_over_stands_again(at: At, loops: bool) -> Steps:
+    election, led = at.masters.leader("job", ttl=TTL), list[bool]()
+    elected = election._elected
+
+    def frozen(term: Any) -> Any:
+        if len(granted := [*granted_before, term.number]) == 1:
+            at.cut(5)
+            at.block(2 * TTL)
+            at.heal(5)
+        granted_before[:] = granted
+        return elected(term)
+
+    def body(*of: Any) -> Steps:
+        led.append(of[-1].valid)
+        election.stop()
+        yield at.sleep(0.0)
+
+    granted_before: list[int] = []
+    election._elected = frozen
+    yield partial(at.client.kind.lead if loops else at.client.kind.stand, election, body)
+    assert len(granted_before) == 2
+    assert led == [True]
+
+
+@scene()
+def test_what_a_signal_handler_raises_between_two_steps_ends_the_election_in_order(at: At) -> Steps:
+    election, said = at.masters.leader("job", ttl=30.0), list[str]()
+
+    def struck(*_: Any) -> None:
+        del election._say_stopped
+        raise KeyboardInterrupt
+
+    def body(_: Any) -> Steps:
+        yield at.sleep(1.0)
+        election._say_stopped = struck
+
+    with pytest.raises(KeyboardInterrupt):
+        yield partial(at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}"))
+    assert said == ["stopped True"]
+    assert at.exactly(1.0)
+    yield at.sleep(0.1)
+    assert at.keys() == 0
