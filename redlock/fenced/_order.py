@@ -1,4 +1,4 @@
-"""The order of a fenced transaction (R39), as a generator: threads, tasks and the simulation carry out its steps.
+"""The order of a fenced transaction (R39), as a generator: threads and tasks carry out its steps.
 
     acquire the lock, begin, raise the row of each name, body, look at the lease, commit, release
 
@@ -10,7 +10,7 @@ Each place in that order is there for a reason:
 - A lost lease does not commit.  That is courtesy: what keeps two apart in the store is the row.
 - The lock is given back after the commit.  Otherwise the next holder reads what this one is about to change.
 
-The simulation runs this generator, and the same with two steps exchanged, which it has to catch.
+Broken variants exchange two of the steps, and scenes have to catch that (`tests/scenes/test_fenced.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The order of what a candidate does (R31).  The interleavings are in ``tests/simulation``."""
+"""The order of what a candidate does (R31).  What threads and tasks do in between is in ``tests/scenes``."""
 
 from __future__ import annotations
 

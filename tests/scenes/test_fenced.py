@@ -39,7 +39,7 @@ class Database:
 
 
 def made(at: At, database: Database, slow: float) -> Any:
-    class Store(at.library["fenced._store"].Store):  # type: ignore[misc, name-defined]
+    class Store(at.library["fenced._store"].Store):  # type: ignore[misc]
         open, raised, seen = False, 0, 0
 
         def check(self) -> None: ...

@@ -166,7 +166,9 @@ def test_a_body_that_raises_ends_the_election_after_on_stopped_and_the_lock_is_f
         raise ZeroDivisionError
 
     try:
-        yield partial(at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}"))
+        yield partial(
+            at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}")
+        )
     except ZeroDivisionError:
         said.append("raised")
     assert said == ["leads", "stopped True", "raised"]
@@ -266,7 +268,9 @@ def test_what_a_signal_handler_raises_between_two_steps_ends_the_election_in_ord
         election._say_stopped = struck
 
     with pytest.raises(KeyboardInterrupt):
-        yield partial(at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}"))
+        yield partial(
+            at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}")
+        )
     assert said == ["stopped True"]
     assert at.exactly(1.0)
     yield at.sleep(0.1)

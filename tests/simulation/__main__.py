@@ -7,12 +7,10 @@
 --periods           of runs in which nobody else gets a lock for a while after a grant
 --rivals            of runs in which many want the same at once, and nothing else goes wrong
 --guarded           of runs in which names stay taken for a while after a loss
---elections         of runs in which all clients are candidates of one election
 --readers           of runs with readers and writers
 --come-and-go       of runs with many readers and one writer
 --slots             of runs in which all want one of few slots
 --in-order          of runs in which most wait in order (R42)
---transactions      of runs in which all add to what their locks protect, in fenced transactions
 --confirmed         of runs in which a minority of clocks is wrong, and an expiry is confirmed by more than one (R35)
 --replay            of all of these in turn, where each step must be one of the specification (`replay.py`)
 --fleets            instead: fleets that change their masters one at a time
@@ -56,7 +54,7 @@ Draw: TypeAlias = "Callable[[int], parameters.Parameters]"
 DRAWS: dict[str, Draw] = {
     name: getattr(parameters, name)
     for name in (
-        "crowd", "household", "periods", "rivals", "guarded", "elections", "come_and_go", "slots", "in_order", "transactions",
+        "crowd", "household", "periods", "rivals", "guarded", "come_and_go", "slots", "in_order",
         "confirmed", "at_once",
     )
 } | {"readers": parameters.readers_and_writers}  # fmt: skip

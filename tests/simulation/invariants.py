@@ -17,11 +17,8 @@ from redlock._core.confirm import ConfirmingBallot, PhantomRound
 from redlock._core.outcomes import ErrorReply
 from redlock._core.rounds import Round
 from redlock._core.whole import AGAIN
-from tests.simulation import database
-from tests.simulation.database import Database
 from tests.simulation.line import A_SECOND, IN_ORDER, LEFT, Line
 from tests.simulation.parameters import WRONG_FAULTS
-from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
 from tests.simulation.tries import ENDS, SOMEBODY_WINS, Tries
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
@@ -85,8 +82,7 @@ C7 = "C7 not held for longer"
 LIVE = "live"
 ALL = (
     P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, R36, R37, R28, R28_END, R29, R32, R33, FREE, R41, C7, WOKEN,
-    ANYWAY, QUIET, APART, ONE_BODY, IN_TERM, RESIGNED, TOLD_ONCE, STOPS, RAISES, SOMEBODY_WINS, ENDS, IN_ORDER,
-    A_SECOND, LEFT, LIVE, *database.ALL,
+    ANYWAY, QUIET, APART, SOMEBODY_WINS, ENDS, IN_ORDER, A_SECOND, LEFT, LIVE,
 )  # fmt: skip
 
 
@@ -192,8 +188,6 @@ class Judge:
         self.last_fence: int | None = None
         self.masters: list[Master] = []
         self.waits = Waits(self)
-        self.terms = Terms(self)
-        self.database = Database(self)
         self.tries = Tries(self)
         self.line = Line(self)
         self._attempts: list[Attempt] = []

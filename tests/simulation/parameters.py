@@ -84,12 +84,10 @@ class Parameters:
     watches: float = 0.0  # share of what is done that watches who holds a name, for a few changes
     looks: float = 0.0  # share of what is done that takes nothing: waits until a name is free, lists all locks
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
-    elected: bool = False  # drawn by `elections`
     readers: float = 0.0  # share of acquires that are shared (R33); drawn by `readers_and_writers`
     fair: float = 0.0  # share of other acquires that wait in order (R42); drawn by `in_order`
     one_writer: bool = False  # ... all others read, come and go, and extend nothing; drawn by `come_and_go`
     slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
-    transactions: bool = False  # drawn by `transactions`
     confirm: bool = False  # an expiry is confirmed by more than one clock (R35); drawn by `confirmed`
     far: float = 0.0  # all links but one are so many times as long; drawn by `at_once`
     faults: tuple[tuple[str, float], ...] = ()
@@ -115,7 +113,7 @@ class Parameters:
 
     @property
     def undisturbed(self) -> bool:
-        """Nothing goes wrong, but that several want the same, and that a candidate stands still before its body."""
+        """Nothing goes wrong, but that several want the same."""
         return not (self.faults or self.slow or self.young or self.slots)
 
     @property
@@ -280,16 +278,6 @@ def guarded(seed: int, **fixed: Any) -> Parameters:
     return draw(seed, **(values | fixed))
 
 
-def elections(seed: int, **fixed: Any) -> Parameters:
-    """All clients are candidates of one election (R31): they lead, fail, are stopped, and stand again."""
-    pick = random.Random(f"elections of {seed}")
-    values: dict[str, Any] = {
-        "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 1, 2)), "names": 1, "several": 0.0, "keep": 1.0,
-        "elected": True,
-    }  # fmt: skip
-    return draw(seed, **(values | fixed))
-
-
 def readers_and_writers(seed: int, **fixed: Any) -> Parameters:
     """Some read and some write, some of these go on as readers (R33)."""
     pick = random.Random(f"readers and writers of {seed}")
@@ -334,19 +322,6 @@ def slots(seed: int, **fixed: Any) -> Parameters:
         return crowd(seed, **(values | {"actors": pick.choice((1, 2, 3)), "contended": False} | fixed))
     values |= {"clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 2, 3))}
     return draw(seed, **(values | fixed))
-
-
-def transactions(seed: int, **fixed: Any) -> Parameters:
-    """All add to what their locks protect, in fenced transactions (R39).  In most runs masters' clocks jump."""
-    pick = random.Random(f"transactions of {seed}")
-    values: dict[str, Any] = {
-        "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 1, 2)), "names": pick.choice((1, 1, 2)),
-        "transactions": True,
-    }  # fmt: skip
-    drawn = draw(seed, **(values | fixed))
-    if "faults" in fixed or drawn.rate("amnesia") or drawn.fence_ttl < 3600.0 or pick.random() < 0.3:
-        return drawn
-    return replace(drawn, faults=(*(one for one in drawn.faults if one[0] != "jump"), ("jump", 0.6)))
 
 
 def confirmed(seed: int, **fixed: Any) -> Parameters:

@@ -21,13 +21,11 @@ from tests.simulation.parameters import (
     confirmed,
     crowd,
     draw,
-    elections,
     guarded,
     household,
     in_order,
     periods,
     rivals,
-    transactions,
 )
 from tests.simulation.run import Run
 
@@ -47,7 +45,7 @@ ALONE: dict[str, Any] = {"several": 0.0, "fence_ttl": 3600.0}
 
 
 FAMILIES: tuple[Callable[..., Parameters], ...] = (
-    draw, draw, draw, crowd, confirmed, confirmed, household, periods, rivals, guarded, elections, transactions, in_order
+    draw, draw, draw, crowd, confirmed, confirmed, household, periods, rivals, guarded, draw, draw, in_order
 )  # fmt: skip
 
 

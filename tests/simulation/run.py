@@ -10,8 +10,6 @@ from unittest import mock
 
 from redlock._core import renewals, retry
 from tests.simulation.actor import Actor
-from tests.simulation.bookkeeper import Bookkeeper
-from tests.simulation.candidate import Candidate
 from tests.simulation.client import Client
 from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import LIVE, Judge, Violation
@@ -100,7 +98,6 @@ class Run:
             client.resume(now=True)
         for actor in self.actors:
             actor.close()
-        self.judge.database.settle()
 
     def _go_on(self) -> None:
         self.world.log("the next episode begins")
@@ -146,8 +143,7 @@ class Run:
         for link in client.links:
             client.connect(link)
         for _ in range(parameters.actors):
-            kind = Candidate if parameters.elected else SlotUser if parameters.slots else Actor
-            kind = Bookkeeper if parameters.transactions else kind
+            kind = SlotUser if parameters.slots else Actor
             if parameters.far:
                 kind = SlotTrier if parameters.slots else Trier
             actor = kind(client)
@@ -186,8 +182,8 @@ def simulate(parameters: Parameters) -> Run:
 def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
-    crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
-    crowd = " --slots" if run.parameters.slots else " --transactions" if run.parameters.transactions else crowd
+    crowd = " --periods" if run.parameters.at_least else crowd
+    crowd = " --slots" if run.parameters.slots else crowd
     crowd = " --at-once" if run.parameters.far else " --confirmed" if run.parameters.confirm else crowd
     crowd = " --in-order" if run.parameters.fair else crowd
     crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd

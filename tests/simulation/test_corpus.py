@@ -16,26 +16,22 @@ from tests.simulation.parameters import (
     confirmed,
     crowd,
     draw,
-    elections,
     household,
     in_order,
     periods,
     readers_and_writers,
     slots,
-    transactions,
 )
 from tests.simulation.run import simulate
 
 # What faults do the first family shows; the others are there for what is new in them.  `make record` plays more each time.
 SEEDS = 500
 PERIODS = 100
-ELECTIONS = 100
 READERS = 50
 COME_AND_GO = 10
 SLOTS = 50
 CONFIRMED = 100
 IN_ORDER = 40
-TRANSACTIONS = 50
 AT_ONCE = 24  # of some twenty rounds
 CHUNK = 50
 # By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
@@ -43,7 +39,6 @@ FOUND = (536, 12614, 24226, 27730, 1023712, 2022798)
 # Twelve clients on one free slot, whose attempts took as long as the longest pause that kept them apart.  A master that
 # thawed and announced what it had been told forty seconds before, of which waiters remembered nothing: the judge did.
 FOUND_OF_SLOTS = (10478, 961769)
-FOUND_OF_TRANSACTIONS = (10000017, 10000034, 10000035, 10000053)
 # A writer took back what it had got of a lock, and new readers came in there.  In the last one it had got it everywhere.
 FOUND_OF_WRITERS = (850123, 850154, 850399, 931721)
 
@@ -69,17 +64,6 @@ def test_nobody_else_is_granted_it_too_early(start):
     assert granted(periods, start) > CHUNK
 
 
-@pytest.mark.parametrize("start", range(0, ELECTIONS, CHUNK))
-def test_elections_end_when_they_should(start):
-    """R31, whatever is lost, killed or stopped."""
-    bodies = stops = 0
-    for seed in range(start, start + CHUNK):
-        judge = simulate(elections(seed)).judge
-        bodies, stops = bodies + judge.terms.bodies, stops + judge.terms.stops
-    assert bodies > CHUNK
-    assert stops > CHUNK
-
-
 @pytest.mark.parametrize("start", range(0, READERS, CHUNK))
 def test_readers_are_together_and_writers_alone(start):
     """R33, whatever is lost, killed or restarted."""
@@ -98,15 +82,6 @@ def test_at_most_so_many_have_a_slot(start):
     assert granted(slots, start) > CHUNK
 
 
-@pytest.mark.parametrize("start", range(0, TRANSACTIONS, CHUNK))
-def test_no_update_is_lost(start):
-    """R39, whatever is lost, killed or restarted, and clocks of masters jump."""
-    commits = 0
-    for seed in range(start, start + CHUNK):
-        commits += simulate(transactions(seed)).judge.database.commits
-    assert commits > CHUNK
-
-
 @pytest.mark.parametrize("start", range(0, CONFIRMED, CHUNK))
 def test_one_alone_has_it_whatever_a_minority_of_clocks_does(start):
     """R35: locks, one of two slots, and readers and writers, while a minority steps or loses lock keys."""
@@ -118,12 +93,11 @@ def test_one_alone_has_it_whatever_a_minority_of_clocks_does(start):
 
 
 def test_many_leases_are_renewed_together_and_on_record():
-    """R35, and the terms of elections, and jobs that keep others out for a while."""
+    """R35, and jobs that keep others out for a while."""
     wrong = {"confirm": True, "masters": 3, "fence_ttl": 3600.0, "faults": (("lie", 1.0), ("evict", 1.0), ("cut", 0.3))}
     together = sum((simulate(household(seed, **wrong)).judge.together for seed in range(4)), Counter())
     assert sum(rounds for leases, rounds in together.items() if leases > 1)
     for seed in range(10):
-        assert simulate(elections(seed, **wrong)).judge.terms.bodies
         assert simulate(periods(seed, looks=0.0, **wrong)).judge.grants
 
 
@@ -155,16 +129,6 @@ def test_many_who_are_far_away_settle(seed):
     far = replace(slots(FOUND_OF_SLOTS[0]), seed=seed)
     assert simulate(far).judge.grants
     assert simulate(replace(far, slots=0, contended=True)).judge.grants
-
-
-@pytest.mark.parametrize("seed", FOUND_OF_TRANSACTIONS)
-def test_transactions_that_were_judged_too_strictly(seed):
-    """At their deadline they try no more for long (C3), and the judge did not know it."""
-    assert simulate(transactions(seed)).judge.grants
-
-
-def test_a_candidate_that_stood_still_was_judged_too_strictly():
-    assert simulate(elections(10006569)).judge.grants  # R37
 
 
 @pytest.mark.parametrize("seed", FOUND)

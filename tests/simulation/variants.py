@@ -17,7 +17,6 @@ from redlock._core import (
     acquire as acquiring,
     ballots,
     confirm as confirming,
-    election as electing,
     expiry,
     extend as extending,
     fair,
@@ -46,18 +45,13 @@ from redlock._core.release import Claim, release_lost
 from redlock._core.renewals import Renewal
 from redlock._core.rounds import Round
 from redlock._core.settings import LockSpec, MastersSettings
-from redlock._core.stop import Stop
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
 from redlock._core.watch import FreeLook, Watch
 from redlock._io import renewer as base_renewer
-from redlock.fenced import _order as fencing
-from redlock.fenced._order import Step
 from tests.simulation import master
 from tests.simulation.actor import Actor
-from tests.simulation.candidate import Candidate
 from tests.simulation.client import Client
-from tests.simulation.database import BEFORE_RELEASE, FENCES_RISE, NO_UPDATE_LOST, WHILE_VALID, Database
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import (
     C7,
@@ -92,7 +86,6 @@ from tests.simulation.parameters import (
     confirmed,
     crowd,
     draw,
-    elections,
     guarded,
     household,
     in_order,
@@ -100,10 +93,8 @@ from tests.simulation.parameters import (
     readers_and_writers,
     rivals,
     slots,
-    transactions,
 )
 from tests.simulation.renewer import HeldBy
-from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
 from tests.simulation.tries import ENDS, SOMEBODY_WINS
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
@@ -997,145 +988,6 @@ def _() -> list[Any]:
     return [mock.patch.object(confirming.ConfirmingBallot, "place_phantom", place_phantom)]
 
 
-# -- elections ---------------------------------------------------------------------------------------
-
-
-def _steps(steps: Callable[..., Any]) -> list[Any]:
-    """An election whose steps come in another order."""
-    return [mock.patch.object(electing, "election", steps)]
-
-
-@variant("leads-on-after-its-body-raised", RAISES, drawn=elections)
-def _() -> list[Any]:
-    """What the body raised ends nothing (R31)."""
-
-    def election(stop: Stop, pauses: object) -> Any:
-        while not stop.requested():
-            term = yield electing.Campaign()
-            if term is None:
-                break
-            if stop.requested():
-                return (yield electing.Resign())
-            yield electing.Lead(term)
-            yield electing.SayStopped(term)
-            yield electing.Resign()
-        return None
-
-    return _steps(election)
-
-
-@variant("resigns-before-its-body-has-ended", RESIGNED, drawn=elections)
-def _() -> list[Any]:
-    """The lock is given back first (R31)."""
-
-    def election(stop: Stop, pauses: object) -> Any:
-        while not stop.requested() and (term := (yield electing.Campaign())) is not None:
-            yield electing.Resign()
-            yield electing.Lead(term)
-            yield electing.SayStopped(term)
-
-    return _steps(election)
-
-
-@variant("resigns-only-where-nothing-was-raised", RESIGNED, TOLD_ONCE, drawn=elections)
-def _() -> list[Any]:
-    """What the body raised goes on at once, and the lock stays (R31)."""
-
-    def election(stop: Stop, pauses: object) -> Any:
-        while not stop.requested() and (term := (yield electing.Campaign())) is not None:
-            error = yield electing.Lead(term)
-            if error is not None:
-                return error
-            yield electing.SayStopped(term)
-            yield electing.Resign()
-        return None
-
-    return _steps(election)
-
-
-@variant("leads-although-it-was-stopped", STOPS, drawn=elections, eager=0.03)
-def _() -> list[Any]:
-    """A stop in the moment of the grant is noticed by the body only (R31)."""
-
-    def election(stop: Stop, pauses: Any) -> Any:
-        correct = _ELECTION(Stop(), pauses)
-        result = None
-        while True:
-            try:
-                step = correct.send(result)
-            except StopIteration as end:
-                return end.value
-            if isinstance(step, electing.Campaign) and stop.requested():
-                return None
-            result = yield step
-            if isinstance(step, electing.Campaign) and result is None:
-                return None
-
-    return _steps(election)
-
-
-@variant("campaigns-while-its-body-runs", ONE_BODY, drawn=elections)
-def _() -> list[Any]:
-    """A leader that lost its term campaigns at once, whatever the body still does (R31)."""
-    correct = Candidate._woken
-
-    def woken(candidate: Candidate) -> None:
-        if candidate._leads is None or not candidate._leads.told:
-            correct(candidate)
-        else:
-            candidate._leads = None
-            candidate._steps = electing.election(candidate._stop, None)
-            candidate._go_on(None)
-
-    return [mock.patch.object(Candidate, "_woken", woken)]
-
-
-@variant("stop-is-swallowed-in-a-campaign", STOPS, drawn=elections)
-def _() -> list[Any]:
-    """A candidate that is stopped while it waits goes on until it is elected (R31)."""
-    return [mock.patch.object(electing, "until_stopped", lambda op, _: op)]
-
-
-@variant("leads-in-a-term-that-is-over", IN_TERM, drawn=elections)
-def _() -> list[Any]:
-    """Nobody looks whether the term is still valid when the body begins (R31)."""
-
-    class Claimed:
-        valid = True
-
-        def __init__(self, term: Any) -> None:
-            self.lease, self.term = self, term
-
-    def election(stop: Stop, pauses: Any) -> Any:
-        correct, result = _ELECTION(stop, pauses), None
-        while True:
-            try:
-                step: Any = correct.send(result)
-            except StopIteration as end:
-                return end.value
-            if isinstance(step, electing.Lead | electing.SayStopped):
-                step = type(step)(step.term.term)
-            result = yield step
-            if isinstance(step, electing.Campaign) and result is not None:
-                result = Claimed(result)
-
-    return _steps(election)
-
-
-@variant("what-interrupts-ends-at-once", TOLD_ONCE, RESIGNED, drawn=elections)
-def _() -> list[Any]:
-    """What a signal handler raises between two steps ends the election as it is (R31)."""
-
-    def unfinished(progress: object, interruption: BaseException) -> Any:
-        return interruption
-        yield
-
-    return [mock.patch.object(electing, "unfinished", unfinished)]
-
-
-_ELECTION = electing.election
-
-
 # -- slots -------------------------------------------------------------------------------------------
 
 
@@ -1425,61 +1277,3 @@ def _() -> list[Any]:
                 return stop.value
 
     return [mock.patch("tests.simulation.actor.downgrade", late)]
-
-
-@variant("fence-row-raised-last", NO_UPDATE_LOST, drawn=transactions)
-def _() -> list[Any]:
-    """A transaction reads first, and raises the row of its name before it commits (R39)."""
-    return [mock.patch.object(fencing, "WORK", (Step.BEGIN, Step.BODY, Step.RAISE, Step.ENSURE, Step.COMMIT))]
-
-
-@variant(
-    "fence-compared-without-the-lock-of-its-row", NO_UPDATE_LOST, FENCES_RISE, drawn=transactions, masters=1, names=1,
-    clients=3, faults=(("jump", 0.6),),
-)  # fmt: skip
-def _() -> list[Any]:
-    """The fence is compared, and nobody who raises it later waits for the commit (R39)."""
-    return [mock.patch.object(Database, "locks")]
-
-
-@variant("lost-lease-commits", WHILE_VALID, drawn=transactions)
-def _() -> list[Any]:
-    """Nobody looks at the lease before the commit (R39)."""
-    return [mock.patch.object(fencing, "WORK", tuple(step for step in fencing.WORK if step is not Step.ENSURE))]
-
-
-@variant("commit-after-the-release", BEFORE_RELEASE, drawn=transactions)
-def _() -> list[Any]:
-    """As a session does that commits behind the body of the lock (R39)."""
-
-    def late(unknown: Any) -> Any:
-        steps = fencing_in_order(unknown)
-        step = next(steps)
-        while True:
-            if step is Step.COMMIT:
-                yield fencing.Release(None)
-                error = yield step
-                return error
-            try:
-                step = steps.send((yield step))
-            except StopIteration as end:
-                return end.value
-
-    fencing_in_order = fencing.transaction
-    return [mock.patch.object(fencing, "transaction", late)]
-
-
-@variant(
-    "smaller-fence-is-taken", FENCES_RISE, drawn=transactions, masters=1, names=1, clients=3, faults=(("jump", 0.6),)
-)
-def _() -> list[Any]:
-    """The row of the name is locked and not compared (R39)."""
-    correct = Database.raise_fence
-
-    def any_fence(database: Database, transaction: Any, name: str, fence: int, answer: Any) -> None:
-        row = database.rows.get(name)
-        if row is not None and row.owner in (None, transaction):
-            row.fence = 0
-        correct(database, transaction, name, fence, answer)
-
-    return [mock.patch.object(Database, "raise_fence", any_fence)]
