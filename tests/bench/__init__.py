@@ -74,12 +74,12 @@ class At:
         """As `time.sleep` does: on an event loop nothing else runs."""
         self.client.machine.pause(seconds)
 
-    def until(self, true: Callable[[], Any], most: float = 100.0) -> Steps:
+    def until(self, true: Callable[[], Any], most: float = 100.0, *, tick: float = 0.01) -> Steps:
         """``yield from`` it: wait for what must become true."""
         end = self.now + most
         while not true():
             assert self.now < end, f"not true within {most} s"
-            yield self.sleep(0.01)
+            yield self.sleep(tick)
 
     def exactly(self, time: float) -> bool:
         """Is it that time, or hardly later?"""
@@ -137,14 +137,19 @@ class At:
         for server in self._servers(masters):
             server.master.refuses = how
 
-    def cut(self, masters: int | Iterable[int], *, requests: bool = True, answers: bool = True) -> None:
+    def cut(self, masters: int | Iterable[int] = 5, *, requests: bool = True, answers: bool = True) -> None:
         """What this process and they send each other is held until `heal`."""
         for server in self._servers(masters):
             self._line(server).cut(*[REQUESTS] * requests, *[ANSWERS] * answers)
 
-    def heal(self, masters: int | Iterable[int], *, requests: bool = True, answers: bool = True) -> None:
+    def heal(self, masters: int | Iterable[int] = 5, *, requests: bool = True, answers: bool = True) -> None:
         for server in self._servers(masters):
             self._line(server).heal(*[REQUESTS] * requests, *[ANSWERS] * answers)
+
+    def snap(self, masters: int | Iterable[int] = 5) -> None:
+        """The connections of this process to them break."""
+        for server in self._servers(masters):
+            self._line(server).snap()
 
     def keys(self, name: str = "redlock:job") -> int:
         """The number of masters that have this key now."""

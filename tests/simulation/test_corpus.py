@@ -34,7 +34,7 @@ CONFIRMED = 100
 IN_ORDER = 40
 AT_ONCE = 24  # of some twenty rounds
 CHUNK = 50
-# By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
+# By long runs, each a violation then.
 FOUND = (536, 12614, 24226, 27730, 1023712, 2022798)
 # Twelve clients on one free slot, whose attempts took as long as the longest pause that kept them apart.  A master that
 # thawed and announced what it had been told forty seconds before, of which waiters remembered nothing: the judge did.

@@ -34,19 +34,16 @@ from redlock._core import (
     wire,
 )
 from redlock._core.effects import Send, wait
-from redlock._core.extend import Extension
 from redlock._core.extend_many import BatchExtension
-from redlock._core.lease import LeaseState, PendingExtension
+from redlock._core.lease import LeaseState
 from redlock._core.listing import scan
 from redlock._core.local_queue import LocalQueue
 from redlock._core.mode import EXCLUSIVE, shared_by
-from redlock._core.pipeline import CONNECTING, Pipeline
-from redlock._core.release import Claim, release_lost
+from redlock._core.pipeline import Pipeline
+from redlock._core.release import release_lost
 from redlock._core.renewals import Renewal
-from redlock._core.rounds import Round
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.subscriptions import Subscription, Subscriptions
-from redlock._core.voters import Facts, Voters
 from redlock._core.watch import FreeLook, Watch
 from redlock._io import renewer as base_renewer
 from tests.simulation import master
@@ -60,12 +57,9 @@ from tests.simulation.invariants import (
     P1,
     P2,
     P3,
-    P5,
     P6,
     P7,
     P8,
-    R2,
-    R7,
     R12,
     R13,
     R15,
@@ -102,10 +96,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from redlock._core.effects import Op
+    from redlock._core.extend import Extension
     from redlock._core.inspect import LockStatus, Look
-    from redlock._core.outcomes import Failure
     from redlock._core.patience import Patience
     from redlock._core.quorum import Tally
+    from redlock._core.rounds import Round
     from tests.simulation.client import Task
 
 
@@ -151,162 +146,6 @@ def script(which: scripts.Script, *changes: tuple[str, str]) -> Any:
         assert old in text, f"{which.name}.lua has no {old!r} any more"
         text = text.replace(old, new)
     return mock.patch.dict(master.REPLACED, {which.name: text})
-
-
-# -- the majority and time ---------------------------------------------------------------------------
-
-
-@variant("minority", P1)
-def _() -> list[Any]:
-    """Half of the masters are enough (R1)."""
-    return [mock.patch.object(quorum, "majority", lambda masters: max(1, masters // 2))]
-
-
-@variant("no-drift", P1, spread=1.0, drift_factor=0.1, eager=0.03, faults=())
-def _() -> list[Any]:
-    """Clocks are taken to run at one rate (R6)."""
-    return [mock.patch.object(quorum, "drift", return_value=0.0)]
-
-
-@variant("failures-wake-nobody", R2)
-def _() -> list[Any]:
-    """A round that is decided by a master that does not answer is waited for to the end of its time (R2)."""
-    correct = Round.failed
-
-    def failed(round_: Round, master: int, failure: Failure, at: float) -> bool:
-        correct(round_, master, failure, at)
-        return False
-
-    return [mock.patch.object(Round, "failed", failed)]
-
-
-@variant("validity-not-checked", R7, min_validity=0.8, faults=(("pause", 0.5),))
-def _() -> list[Any]:
-    """A majority is enough, however late it came (R7)."""
-    return [mock.patch.object(LockSpec, "min_validity", property(lambda spec: -math.inf, lambda spec, value: None))]
-
-
-@variant("wall-clock", P1, R12, skew=30.0, fence_ttl=3600.0, faults=(("wall", 0.5),))
-def _() -> list[Any]:
-    """Validity is measured on a clock that somebody sets (R5)."""
-    return [
-        mock.patch.object(Client, "clock", lambda c: c._offset + c._rate * c.world.now + c.skew),
-        mock.patch.object(Client, "true_time", lambda c, clock: (clock - c._offset - c.skew) / c._rate),
-    ]
-
-
-@variant(
-    "shortening-forgotten",
-    P1,
-    masters=1,
-    clients=4,
-    names=1,
-    ttl=8.0,
-    max_ttl=20.0,
-    fence_ttl=3600.0,
-    node_timeout=0.4,
-    delay=0.02,
-    eager=0.03,
-    faults=(("isolate", 1.5),),
-    keep=0.0,  # a renewer would soon make it right again
-)
-def _() -> list[Any]:
-    """An extension to a shorter TTL counts only once it is answered (C6)."""
-    return [mock.patch.object(LeaseState, "begin_extension")]
-
-
-# -- rollback and release ----------------------------------------------------------------------------
-
-
-@variant("no-rollback", P7)
-def _() -> list[Any]:
-    """A failed attempt leaves its keys to their TTL (R9)."""
-
-    def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
-        yield from ()
-
-    return [mock.patch.object(acquiring, "rollback", rollback)]
-
-
-@variant("rollback-only-where-granted", P7)
-def _() -> list[Any]:
-    """A failed attempt is not released on the masters that were silent (R9)."""
-
-    def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
-        granted = frozenset(m for m in round_.reached() if round_.tally.outcome(m) == "granted")
-        release = Send(wire.release(spec.keys, token), to=granted)
-        release.owed_until = round_.sent_at + 2 * spec.ttl
-        yield release
-
-    return [mock.patch.object(acquiring, "rollback", rollback)]
-
-
-@variant("release-not-owed", P7, faults=(("snap", 1.0), ("refuse", 0.5)))
-def _() -> list[Any]:
-    """A release that a broken connection swallowed is not sent again (R10)."""
-    return [mock.patch.object(Pipeline, "due", return_value=())]
-
-
-@variant("one-token", P8)
-def _() -> list[Any]:
-    """One token for all attempts of a call: a late release of one removes the key of the next (R8)."""
-    correct = acquiring.acquire
-
-    def acquire(target: acquiring.Target, *rest: Any) -> Any:
-        token = target.settings.token()
-        target.settings = target.settings._replace(token=lambda: token)
-        return correct(target, *rest)
-
-    return [mock.patch.object(acquiring, "acquire", acquire)]
-
-
-@variant("release-without-owner-check", P8)
-def _() -> list[Any]:
-    """Any client that releases removes the key (P8)."""
-    return [script(scripts.RELEASE, ("if found == token then", "if found then"))]
-
-
-# -- extension ---------------------------------------------------------------------------------------
-
-
-@variant("extension-resurrects", R12, P1)
-def _() -> list[Any]:
-    """An extension sets keys that are gone, and a lease that has ended is valid again (R12)."""
-
-    def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
-        claim = Claim(settings, wire.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
-        pending = PendingExtension(math.inf, ttl)
-        lease.begin_extension(pending)
-        at = yield from claim.ask()
-        if not claim.tally.won:
-            return Extension("unanswered", at, claim.tally)
-        lease._lost = None
-        valid_until = quorum.valid_until(claim.sent_at, ttl, settings.drift_factor)
-        lease.extended(pending, valid_until, claim.tally.votes)
-        lease.end_extension(pending)
-        return Extension("kept", at, claim.tally)
-
-    return [
-        mock.patch.object(extending, "extend", extend),
-        script(
-            scripts.EXTEND,
-            ("if found ~= token then", "if found and found ~= token then"),
-            ("redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
-        ),
-    ]
-
-
-@variant(
-    "late-is-in-time", R12, P1, clients=5, ttl=1.0, max_ttl=1.0, node_timeout=0.33, delay=0.06, eager=0.03, keep=0.0,
-    faults=(),
-)  # fmt: skip
-def _() -> list[Any]:
-    """An extension that was answered in time counts, however late its operation comes to it (R12)."""
-
-    def extendable(lease: LeaseState, now: float) -> bool:
-        return lease.valid or (bool(lease.all_pending) and lease._lost is None and not lease.released)
-
-    return [mock.patch.object(LeaseState, "extendable", extendable)]
 
 
 # -- keeping -----------------------------------------------------------------------------------------
@@ -841,40 +680,6 @@ def _() -> list[Any]:
     return [mock.patch.object(Hearing, "_close", return_value=None)]
 
 
-# -- fencing -----------------------------------------------------------------------------------------
-
-# Proposals that the wall clock does not keep apart: all but one client go by the highest seen.
-_SKEWED: dict[str, Any] = {"skew": 30.0, "fence_ttl": 3600.0, "clients": 4, "names": 1, "faults": (("cut", 0.2),)}
-
-
-@variant("fence-not-written-back", P2, **_SKEWED)
-def _() -> list[Any]:
-    """A fence greater than all that were seen, which no majority has stored (R17)."""
-
-    def second_round(
-        settings: MastersSettings, spec: LockSpec, token: str, first: ballots.Ballot
-    ) -> Op[tuple[int, float, Tally]]:
-        yield from ()
-        proposal = first.highest + 1
-        settings.fences.learn(proposal)
-        return proposal, first.sent_at, first.tally
-
-    return [mock.patch.object(acquiring, "second_round", second_round)]
-
-
-@variant("equal-fence", P2, **_SKEWED)
-def _() -> list[Any]:
-    """A master takes a fence equal to its own for a greater one (R18)."""
-    return [
-        script(
-            scripts.ACQUIRE,
-            ("if proposal > fence then", "if proposal >= fence then"),
-            ("stored < proposal", "stored <= proposal"),
-        ),
-        script(scripts.FENCE, ("if proposal <= fence then", "if proposal < fence then")),
-    ]
-
-
 # -- an expiry is confirmed by more than one clock (R35) --------------------------------------------------------------
 
 _WRONG: dict[str, Any] = {"drawn": confirmed}
@@ -1140,48 +945,6 @@ def _() -> list[Any]:
         return Send(tickets.stand(ticket._keys, ticket.token, ticket.number, settings.fence_ttl, new=False))
 
     return [mock.patch.object(fair.Ticket, "leave", leave)]
-
-
-# -- restarted masters -------------------------------------------------------------------------------
-
-_FORGETFUL = (("amnesia", 0.5),)
-
-
-@variant("no-restart-guard", P5, P1, guard=True)
-def _() -> list[Any]:
-    """A master votes as soon as it is back, whatever it has forgotten (R21)."""
-    return [mock.patch.object(Voters, "why_not_counted", return_value=None)]
-
-
-@variant("uptime-not-rounded", P5, P1, guard=True, faults=_FORGETFUL)
-def _() -> list[Any]:
-    """An uptime of one second is taken for one second, and it was hardly more than nothing (R21)."""
-
-    def latest_start(self: Voters, master: int, before: Facts | None, facts: Facts, at: float) -> float:
-        return -math.inf if facts.durable else at - float(facts.uptime or 0)
-
-    return [mock.patch.object(Voters, "_latest_start", latest_start)]
-
-
-# -- what no variant of the lock can show, so the world itself is broken -------------------------------
-
-
-@variant("keys-that-stay", P3, faults=(("crash", 0.5),))
-def _() -> list[Any]:
-    """Masters forget to expire keys."""
-    return [mock.patch.object(master.Keyspace, "find", lambda keyspace, name: keyspace.keys.get(name))]
-
-
-@variant("never-connected-again", LIVE, faults=(("snap", 1.0),))
-def _() -> list[Any]:
-    """A second handshake is ignored."""
-    correct = Pipeline.connected
-
-    def connected(pipeline: Pipeline, at: float) -> None:
-        if pipeline.down is CONNECTING:
-            correct(pipeline, at)
-
-    return [mock.patch.object(Pipeline, "connected", connected)]
 
 
 # -- readers and writers (R33) -----------------------------------------------------------------------

@@ -5,9 +5,13 @@ Each is a bug that was there, or could have been.  A patch names the text that i
 of these would prove nothing by being green.
 """
 
-from tests.bench.variants import client, leading
+from tests.bench.variants import client, leading, quorum
 from tests.bench.variants.variant import Caught, Variant, cases, hunt
 
-VARIANTS: dict[str, Variant] = {**client.VARIANTS, **leading.VARIANTS}
+VARIANTS: dict[str, Variant] = {
+    **client.VARIANTS,
+    **leading.VARIANTS,
+    **quorum.VARIANTS,
+}
 
 __all__ = ["VARIANTS", "Caught", "Variant", "cases", "hunt"]

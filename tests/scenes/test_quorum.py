@@ -1,0 +1,292 @@
+"""What decides an attempt, and what it leaves: majorities, times, tokens and fences (P1, P2, P8, R2, R5-R9, R12, R16-R18, R21)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tenacity.wait import wait_fixed
+
+from redlock import scripts
+from tests.bench import scene
+
+if TYPE_CHECKING:
+    from tests.bench import At
+    from tests.bench.users import Steps
+
+FENCE = "{redlock:job}:fence"
+
+
+# -- time ------------------------------------------------------------------------------------------------
+
+
+@scene()
+def test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ(at: At) -> Steps:
+    lock, began = at.masters.lock("job", ttl=50.0, auto_extend=False), at.now
+    lease = yield lock.acquire
+    assert (yield partial(lease.wait_lost, 60))
+    assert at.exactly(began + 50.0 - 0.502)  # R6
+    assert at.keys() == 5
+
+
+@scene()
+def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at: At) -> Steps:
+    lock, began = at.masters.lock("job", ttl=5.0, auto_extend=False), at.now
+    lease = yield lock.acquire
+    for by in (-3600.0, 7200.0):
+        at.client.skew += by
+        assert lease.remaining() == pytest.approx(4.948 - (at.now - began), abs=0.01)  # R5
+        yield at.sleep(1.0)
+    at.client.skew -= 7200.0
+    assert (yield partial(lease.wait_lost, 9))
+    assert at.exactly(began + 4.948)
+
+
+@scene()
+def test_masters_that_grant_too_late_grant_nothing(at: At) -> Steps:
+    """R7: less than the `min_validity` would be left."""
+    lock = at.masters.lock("job", ttl=2.0, min_validity=1.9)
+    yield lock.acquire
+    yield lock.release
+    at.freeze()
+    job = yield at.begin(late(at, lock))
+    yield at.sleep(0.1)
+    at.thaw()
+    yield from at.until(lambda: at.over(job))
+    assert at.keys() == 0
+
+
+def late(at: At, lock: Any) -> Steps:
+    with pytest.raises(at.errors.QuorumUnreachable, match="answered too late"):
+        yield partial(lock.acquire, timeout=0)
+
+
+@scene()
+def test_nobody_waits_for_the_rest_of_a_round_that_a_refused_connection_decides(at: At) -> Steps:
+    at.kill([0, 1])
+    yield at.sleep(0.5)
+    at.freeze([2])
+    began = at.now
+    job = yield at.begin(unreachable(at))
+    yield at.sleep(0.1)
+    at.kill([2])
+    yield from at.until(lambda: at.over(job))
+    assert at.exactly(began + 0.1)  # R2
+
+
+def unreachable(at: At) -> Steps:
+    with pytest.raises(at.errors.QuorumUnreachable):
+        yield partial(at.masters.lock("job").acquire, timeout=0)
+
+
+# -- tokens and rollback ---------------------------------------------------------------------------------
+
+
+@scene()
+def test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_were_silent(at: At) -> Steps:
+    at.put("redlock:job", "another", masters=[0, 1])
+    at.freeze([3, 4])
+    yield partial(at.masters.lock("job", ttl=30.0).acquire, timeout=0)
+    yield at.sleep(0.1)
+    at.thaw([3, 4])
+    yield at.sleep(0.1)
+    assert at.values() == ["another", "another", None, None, None]  # R9, P7
+
+
+@scene()
+def test_each_attempt_has_a_token_of_its_own(at: At) -> Steps:
+    """R8: else what is late of one takes away the key of the next."""
+    at.put("redlock:job", "another", masters=3)
+    lock, tokens = at.masters.lock("job", retry=wait_fixed(0.1)), {"another", None}
+    job = yield at.begin(waits(lock))
+    while len(tokens) < 6:
+        yield at.sleep(0.0002)
+        tokens.update(at.values())
+    at.put("redlock:job", None, masters=3)
+    yield from at.until(lambda: at.over(job))
+
+
+def waits(lock: Any) -> Steps:
+    yield lock.acquire
+    yield lock.release
+
+
+@scene()
+def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters_that_have_forgotten_the_script(
+    at: At,
+) -> Steps:
+    lock = at.masters.lock("job", ttl=30.0)
+    yield lock.acquire
+    yield lock.release
+    for server in at.servers:
+        server.master.flush_scripts()
+        server.master._cached.add(scripts.RELEASE.sha)  # somebody else has released meanwhile
+    at.cut(5, requests=False)
+    with pytest.raises(at.errors.QuorumUnreachable):
+        yield partial(lock.acquire, timeout=0)
+    at.heal(5, requests=False)
+    yield at.sleep(1.0)
+    assert at.keys() == 0  # R10
+
+
+# -- extensions ------------------------------------------------------------------------------------------
+
+
+@scene()
+def test_an_extension_brings_no_lost_lease_back(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=2.0, auto_extend=False)
+    lease = yield lock.acquire
+    yield at.sleep(2.5)
+    with pytest.raises(at.errors.LockLost):
+        yield partial(lock.extend, 10.0)
+    yield at.sleep(0.1)
+    assert not lease.valid  # R12
+    assert at.keys() == 0
+    with pytest.raises(at.errors.LockLost):
+        yield lock.release
+
+
+@scene(delay=0.02)
+def test_an_extension_whose_answers_are_read_after_the_end_of_the_lease_comes_too_late(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=2.0, auto_extend=False, bound=False)
+    lease = yield lock.acquire
+    yield at.sleep(1.0)
+    job = yield at.begin(extends_too_late(at, lock))
+    yield at.sleep(0.01)
+    at.stop(at.client, 3.0)
+    yield at.sleep(0.001)
+    yield from at.until(lambda: at.over(job))
+    assert lease.lost  # R12
+    assert not lease.valid
+
+
+def extends(lock: Any, ttl: float) -> Steps:
+    yield partial(lock.extend, ttl)
+
+
+def extends_too_late(at: At, lock: Any) -> Steps:
+    with pytest.raises(at.errors.LockLost):
+        yield from extends(lock, 10.0)
+
+
+@scene(delay=0.02)
+def test_an_extension_to_a_shorter_ttl_counts_from_when_it_is_sent(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=30.0, auto_extend=False)
+    lease = yield lock.acquire
+    at.cut(5, requests=False)  # they do it, and their answers are lost
+    with pytest.raises(at.errors.NotExtended):
+        yield partial(lock.extend, 1.0)
+    assert lease.remaining() < 1.0  # C6
+    at.heal(5, requests=False)
+    assert (yield partial(lease.wait_lost, 2))
+
+
+@scene(delay=0.02)
+def test_an_extension_that_was_won_does_not_undo_a_shorter_one_that_was_sent_after_it(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=10.0, auto_extend=False, bound=False)
+    lease = yield lock.acquire
+    at.cut(5, requests=False)
+    job = yield at.begin(extends(lock, 60.0))
+    yield at.sleep(0.1)
+    at.heal(5, requests=False)
+    at.cut(5, requests=False)  # the answers to the next one
+    with pytest.raises(at.errors.NotExtended):
+        yield partial(lock.extend, 10.0)
+    assert at.over(job)
+    assert lease.remaining() < 10.0  # C6
+    at.heal(5, requests=False)
+    yield lock.release
+
+
+@scene()
+def test_a_release_is_owed_for_as_long_as_an_extension_without_an_answer_lets_keys_live(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
+    yield lock.acquire
+    at.cut(5, requests=False)
+    with pytest.raises(at.errors.NotExtended):
+        yield partial(lock.extend, 60.0)
+    at.snap()
+    at.cut(5, answers=False)
+    yield lock.release
+    yield at.sleep(25.0)
+    assert at.keys() == 5
+    at.heal()
+    yield at.sleep(5.0)
+    assert at.keys() == 0  # R10, P7
+
+
+# -- fences ----------------------------------------------------------------------------------------------
+
+
+@scene()
+def test_fences_rise_whatever_the_wall_clocks_of_clients_show() -> list[Any]:
+    fences: list[int] = []
+
+    def takes(at: At, *, turn: int) -> Steps:
+        at.client.skew = -60.0 * turn
+        yield from at.until(lambda: len(fences) == turn)
+        lock = at.masters.lock("job")
+        fences.append((yield lock.acquire).fence)
+        yield lock.release
+        yield from at.until(lambda: len(fences) == 4)
+        assert fences == sorted({*fences})  # P2: one that only its client knows is given twice (R17)
+
+    return [partial(takes, turn=turn) for turn in range(4)]
+
+
+@scene()
+def test_a_fence_that_masters_have_already_is_not_granted_a_second_time(at: At) -> Steps:
+    lock = at.masters.lock("job")
+    first = (yield lock.acquire).fence
+    yield lock.release
+    at.client.skew = -60.0  # it proposes the next one
+    at.put(FENCE, str(first + 1))
+    assert (yield lock.acquire).fence == first + 2  # R18: equal is not greater
+    yield lock.release
+
+
+# -- masters that come back ------------------------------------------------------------------------------
+
+
+@scene(masters=1, guard=True, max_ttl=10.0)
+def test_an_uptime_of_one_second_may_be_hardly_more_than_nothing() -> list[Any]:
+    """P5: it is counted in whole seconds of wall time."""
+    granted: list[float] = []
+
+    def holds(at: At) -> Steps:
+        master = at.servers[0].master
+        yield from at.until(lambda: 0.9 < master.wall() % 1 < 0.95)
+        lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
+        lease = yield lock.acquire
+        granted.append(at.now)
+        at.kill([0])
+        at.start([0])
+        yield at.sleep(9.5)
+        assert lease.valid
+
+    def comes(at: At) -> Steps:
+        yield from at.until(lambda: granted)
+        yield at.masters.close
+        yield from at.until(lambda: at.now > granted[0] + 0.15)
+        assert at.servers[0].master.info().uptime == 1
+        masters = yield at.client.make
+        lock = masters.lock("job", ttl=10.0)
+        yield partial(lock.acquire, timeout=60.0)
+        assert at.now - granted[0] > 10.0
+        yield lock.release
+        yield masters.close
+
+    return [holds, comes]
+
+
+@scene()
+def test_a_master_that_went_away_votes_again_when_it_is_back(at: At) -> Steps:
+    lock = at.masters.lock("job")
+    for masters in ([0, 1, 2], [2, 3, 4]):
+        at.kill(masters)
+        with pytest.raises(at.errors.QuorumUnreachable):
+            yield partial(lock.acquire, timeout=1.0)
+        at.start(masters)
+        yield partial(lock.acquire, timeout=3.0)
+        yield lock.release
