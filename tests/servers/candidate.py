@@ -1,9 +1,9 @@
 """A candidate in a process of its own.
 
-    python -m tests.servers.candidate WORLD OWNER TTL LASTS URL ...
+    python -m tests.servers.candidate WORLD URL ...
 
-It prints ``leads NUMBER AT`` when a body begins, and ``ended NUMBER AT`` when that ends; the times are those of
-`time.monotonic`.  A body ends ``LASTS`` seconds after it was told to, and not before.  SIGTERM and SIGINT stop it.
+It prints ``leads NUMBER AT`` when a body begins, and ``ended NUMBER AT`` when that ends, half a second after it was told
+to; the times are those of `time.monotonic`.  ``follows`` is another leader that it sees.  SIGTERM and SIGINT stop it.
 """
 
 from __future__ import annotations
@@ -19,33 +19,38 @@ def said(what: str, term: redlock.Term | redlock.AsyncTerm) -> None:
     print(what, term.number, time.monotonic(), flush=True)
 
 
-def main() -> None:
-    world, owner, ttl, lasts, *urls = sys.argv[1:]
+def follows(_: str) -> None:
+    print("follows", flush=True)
 
-    def lead(term: redlock.Term) -> None:
-        said("leads", term)
-        term.wait_stop()
-        time.sleep(float(lasts))
+
+def lead(term: redlock.Term) -> None:
+    said("leads", term)
+    term.wait_stop()
+    time.sleep(0.5)
+    said("ended", term)
+
+
+async def lead_async(term: redlock.AsyncTerm) -> None:
+    said("leads", term)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.5)
         said("ended", term)
 
-    async def lead_async(term: redlock.AsyncTerm) -> None:
-        said("leads", term)
-        try:
-            await asyncio.sleep(1000)
-        finally:
-            await asyncio.sleep(float(lasts))
-            said("ended", term)
 
-    async def run() -> None:
-        async with redlock.AsyncMasters(urls, restart_guard=False, owner=owner) as masters:
-            await masters.leader("beat", ttl=float(ttl)).run(lead_async)
+async def run(urls: list[str]) -> None:
+    async with redlock.AsyncMasters(urls, restart_guard=False) as masters:
+        await masters.leader("beat", ttl=30).run(lead_async, on_new_leader=follows)
 
+
+def main() -> None:
+    world, *urls = sys.argv[1:]
     if world == "asyncio":
-        asyncio.run(run())
+        asyncio.run(run(urls))
     else:
-        with redlock.Masters(urls, restart_guard=False, owner=owner) as masters:
-            masters.leader("beat", ttl=float(ttl)).run(lead)
-    print("over", time.monotonic(), flush=True)
+        with redlock.Masters(urls, restart_guard=False) as masters:
+            masters.leader("beat", ttl=30).run(lead, on_new_leader=follows)
 
 
 if __name__ == "__main__":

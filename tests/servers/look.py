@@ -10,14 +10,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 import redis
 
 from redlock import Lease, MultiLock, QuorumUnreachable
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 def each(servers, command: str, *arguments, masters: int | None = None, **options) -> None:
@@ -74,22 +73,6 @@ def eventually(condition, seconds: float = 20.0):
         if time.monotonic() > until:
             raise AssertionError(f"not within {seconds} s: {condition}, last: {why}")
         time.sleep(0.005)
-
-
-def in_time(scene: Callable[[], Iterator[None]], seconds: float, tries: int = 5) -> None:
-    """Play ``scene``.  What it asserts behind its `yield` holds for so long only: after more it is played again."""
-    for _ in range(tries):
-        steps = scene()
-        next(steps)
-        began = time.monotonic()
-        try:
-            next(steps, None)
-        except (Exception, pytest.fail.Exception):
-            if time.monotonic() - began < seconds:
-                raise
-        else:
-            return
-    raise AssertionError(f"of {tries} times the machine was never done within {seconds} s")
 
 
 def in_line(servers) -> list[int]:

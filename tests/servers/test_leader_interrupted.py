@@ -111,7 +111,7 @@ def test_in_a_task(redlock_servers, how):
         async def lead(_):
             calls.append("lead")
             election.stop()
-            await asyncio.sleep(10)
+            await asyncio.Event().wait()  # until it is cancelled
 
         if how == "run":
             await election.run(lead, on_stopped=lambda _: calls.append("stopped"))

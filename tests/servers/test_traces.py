@@ -11,6 +11,7 @@ from opentelemetry import trace
 from redlock import AsyncMasters, Masters
 from tests.observe.spans import Spans, events, linked, under
 from tests.servers.look import all_up, eventually, take
+from tests.servers.process import soon
 
 TTL = 4.5  # a renewal is soon, and none too late on a machine that stands still for a second or two
 
@@ -75,8 +76,7 @@ def test_parents_in_tasks(redlock_servers, spans):
                     async with masters.lock(name, ttl=TTL) as lease:
                         valid_until = lease.valid_until
                         async with asyncio.timeout(30):
-                            while lease.valid_until == valid_until:  # noqa: ASYNC110 - until it was renewed
-                                await asyncio.sleep(0.01)
+                            await soon(lambda: lease.valid_until > valid_until)  # renewed
                     assert trace.get_current_span() is span
                 return span
 
