@@ -151,6 +151,10 @@ class At:
         for server in self._servers(masters):
             self._line(server).snap()
 
+    def far(self, master: int, delay: float) -> None:
+        """What this process and it send each other takes so long."""
+        self._line(self.servers[master])._delay = delay
+
     def keys(self, name: str = "redlock:job") -> int:
         """The number of masters that have this key now."""
         return sum(value is not None for value in self.values(name))

@@ -19,11 +19,10 @@ FIRST = {
     "marks-only-what-readers-refused": 931721, "rollback-lets-readers-in": 850123, "outage-taken-for-a-holder": 817,
     "keys-without-a-guard": 54, "listed-from-the-first-master": 42, "one-answer-for-all": 13, "dead-waiters-stay": 22,
     "tickets-outlive-their-operation": 42, "rollback-taken-for-a-release": 140, "renewal-that-revives": 72,
-    "max-hold-keeps-the-keys": 70, "kept-without-drift": 60, "no-mark": 40, "rollback-is-a-release": 30,
+    "max-hold-keeps-the-keys": 70, "kept-without-drift": 60,
     "downgraded-when-answered": 27, "announcements-mixed-up": 22, "renewer-after-release": 20, "answers-of-others": 6,
-    "alone-and-forgotten": 6, "phantom-too-short": 13, "watched-free-where-one-says-so": 12, "names-add-up": 11,
-    "trusts-expiry": 10, "one-fewer-is-enough": 10, "counted-and-not-taken": 8, "a-counter-for-each-master": 12,
-    "ttl-by-the-clock-of-a-master": 10,
+    "alone-and-forgotten": 6, "watched-free-where-one-says-so": 12,
+    "a-counter-for-each-master": 12,
 }  # fmt: skip
 
 

@@ -16,15 +16,12 @@ from redlock import scripts
 from redlock._core import (
     acquire as acquiring,
     ballots,
-    confirm as confirming,
-    expiry,
     extend as extending,
     fair,
     inspect,
     listing,
     patience,
     quorum,
-    records,
     release as releasing,
     renewals,
     slots as slotting,
@@ -77,7 +74,6 @@ from tests.simulation.parameters import (
     Parameters,
     at_once,
     come_and_go,
-    confirmed,
     crowd,
     draw,
     guarded,
@@ -678,119 +674,6 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """The connections stay when there is no channel left (R24)."""
     return [mock.patch.object(Hearing, "_close", return_value=None)]
-
-
-# -- an expiry is confirmed by more than one clock (R35) --------------------------------------------------------------
-
-_WRONG: dict[str, Any] = {"drawn": confirmed}
-
-
-@variant("trusts-expiry", P1, **_WRONG)
-def _() -> list[Any]:
-    """A name is free where its key is gone, as the clock of that master has it (R35)."""
-    return [
-        script(
-            scripts.ACQUIRE_RECORDED,
-            ("elseif mark and not found then", "elseif false then"),
-            ("ARGV[2], 'NX', 'PX', ARGV[6]", "ARGV[2], 'PX', ARGV[6]"),
-        )
-    ]
-
-
-@variant("counted-and-not-taken", P1, P2, **_WRONG)
-def _() -> list[Any]:
-    """What has run out for certain is a vote, and nothing is taken or written there (R35)."""
-    correct = acquiring.second_round
-
-    def second_round(settings: Any, spec: LockSpec, token: str, first: Any) -> Any:
-        if not first.confirmed:
-            return (yield from correct(settings, spec, token, first))
-        for flagged in first.shown:
-            first.tally.entries[flagged] = None
-            first.tally.count(flagged, "granted")
-        return first.highest + 1, first.decided_at, first.tally
-
-    return [mock.patch.object(acquiring, "second_round", second_round)]
-
-
-@variant("rollback-is-a-release", P1, **_WRONG)
-def _() -> list[Any]:
-    """A failed attempt takes away what is on record from before: its fence is greater than that of who holds it (R35)."""
-    return [script(scripts.RELEASE_RECORDED, ("tonumber(ARGV[2]) or -1", "tonumber(ARGV[2]) or math.huge"))]
-
-
-# An extension to a longer TTL misses a master: there the key ends in time, while the lease lives.
-@variant(
-    "no-mark", P1, masters=3, clients=2, names=1, actors=1, keep=0.0, ttl=2.0, max_ttl=8.0, node_timeout=0.25, delay=0.01,
-    eager=0.05, min_validity=0.1, slow=0.0, young=0.0, episodes=1, budget=3000, faults=(("cut", 1.0), ("evict", 2.0)),
-    **_WRONG
-)  # fmt: skip
-def _() -> list[Any]:
-    """The extensions of a lease look alike on record (R35)."""
-    change = ("return mark .. ' ' .. ttl", "return '0 ' .. ttl")
-    return [script(scripts.EXTEND_RECORDED, change), script(scripts.RENEW_RECORDED, change)]
-
-
-@variant("one-fewer-is-enough", P1, **_WRONG)
-def _() -> list[Any]:
-    """As many masters as may be wrong about time say that it has run out (R35)."""
-    correct = expiry._over
-    return [mock.patch.object(expiry, "_over", lambda wrong, shown: correct(max(0, wrong - 1), shown))]
-
-
-@variant(
-    "phantom-too-short", P1, masters=3, clients=3, names=1, keep=1.0, deserted=0.5, min_validity=0.1, eager=0.05,
-    episodes=1, faults=(("lie", 6.0), ("evict", 6.0), ("cut", 2.0)), **_WRONG
-)  # fmt: skip
-def _() -> list[Any]:
-    """A phantom lasts for a third of what it hides (R35)."""
-    correct = records.settle
-
-    def settle(keys: Any, token: str, ttl: float, *rest: Any, phantom: bool = False, **more: Any) -> Any:
-        return correct(keys, token, ttl * 0.3 if phantom else ttl, *rest, phantom=phantom, **more)
-
-    return [mock.patch.object(records, "settle", settle)]
-
-
-@variant(
-    "rollback-takes-back-the-phantom", P1, masters=3, clients=3, names=1, keep=1.0, deserted=0.5, min_validity=0.1,
-    eager=0.05, episodes=1, faults=(("lie", 6.0), ("evict", 6.0), ("cut", 2.0)), **_WRONG
-)  # fmt: skip
-def _() -> list[Any]:
-    """The rollback behind a phantom takes it back, too (R35)."""
-    return [
-        script(
-            scripts.RELEASE_RECORDED,
-            ("if found == token or whose == token", "if found == token or (whose or '') == 'expired:' .. token"),
-            ("  if found == token then", "  if found == token or found == 'expired:' .. token then"),
-        )
-    ]
-
-
-@variant("names-add-up", P1, names=2, several=1.0, masters=3, **_WRONG)
-def _() -> list[Any]:
-    """A master that shows the same lease for two names is two witnesses (R35)."""
-
-    def over(wrong: int, shown: Any) -> Any:
-        found = [(name, *one[:2]) for of_one in shown.values() for name, one in of_one.items()]
-        return {one for one in found if sum(other[1:] == one[1:] for other in found) > wrong}
-
-    return [mock.patch.object(expiry, "_over", over)]
-
-
-@variant("ttl-by-the-clock-of-a-master", P1, **_WRONG)
-def _() -> list[Any]:
-    """A phantom lasts for as long as a master says that the record has left (R35)."""
-    correct = confirming.ConfirmingBallot.place_phantom
-
-    def place_phantom(ballot: Any, spec: LockSpec, token: str, at: float) -> Any:
-        ballot._shown = {
-            flagged: {name: one._replace(ttl=0.02) for name, one in shown.items()}
-            for flagged, shown in ballot._shown.items()
-        }
-        return correct(ballot, spec, token, at)
-
-    return [mock.patch.object(confirming.ConfirmingBallot, "place_phantom", place_phantom)]
 
 
 # -- slots -------------------------------------------------------------------------------------------
