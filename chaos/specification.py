@@ -15,7 +15,7 @@ moment: after TTL - drift (R6).  Then the lease is over; and from then on, not b
 
 `exclusive` (P1), `fenced` (P2), `freed` (P3), `told` (P6), `clean` (P7) and `foreign` (P8) are the promises.  `redlock-chaos explore`
 takes every step out of every state of a small world and looks at all of them; the simulation asks of its runs whether each
-step is one of these (`tests/simulation/replay.py`).  A mutant (`chaos/mutants.py`) replaces one
+step is one of these (`tests/bench/replay.py`).  A mutant (`chaos/mutants.py`) replaces one
 method.  The state is of one lock and one name.
 """
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import coverage
 
 from tests.bench.parameters import draw
+from tests.bench.replay import Replay, drawn
 from tests.bench.run import Run, report
 from tests.bench.variants import VARIANTS, Caught, hunt
 from tests.simulation.run import collect_rarely
@@ -37,11 +38,11 @@ def main(options: argparse.Namespace) -> int:
         return _table(options.jobs)
     variant = VARIANTS[options.variant] if options.variant else None
     if options.trace is not None:
-        run = _run(options.trace, options.variant)
+        run = _run(options.trace, options.variant, options.replay)
         return trace(run, run.setting)
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder) / "data") if options.coverage else None
-        play = partial(chunk, variant=options.variant, data=data)
+        play = partial(chunk, variant=options.variant, data=data, replays=options.replay)
         pieces = chunks(options.start, options.seeds, CHUNK)
         failed = many(play, pieces, options.jobs, options.variant, variant and variant.expected)
         if data is not None:
@@ -66,7 +67,9 @@ def _hunt(name: str) -> Caught | None:
     return hunt(VARIANTS[name], MOST)
 
 
-def _run(seed: int, variant: str | None) -> Run:
+def _run(seed: int, variant: str | None, replays: bool = False) -> Run:
+    if replays:
+        return Replay(drawn(seed))
     if variant is None:
         return Run(draw(seed))
     broken = VARIANTS[variant]
@@ -75,11 +78,11 @@ def _run(seed: int, variant: str | None) -> Run:
     return Run(broken.setting(seed), broken.patches)
 
 
-def chunk(seeds: range, *, variant: str | None = None, data: str | None = None) -> Played:
+def chunk(seeds: range, *, variant: str | None = None, data: str | None = None, replays: bool = False) -> Played:
     measured = coverage.Coverage(data, data_suffix=True, branch=True, concurrency="greenlet", source_pkgs=["redlock._io", "redlock._lock"]) if data else None  # fmt: skip
     if measured is not None:
         measured.start()
-    found = played(((seed, _run(seed, variant)) for seed in seeds), report)
+    found = played(((seed, _run(seed, variant, replays)) for seed in seeds), report)
     if measured is not None:
         measured.stop()
         measured.save()

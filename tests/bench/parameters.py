@@ -33,6 +33,7 @@ USES = (
     "fair",  # it waits in order (R42)
     "period",  # a decorated function that runs once in a period (R28, R30)
 )
+HOWS = ("with", "with", "with", "hand", "hand", "hand", "slots", "shared", "leader")
 REPLICA = "replica"  # a master is a replica for a while
 MORE_FAULTS = (
     "program",  # `redlock-run` begins
@@ -58,7 +59,8 @@ class Setting:
     epoll: bool = True
     users: int = 2  # of each process
     longest: float = 1.5  # TTLs for which a lock is held, at most
-    uses: tuple[str, ...] = ()  # of `USES`
+    hows: tuple[str, ...] = HOWS  # what users do, and in this proportion
+    uses: tuple[str, ...] = ()  # of `USES`: half of what they do
     lists: tuple[tuple[int, ...], ...] = ()  # of each process its masters; none: all have all (R34)
 
     @property

@@ -49,6 +49,7 @@ class Run:
     """One setting, played to its end."""
 
     user = User  # what the users of its processes are
+    judged_by: Any = Judge
 
     def __init__(self, setting: Setting, patches: tuple[Patch, ...] = ()) -> None:
         self.setting = setting
@@ -58,7 +59,7 @@ class Run:
         self.world = world = World(base.seed)
         self.machine = Machine(world)
         self.machine.late, self.machine.longest = setting.late, setting.longest_nap
-        self.judge = Judge(world, base, setting, self.machine)
+        self.judge = self.judged_by(world, base, setting, self.machine)
         chance = world.random
         self.servers = [
             Server(
@@ -90,6 +91,9 @@ class Run:
         chance, skew = self.world.random, self.setting.base.skew
         rate = self._rate()
         self.clients.append(kind(rate=rate, offset=chance.uniform(0.0, 1e5), skew=chance.random() * skew))
+
+    def made(self, client: Client) -> None:
+        """Its library is loaded, and nothing of it has run."""
 
     # -- playing -------------------------------------------------------------------------------------
 
@@ -255,4 +259,5 @@ def play(setting: Setting, patches: tuple[Patch, ...] = ()) -> Run:
 
 def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
-    return f"seed {run.setting.seed}: python -m tests.simulation --shipped --trace {run.setting.seed}\n{run.setting}\n{lines}"
+    how = "shipped" if run.judged_by is Judge else "replay"
+    return f"seed {run.setting.seed}: python -m tests.simulation --{how} --trace {run.setting.seed}\n{run.setting}\n{lines}"

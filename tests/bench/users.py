@@ -19,6 +19,7 @@ from tests.bench.judge import ERROR
 from tests.bench.library import Library
 from tests.bench.loop import Loop
 from tests.bench.machine import Process
+from tests.bench.parameters import USES
 from tests.bench.system import System
 from tests.bench.wire import Line
 from tests.simulation.invariants import LIVE
@@ -193,6 +194,7 @@ class Client(Process):
             self.system, steps=setting.stepped if setting.preempted or base.rate("strike") else (), patches=run.patches
         )
         self.errors: Any = self.library["errors"]
+        run.made(self)
         self.kind: Any = Threads(self) if threads else Tasks(self)
         self.preempt(setting.preempted, setting.naps)
         self.asks: str | None = None  # a name that the first user is to take
@@ -410,11 +412,12 @@ class User:
         if chance.random() < 0.15:
             options["max_hold"] = chance.uniform(0.3, 2.0) * ttl
         timeout = chance.choice((0.0, 0.3 * ttl, 3 * ttl, 3 * ttl))
-        if client.setting.uses and chance.random() < 0.5:
-            yield from getattr(self, f"_{chance.choice(client.setting.uses)}")(name, options, timeout)
-            return
-        how = chance.choice(("with", "with", "with", "hand", "hand", "hand", "slots", "shared", "leader"))
-        if how == "leader":
+        how = chance.choice(
+            client.setting.uses if client.setting.uses and chance.random() < 0.5 else client.setting.hows
+        )
+        if how in USES:
+            yield from getattr(self, f"_{how}")(name, options, timeout)
+        elif how == "leader":
             terms: list[Hold] = []
             term = partial(self._term, terms, client.world.now)
             try:

@@ -12,9 +12,9 @@
 --slots             of runs in which all want one of few slots
 --in-order          of runs in which most wait in order (R42)
 --confirmed         of runs in which a minority of clocks is wrong, and an expiry is confirmed by more than one (R35)
---replay            of all of these in turn, where each step must be one of the specification (`replay.py`)
 --fleets            instead: fleets that change their masters one at a time
 --shipped           instead: the client as it ships, with threads and event loops, on simulated masters
+--replay            ... where each step must be one of the specification (`bench/replay.py`)
 --coverage          ... and which lines of it that has run
 --variants          ... and instead of seeds its variants: which seed catches each of them, and how
 --trace SEED        everything that happens in one run
@@ -39,7 +39,6 @@ from tests.simulation import parameters
 from tests.simulation.exhaustive import explore
 from tests.simulation.fleets import FleetRun, settings
 from tests.simulation.invariants import Violation
-from tests.simulation.replay import Replay, drawn as replayed
 from tests.simulation.run import Run, collect_rarely, report
 from tests.simulation.schedules import play as play_schedules
 from tests.simulation.seeds import Played, chunks, many, played, trace
@@ -76,7 +75,7 @@ def main() -> int:
         for ahead in (-50.0, 0.0, 50.0):
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
-    if options.shipped:
+    if options.shipped or options.replay:
         return shipped(options)
     if options.fleets:
         return (
@@ -91,13 +90,12 @@ def main() -> int:
                 return 0
             return tallied(play_schedules, chunks(options.start, options.seeds, 50 * CHUNK), options.jobs)
     drawn = next((draws for option, draws in DRAWS.items() if getattr(options, option)), parameters.draw)
-    kind, drawn = (Replay, replayed) if options.replay else (Run, drawn)
     if options.trace is not None:
         context, draws = broken(options.variant, drawn)
-        run = kind(draws(options.trace))
+        run = Run(draws(options.trace))
         with context:
             return trace(run, run.parameters)
-    play = partial(chunk, drawn=drawn, variant=options.variant, kind=kind)
+    play = partial(chunk, drawn=drawn, variant=options.variant)
     fits = options.variant and VARIANTS[options.variant].expected
     return many(play, chunks(options.start, options.seeds, CHUNK), options.jobs, options.variant, fits)
 
@@ -106,10 +104,10 @@ def broken(name: str | None, drawn: Draw) -> tuple[Any, Draw]:
     return (VARIANTS[name].applied(), VARIANTS[name].parameters) if name else (nullcontext(), drawn)
 
 
-def chunk(seeds: range, *, drawn: Draw, variant: str | None, kind: type[Run] = Run) -> Played:
+def chunk(seeds: range, *, drawn: Draw, variant: str | None) -> Played:
     context, drawn = broken(variant, drawn)
     with context:
-        return played(((seed, kind(drawn(seed))) for seed in seeds), report)
+        return played(((seed, Run(drawn(seed))) for seed in seeds), report)
 
 
 def trace_fleet(seed: int) -> int:

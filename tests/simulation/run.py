@@ -188,7 +188,6 @@ def report(run: Run) -> str:
     crowd = " --in-order" if run.parameters.fair else crowd
     crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd
     crowd = " --guarded" if run.parameters.after else crowd
-    crowd = crowd if run.judged_by is Judge else " --replay"
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"

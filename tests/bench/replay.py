@@ -1,57 +1,52 @@
 """A run is replayed step by step through the specification (`chaos/specification.py`): no step that the rules forbid.
 
-The judge sees what is sent, what masters do and what clients decide, in this order; each is a step.  Masters run the
-shipped scripts, and after each of them they must have what the specification says.  Left out, because it is not in the
-specification: several names in one lock, slots, readers, whose turn it is in a line, fences of names that nobody has used
-for long.
+What a process sends is seen where its `Exchange` is asked to send it, what masters do where they do it, and what
+clients decide where users are given leases and observers hear of extensions; each is a step.  Masters run the shipped
+scripts, and after each of them they must have what the specification says.  Left out, because it is not in the
+specification: several names in one lock, slots, readers, whose turn it is in a line, forks, fences of names that nobody
+has used for long.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from chaos.specification import Forbidden, Request, Rules
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply
-from tests.simulation.invariants import ACQUIRES, EXPIRED, EXTENDS, P1, P2, RELEASED, RELEASES, RENEWS, REPAIRS, Judge
-from tests.simulation.parameters import (
-    Parameters,
-    confirmed,
-    crowd,
-    draw,
-    guarded,
-    household,
-    in_order,
-    periods,
-    rivals,
-)
-from tests.simulation.run import Run
+from tests.bench.judge import Judge
+from tests.bench.parameters import draw, wrong_clocks
+from tests.bench.run import Run
+from tests.simulation.invariants import ACQUIRES, EXPIRED, EXTENDS, P1, P2, RELEASED, RELEASES, RENEWS, REPAIRS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from chaos.specification import Round, State
-    from redlock._core.effects import Send
     from redlock._core.wire import Call
-    from tests.simulation.invariants import Attempt, Hold
+    from tests.bench.judge import Hold
+    from tests.bench.parameters import Setting
+    from tests.bench.users import Client
+    from tests.simulation.invariants import Attempt
     from tests.simulation.master import Master
+    from tests.simulation.parameters import Parameters
 
 TINY = 1e-6
 SETTLES = (scripts.FENCE, scripts.SETTLE)
 SHOWN = {"nobody": EXPIRED, "released": RELEASED}
-ALONE: dict[str, Any] = {"several": 0.0, "fence_ttl": 3600.0}
+BY_NAME = {script.name: script for script in scripts.ALL}
+LEFT_OUT = ("fork", "branch", "program", "replica")
+HOWS = ("with", "with", "hand", "hand", "leader", "period", "fair")
 
 
-FAMILIES: tuple[Callable[..., Parameters], ...] = (
-    draw, draw, draw, crowd, confirmed, confirmed, household, periods, rivals, guarded, draw, draw, in_order
-)  # fmt: skip
-
-
-def drawn(seed: int) -> Parameters:
-    """Each family has its share of the seeds."""
-    return FAMILIES[seed % len(FAMILIES)](seed, **ALONE)
+def drawn(seed: int) -> Setting:
+    """Every fourth seed has a minority of wrong clocks (R35)."""
+    setting = wrong_clocks(seed) if seed % 4 == 3 else draw(seed, slots=0)
+    faults = tuple(fault for fault in setting.base.faults if fault[0] not in LEFT_OUT)
+    return replace(setting, base=replace(setting.base, faults=faults), hows=HOWS, uses=())
 
 
 class Shipped(Rules):
@@ -89,13 +84,15 @@ class Name:
 class Recorder(Judge):
     """Judges as ever, and replays."""
 
-    def __init__(self, world: Any, parameters: Parameters) -> None:
-        super().__init__(world, parameters)
-        self.rules = Shipped(parameters)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.rules = Shipped(self.parameters)
         self.steps = 0
         self._names: dict[str, Name] = defaultdict(lambda: Name(self.rules))
-        self._marks: dict[int, tuple[Call, int]] = {}  # of extensions, by the call
-        self._spared: dict[str, frozenset[int]] = {}  # by token: masters to which no release was sent
+        self._lock: dict[str, str] = {}  # the key that each token is for
+        self._extensions: dict[str, list[tuple[float, int]]] = defaultdict(list)  # by token: sent when, and the mark
+        self._marks = 0
+        self._sent_at = 0.0  # of what is carried out just now
         self._early: dict[int, float] = {}  # when a master lost a key before its time
 
     def step(self, name: Name, step: str, *args: Any, **options: Any) -> None:
@@ -112,38 +109,55 @@ class Recorder(Judge):
             name.state, name.at = self.rules.wait(name.state, self.world.now - name.at), self.world.now
 
     def _at(self, token: str) -> tuple[Name, int] | None:
-        attempt = self._by_token.get(token)
-        if attempt is None:
-            return None
-        name = self._names[f"redlock:{attempt.names[0]}"]
-        return (name, name.of[token]) if token in name.of else None
+        name = self._names[self._lock[token]] if token in self._lock else None
+        return None if name is None or token not in name.of else (name, name.of[token])
 
     # -- what is sent --------------------------------------------------------------------------------
 
-    def sent(self, request: Send, attempt: Attempt | None) -> None:
-        super().sent(request, attempt)
-        call, script = request.call, request.call.script
+    def watch_process(self, client: Client) -> None:
+        """See what it sends: by its `Exchange`, and what an answer asks for."""
+        exchange = client.library["_core.exchange"].Exchange
+        module = client.library["_core.pipeline"]
+        submit, more = exchange.submit, module.Pipeline.more
+
+        def submitted(this: Any, request: Any, *args: Any, **options: Any) -> None:
+            if request.only_if is None or request.only_if():
+                self.sends(request, request.to)
+                submit(this, request, *args, **options)
+
+        def followed(pipeline: Any) -> list[Any]:
+            found: list[Any] = more(pipeline)
+            for one in found:
+                if not isinstance(one, module.SentAgain):  # else it is known: it was sent by its name before
+                    self.sends(module.request_of(one), (pipeline.master,))
+            return found
+
+        exchange.submit, module.Pipeline.more = submitted, followed
+
+    def sends(self, request: Any, to: Any) -> None:
+        call = wire.Call(BY_NAME[request.call.script.name], request.call.keys, tuple(map(str, request.call.args)))
+        script = call.script
         if not call.keys:
             return
         if script in ACQUIRES:
-            self._asks(call)
+            self._asks_for(call)
         elif script in RENEWS or script in EXTENDS:
-            for token, ttl in self._extensions(call):
-                self._extends(token, call, ttl)
-        elif attempt is not None and (at := self._at(attempt.token)) is not None:
+            for token, ttl in _extensions(call):
+                self._extends(token, ttl)
+        elif script in RELEASES:
+            self._releases(call)
+        elif script in (*SETTLES, *REPAIRS) and (at := self._at(call.args[1])) is not None:
             name, c = at
-            if script in SETTLES:
+            if script in REPAIRS:
+                self._repairs(name, c, call, to)
+            else:
                 phantom = script is scripts.SETTLE and call.args[6] != call.args[1]
-                self.step(name, "leave_phantom" if phantom else "settle", c, int(call.args[2]), request.to)
-            elif script in REPAIRS:
-                self._repairs(name, c, request)
-            elif script in RELEASES:
-                self._releases(name, c, request, attempt)
+                self.step(name, "leave_phantom" if phantom else "settle", c, int(call.args[2]), to)
 
-    def _repairs(self, name: Name, c: int, request: Send) -> None:
+    def _repairs(self, name: Name, c: int, call: Call, to: Any) -> None:
         """Of which extension says its TTL, where several found no key there.  By its own clock one may be good for a little longer."""
-        ttl = int(request.call.args[2]) / 1000
-        for m in request.to or ():
+        ttl = int(call.args[2]) / 1000
+        for m in to or ():
             rounds = name.state.clients[c].rounds
             missed = [one for one in rounds if self.rules.may_repair(one, m)]
             of = min(missed or rounds, key=lambda one: abs(self.rules.left_of(one) - ttl), default=None)
@@ -151,10 +165,11 @@ class Recorder(Judge):
                 self.wait(name)
                 self.step(name, "repair", c, m, of.request.mark)
 
-    def _asks(self, call: Call) -> None:
+    def _asks_for(self, call: Call) -> None:
         name, token = self._names[call.keys[0]], call.args[1]
-        if token in name.of:
+        if token in self._lock:
             self.fail("R8 by the specification", f"the token {token} was used before")
+        self._lock[token] = call.keys[0]
         idle = next(
             (c for c, one in enumerate(name.state.clients) if one.phase == "idle" and not any(name.state.flight[c])),
             None,
@@ -167,37 +182,34 @@ class Recorder(Judge):
         name.of[token] = idle
         self.step(name, "ask", idle, token, int(call.args[3]), int(call.args[2]) / 1000)
 
-    def _extensions(self, call: Call) -> Iterator[tuple[str, float]]:
-        """Whose leases a call extends, and to which TTL."""
-        if call.script in EXTENDS:
-            yield call.args[1], int(call.args[2]) / 1000
-        elif call.script is scripts.RENEW:
-            yield from zip(call.args[3::4], (int(ttl) / 1000 for ttl in call.args[4::4]), strict=True)
-        else:
-            yield from zip(call.args[4::4], (int(ttl) / 1000 for ttl in call.args[5::4]), strict=True)
-
-    def _extends(self, token: str, call: Call, ttl: float) -> None:
+    def _extends(self, token: str, ttl: float) -> None:
         if (at := self._at(token)) is None:
             return
-        self.step(at[0], "extend", at[1], self._mark(call), ttl)
+        self._marks += 1
+        self._extensions[token].append((self.world.now, self._marks))
+        self.step(at[0], "extend", at[1], self._marks, ttl)
 
-    def _mark(self, call: Call) -> int:
-        return self._marks.setdefault(id(call), (call, len(self._marks) + 1))[1]
+    def _mark(self, token: str, sent_at: float) -> int:
+        """Of the extension that was written then: the last one before."""
+        return next((mark for at, mark in reversed(self._extensions[token]) if at <= sent_at + TINY), 0)
 
-    def _releases(self, name: Name, c: int, request: Send, attempt: Attempt) -> None:
-        phase = name.state.clients[c].phase
-        if name.state.clients[c].token != attempt.token:
+    def _releases(self, call: Call) -> None:
+        if (at := self._at(call.args[0])) is None:
+            return
+        name, c = at
+        client = name.state.clients[c]
+        if client.token != call.args[0]:
             return  # it is over already, and is told once more
-        if phase in ("asking", "settling", "leaving"):
+        if client.phase in ("asking", "settling", "leaving"):
             self.step(name, "give_up", c)
-        elif phase == "holding":
-            self.step(name, "release", c, _kept(request.call))
-        spared = frozenset(range(self.rules.size)) - (
-            request.to if request.to is not None else frozenset(range(self.rules.size))
-        )
-        self._spared[attempt.token] = spared
+        elif client.phase == "holding":
+            self.step(name, "release", c, _kept(call))
 
     # -- what masters do -----------------------------------------------------------------------------
+
+    def asked(self, process: Any, server: Any, call: Call, sent_at: float, *, text: bool) -> Any:
+        self._sent_at = sent_at
+        return super().asked(process, server, call, sent_at, text=text)
 
     def after(self, master: Master, call: Call, attempt: Attempt | None, before: Any, reply: Any) -> None:
         before = list(before)
@@ -212,7 +224,7 @@ class Recorder(Judge):
         for token, what in self._arrived(call):
             if (at := self._at(token)) is not None:
                 name, c = at
-                lock = f"redlock:{self._by_token[token].names[0]}"
+                lock = self._lock[token]
                 self._goes(name, master, gone=had.get(lock) is None)
                 self._arrive(name, c, master.index, what)
                 self._compare(name, master, lock)
@@ -235,8 +247,8 @@ class Recorder(Judge):
         elif script in RELEASES:
             yield call.args[0], Request("release", call.args[0], ttl=_kept(call))
         elif script in RENEWS or script in EXTENDS:
-            for token, _ in self._extensions(call):
-                yield token, Request("extend", token, mark=self._mark(call))
+            for token, _ in _extensions(call):
+                yield token, Request("extend", token, mark=self._mark(token, self._sent_at))
 
     def started(self, master: Master) -> None:
         if master.forgot:
@@ -263,17 +275,15 @@ class Recorder(Judge):
         return len(early) <= self.rules.size - self.rules.majority()
 
     def _arrive(self, name: Name, c: int, m: int, request: Request) -> None:
-        if request.what == "acquire" and m in self._spared.get(request.token, ()):
-            self.fail("R9 by the specification", f"master {m} is asked by {request.token}, and was not released")
         self.wait(name)
         if not any(_same(one, request) for one in name.state.flight[c][m]):
-            self.step(name, "again", c, m, self._asked(name, c, request))
+            self.step(name, "again", c, m, self._again(name, c, request))
         queue = name.state.flight[c][m]
         for _ in range(next(i for i, one in enumerate(queue) if _same(one, request))):
             self.step(name, "lose", c, m)
         self.step(name, "arrive", c, m)
 
-    def _asked(self, name: Name, c: int, request: Request) -> Request:
+    def _again(self, name: Name, c: int, request: Request) -> Request:
         """As it was sent before."""
         for one in name.state.clients[c].rounds:
             if _same(one.request, request):
@@ -292,26 +302,44 @@ class Recorder(Judge):
 
     # -- what clients decide -------------------------------------------------------------------------
 
-    def granted(self, client: Any, attempt: Attempt, lease: Any, grant: Any, *rest: Any) -> Hold:
-        hold = super().granted(client, attempt, lease, grant, *rest)
-        if (at := self._at(attempt.token)) is not None:
-            name, c = at
-            floor = name.state
-            self.step(name, "grant", c)
-            self._until(name, c, client.true_time(grant.valid_until))
-            if name.state.clients[c].fence != grant.fence:
-                self.fail("R17 by the specification", f"{attempt} has {grant.fence}, not {name.state.clients[c].fence}")
-            self._promises(name, floor)
+    def _given(self, process: Any, lease: Any, *rest: Any) -> Hold:
+        if (at := self._at(lease.token)) is None:
+            return super()._given(process, lease, *rest)
+        name, c = at
+        before = name.state
+        self.step(name, "grant", c)
+        hold = super()._given(process, lease, *rest)
+        self._until(name, c, process.true_time(lease.valid_until))
+        if name.state.clients[c].fence != lease.fence:
+            self.fail("R17 by the specification", f"{lease} has {lease.fence}, not {name.state.clients[c].fence}")
+        self._promises(name, before)
         return hold
 
-    def extended(self, hold: Hold, votes: Any, origins: Any, call: Call) -> None:
-        super().extended(hold, votes, origins, call)
-        if (at := self._at(hold.attempt.token)) is not None:
-            name, c = at
-            before = name.state
-            self.step(name, "extended", c, self._mark(call))
-            self._until(name, c, hold.client.true_time(hold.lease.valid_until))
-            self._promises(name, before)
+    def hears(self, process: Any, event: Any) -> None:
+        super().hears(process, event)
+        if type(event).__name__ != "LeaseExtended" or (at := self._at(event.token)) is None:
+            return
+        hold = self._by_token[event.token].hold
+        if hold is None or hold.let_go or not hold.valid():
+            return
+        name, c = at
+        before, until = name.state, process.true_time(hold.until)
+        self.wait(name)
+        mark = self._which(name, c, until - self.world.now)
+        self.step(name, "extended", c, mark)
+        self._until(name, c, until)
+        self._promises(name, before)
+
+    def _which(self, name: Name, c: int, left: float) -> int:
+        """The extension that a lease of which so much is left rests on: the first one that can be it, or the last of all."""
+        marks = [one.request.mark for one in name.state.clients[c].rounds]
+        for mark in marks:
+            try:
+                if self.rules.extended(name.state, c, mark).clients[c].left >= left - TINY:
+                    return mark
+            except Forbidden:
+                pass
+        return max(marks, default=0)
 
     def _until(self, name: Name, c: int, until: float) -> None:
         client = name.state.clients[c]
@@ -323,22 +351,27 @@ class Recorder(Judge):
         name.state = self.rules._with(name.state, c, client._replace(left=max(0.0, left)))
 
     def _promises(self, name: Name, before: State) -> None:
+        self._lost(name)
         if self.parameters.clocks_hold and (wrong := self.rules.exclusive(name.state)):
             self.fail(P1, f"by the specification: {wrong}")
         if self.parameters.fences_hold and (wrong := self.rules.fenced(before, name.state)):
             self.fail(P2, f"by the specification: {wrong}")
 
-    def denied(self, hold: Hold, call: Call) -> None:
-        super().denied(hold, call)
-        if (at := self._at(hold.attempt.token)) is not None:
-            self.step(at[0], "denied", at[1], self._mark(call))
+    def _lost(self, name: Name) -> None:
+        """A lease that its client knows to be lost is valid no more, whatever was left of it (R13)."""
+        for token, c in name.of.items():
+            attempt, client = self._by_token.get(token), name.state.clients[c]
+            if client.token == token and client.left and attempt and attempt.hold and not attempt.hold.valid():
+                name.state = self.rules._with(name.state, c, client._replace(left=0.0))
 
-    def crashed(self, client: Any) -> None:
-        super().crashed(client)
-        for name in self._names.values():
-            for token, c in name.of.items():
-                if self._by_token[token].client is client and name.state.clients[c].token == token:
-                    self.step(name, "crash", c)
+
+def _extensions(call: Call) -> Iterator[tuple[str, float]]:
+    """Whose leases a call extends, and to which TTL."""
+    if call.script in EXTENDS:
+        yield call.args[1], int(call.args[2]) / 1000
+    else:
+        first = 3 if call.script is scripts.RENEW else 4
+        yield from zip(call.args[first::4], (int(ttl) / 1000 for ttl in call.args[first + 1 :: 4]), strict=True)
 
 
 def _same(one: Request, other: Request) -> bool:
@@ -359,3 +392,6 @@ class Replay(Run):
     """A run, and its steps."""
 
     judged_by = Recorder
+
+    def made(self, client: Client) -> None:
+        self.judge.watch_process(client)
