@@ -394,4 +394,5 @@ class Replay(Run):
     judged_by = Recorder
 
     def made(self, client: Client) -> None:
+        assert isinstance(self.judge, Recorder)
         self.judge.watch_process(client)

@@ -49,7 +49,7 @@ class Run:
     """One setting, played to its end."""
 
     user = User  # what the users of its processes are
-    judged_by: Any = Judge
+    judged_by: type[Judge] = Judge
 
     def __init__(self, setting: Setting, patches: tuple[Patch, ...] = ()) -> None:
         self.setting = setting
