@@ -129,6 +129,7 @@ class Judge(invariants.Judge):
         self.refused = 0
         self.works: list[Any] = []  # lists of masters with which somebody was granted something (R34)
         self.excused: set[Attempt] = set()  # held when its masters were closed, or by the parent of a fork
+        self._forked: dict[Process, float] = {}  # when each has, last
         self.inherited: dict[Attempt, float] = {}  # what a forked child has nothing to do with, and since when
         self.unreached: set[tuple[str, int]] = set()  # tokens on masters out of reach when their client's were closed
 
@@ -209,6 +210,9 @@ class Judge(invariants.Judge):
             attempt = self.attempt(process, names, token, 0.0)  # type: ignore[arg-type]
             attempt.owed_until = -math.inf
             self.begun[attempt] = sent_at
+            if sent_at <= self._forked.get(process, -math.inf):
+                self.excused.add(attempt)
+                self.inherited[attempt] = self._forked[process]
         if script is scripts.MARK:
             attempt.longest = max(attempt.longest, int(args[1]) / 1000)
         if script in _TTLS:
@@ -431,7 +435,8 @@ class Judge(invariants.Judge):
         return at
 
     def forks(self, process: Any) -> None:
-        """What it holds and owes is its parent's from now on, of which nobody hears any more."""
+        """What it holds, owes and has sent is its parent's from now on, of which nobody hears any more."""
+        self._forked[process] = self.world.now
         for attempt in self._attempts:
             if attempt.client is process:
                 self.excused.add(attempt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.library import Patch
-from tests.bench.replay import Replay, drawn
+from tests.bench.replay import Recorder, Replay, drawn
 from tests.simulation.invariants import Violation
 
 SEEDS = 24
@@ -14,7 +14,9 @@ SEEDS = 24
 @pytest.mark.parametrize("first", range(4))
 def test_each_step_is_one_of_the_specification(first):
     for seed in range(first, SEEDS, 4):
-        assert Replay(drawn(seed)).play().judge.steps > 100
+        judge = Replay(drawn(seed)).play().judge
+        assert isinstance(judge, Recorder)
+        assert judge.steps > 100
 
 
 # Some are seen by the judge of promises only when somebody is harmed; each step of them is already wrong.
