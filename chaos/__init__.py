@@ -1,6 +1,6 @@
 """The chaos harness: real clients, real servers, real faults, and a judge who only reads what was written.
 
-    __main__              the command line: run · check · export · explore · ci · list
+    __main__              the command line: run · check · export · explore · prove · ci · list
     run  ci  catalogue    one run · the suite · what there is
     launch                starts sessions, has them judged, says whether that was to be expected
     session               one run: from the first server to the merged history
@@ -21,6 +21,7 @@
     specification         the lock as a step relation: which steps the rules allow
     export                a lock as a register, for checkers of others
     explore  scopes       every step out of every state of small worlds
+    prove  proof/         promises for any number of masters, by a solver
     mutants               rules that are broken on purpose
 
 Four roles are kept apart: who plans, who breaks, who works, who judges.  The judge knows nothing of the

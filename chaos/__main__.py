@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "check": (".check", "judge a recorded history"),
     "export": (".export", "a lock of a history as a register, for Porcupine and Knossos"),
     "explore": (".explore", "every step that the specification allows, in small worlds"),
+    "prove": (".prove", "promises for any number of masters, by a solver, and what breaks without which rule"),
     "ci": (".ci", "the suite: every scenario, and every broken variant, which must be caught"),
     "list": (".catalogue", "backends, faults and scenarios"),
 }

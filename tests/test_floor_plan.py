@@ -57,11 +57,11 @@ CHAOS: tuple[tuple[str, ...], ...] = (
     ("chaos", "chaos.faults", "chaos.specification"),
     ("chaos.history", "chaos.lists"),
     # the judge is as pure as the core: no clock, no file
-    ("chaos.judge", "chaos.control", "chaos.scopes"),
+    ("chaos.judge", "chaos.control", "chaos.scopes", "chaos.proof"),
     ("chaos.summary", "chaos.settings", "chaos.mutants"),
     ("chaos.report", "chaos.plan", "chaos.scenarios", "chaos.variants", "chaos.fleets"),
     ("chaos.check", "chaos.names", "chaos.backends", "chaos.clients", "chaos.databases", "chaos.pulse"),
-    ("chaos.explore", "chaos.export"),
+    ("chaos.explore", "chaos.export", "chaos.prove"),
     ("chaos.cast", "chaos.growth"),  # who starts those who work
     ("chaos.nemesis",),  # who breaks
     ("chaos.session",),
@@ -87,6 +87,7 @@ ALSO = {
 APART = (
     "chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos.check", "chaos.__main__",
     "chaos.specification", "chaos.lists", "chaos.fleets", "chaos.scopes", "chaos.mutants", "chaos.explore", "chaos.export",
+    "chaos.proof", "chaos.prove",
 )  # fmt: skip
 # Breaks the library on purpose, so it alone may know what is private there.
 BREAKS = "chaos.variants"

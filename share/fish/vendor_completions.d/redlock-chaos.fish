@@ -50,8 +50,8 @@ function _shtab_redlock_chaos_using
   test "$_shtab_redlock_chaos_cmdpath" = "$argv"
 end
 
-set -g _shtab_redlock_chaos_commands run check export explore ci list
-set -g _shtab_redlock_chaos_opts_with_value --backend --clients --drift-factor --duration --faults --format --jobs --lanes --lock --locks --longer --masters --max-ttl --must --mutant --node-timeout --only --out --persistence --scenario --scope --seed --server --skew --slots --ttl --used --variant --work --workers
+set -g _shtab_redlock_chaos_commands run check export explore prove ci list
+set -g _shtab_redlock_chaos_opts_with_value --backend --break --clients --drift-factor --duration --faults --format --jobs --lanes --lock --locks --longer --masters --max-ttl --must --mutant --node-timeout --only --out --persistence --scenario --scope --seed --server --skew --slots --ttl --used --variant --work --workers
 
 complete -c redlock-chaos -e
 complete -c redlock-chaos -f
@@ -101,6 +101,10 @@ complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l scope -xka 
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l mutant -xka "minority drift-not-subtracted counts-from-the-answer token-of-the-process rollback-where-granted rollback-overtakes release-forgotten release-without-owner-check extension-adds extension-brings-back late-is-in-time shorter-when-answered repair-shortens repair-without-owner-check equal-is-greater fence-not-written-back restarted-master-votes one-clock-is-enough f-are-enough no-mark rollback-is-a-release one-in-common majority-has-it records-anything gone-when-closed lease-outlives-list forgets-with-the-master both-go-on both-give-way" -d 'show how this one breaks its promise'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l more -d 'larger worlds as well, which takes many minutes'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using explore' -l faults -x -d 'N faults of a kind instead of one'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a prove -d 'Prove promises for any number of masters and clients; then leave out each clause of each rule, one at a time. Exit 0: all is proved, and what the proofs need is found to be needed; 1: not so; 2: the solver is missing.'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -s h -l help -d 'show this help message and exit'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -l break -x -d 'show what happens without it: R12 for example'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -l only -xka "P1 P2 'P2, forgetful' P8" -d 'P1 for example'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a ci -d 'Every scenario: those in the model must keep all promises, the others must show what breaks; and every broken variant of the lock, which must be caught. No step may be one that the specification forbids. Fixed seeds, and one run with a random one, which is printed. Exit 0: all as it must be; 1: something was violated, or not caught; 2: unknown.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l backend -xka "auto namespace proxy compose" -d 'auto takes the first that works here'
