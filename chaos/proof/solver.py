@@ -38,7 +38,9 @@ class Question:
     """About one proof: in any world or, with ``few``, in a small one.  ``without``: a clause that is left out."""
 
     def __init__(self, of: type[Proof], few: Few | None = None, without: str = "") -> None:
-        self.terms: Any = Unlimited() if few is None else few
+        self.terms: Any = few
+        if few is None:
+            self.terms = Unlimited()
         self.proof = of(self.terms, without)
         self.before = Fields({name: self.terms.field(name, *what[:2]) for name, what in of.fields.items()})
         self.assumed: list[Any] = [] if few or without == MEET else [self.terms.meet()]
