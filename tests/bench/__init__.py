@@ -137,6 +137,11 @@ class At:
         for server in self._servers(masters):
             server.master.refuses = how
 
+    def rate(self, masters: int | Iterable[int], rate: float) -> None:
+        """Their clocks run so much faster than ours from now on."""
+        for server in self._servers(masters):
+            server.master.runs(rate)
+
     def cut(self, masters: int | Iterable[int] = 5, *, requests: bool = True, answers: bool = True) -> None:
         """What this process and they send each other is held until `heal`."""
         for server in self._servers(masters):

@@ -18,6 +18,10 @@ LEAST = 1.5  # seconds
 LATEST = LEAST * 1.01 + 0.002 + 0.1  # the allowance for clocks, and an attempt
 
 
+def calls(call: Any) -> Steps:
+    yield call
+
+
 def next_grant(at: At, **options: Any) -> Steps:
     """When another client gets it."""
     other = at.masters.lock("job", ttl=10.0, **options)
@@ -64,6 +68,53 @@ def test_a_lease_that_ends_by_max_hold_is_kept_from_others_as_well(at: At) -> St
         yield lock.release
 
 
+@scene()
+def test_fast_clocks_of_masters_give_nothing_away_sooner(at: At) -> Steps:
+    at.rate(5, 1.009)  # `drift_factor` allows for one per cent
+    lock, other = (at.masters.lock("job", ttl=60.0, hold_at_least=least) for least in (50.0, 0.0))
+    began = at.now
+    yield lock.acquire
+    yield lock.release
+    yield at.sleep(49.0)
+    while (yield partial(other.acquire, timeout=0)) is None:
+        yield at.sleep(0.1)
+    assert 50.0 <= at.now - began < 50.2
+    yield other.release
+
+
+@scene()
+def test_a_release_makes_no_key_live_longer(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=30.0, hold_at_least=30.0)
+    began = at.now
+    yield lock.acquire
+    yield lock.release
+    yield from at.until(lambda: at.keys() == 0)
+    assert at.exactly(began + 30.0)  # and not with the allowance for clocks
+
+
+@scene()
+def test_a_grant_that_leaves_less_than_that_is_none(at: At) -> Steps:
+    """Its holder may die right after it, and then what is left of the lease is all that keeps others out."""
+    lock = at.masters.lock("job", ttl=2.0, hold_at_least=LEAST, min_validity=0.1, bound=False)
+    yield partial(at.masters.status, "job")  # over connections that are up
+    at.cut(5, requests=False)
+    job = yield at.begin(calls(lock.acquire))
+    yield at.sleep(0.1)
+    at.stop(at.client, 1.0)
+    at.heal(5, requests=False)  # masters have granted it, and their answers are there when it goes on
+    yield from at.until(lambda: at.over(job))
+    assert lock.lease.remaining() > LEAST  # it has asked again
+
+
+@scene()
+def test_an_attempt_that_fails_keeps_nothing(at: At) -> Steps:
+    at.put("redlock:job", "another", masters=3)
+    lock = at.masters.lock("job", ttl=10.0, hold_at_least=LEAST)
+    assert (yield partial(lock.acquire, timeout=0)) is None
+    yield at.sleep(0.1)
+    assert at.values() == ["another"] * 3 + [None] * 2
+
+
 def guarded(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=8.0, guard=2.0, max_hold=1.0)
     began = at.now
@@ -82,3 +133,28 @@ def guarded(at: At) -> Steps:
 
 test_after_a_loss_the_guard_and_after_a_release_nothing = scene()(guarded)
 test_a_guard_where_expiries_are_confirmed = scene(confirm=True)(guarded)  # R35
+
+
+@scene()
+def test_clocks_that_step_by_less_than_the_guard_give_a_name_away_to_no_one(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=8.0, guard=4.0, auto_extend=False)
+    for extended in (False, True):
+        lease = yield lock.acquire
+        yield at.sleep(2.0)
+        if extended:
+            yield lock.extend
+        for server in at.servers:
+            server.master.step(3.9)
+        while lease.valid:
+            assert at.keys() == 5
+            yield at.sleep(0.1)
+        yield at.sleep(4.0)
+        with pytest.raises(at.errors.LockLost):
+            yield lock.release
+
+
+@scene()
+def test_keys_live_no_longer_than_max_ttl_with_their_guard(at: At) -> Steps:
+    with pytest.raises(at.errors.ConfigurationError, match="allowed is max_ttl for both together"):
+        at.masters.lock("job", ttl=50.0, guard=10.1)  # a master that has forgotten a key votes after max_ttl (P5)
+    yield at.sleep(0.0)

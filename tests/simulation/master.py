@@ -390,6 +390,11 @@ class Master(Keyspace):
     def wall(self) -> float:
         return self._offset + self._rate * self.world.now
 
+    def runs(self, rate: float) -> None:
+        """From now on."""
+        self._offset += (self._rate - rate) * self.world.now
+        self._rate = rate
+
     def step(self, by: float) -> None:
         self._offset += by
         self.jumped += max(0.0, -by) / self._rate

@@ -1,0 +1,147 @@
+"""What a renewal does to a lease and its keys: alone, with others, in vain, too late (R12-R15, R37)."""
+
+from __future__ import annotations
+
+import gc
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.bench import scene
+
+if TYPE_CHECKING:
+    from tests.bench import At
+    from tests.bench.users import Steps
+
+TTL = 3.0
+
+
+@scene()
+def test_a_renewal_that_nobody_answers_takes_nothing_away(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=TTL)
+    lease = yield lock.acquire
+    yield at.sleep(0.1)
+    at.cut(5)
+    yield at.sleep(TTL / 2)
+    assert lease.valid  # R13
+    at.heal(5)
+    yield at.sleep(4 * TTL)
+    assert lease.valid
+    assert at.keys() == 5
+    yield lock.release
+
+
+@scene()
+def test_one_error_on_each_master_in_turn_loses_no_lease(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=TTL)
+    lease = yield lock.acquire
+    for master in range(5):
+        at.refuse([master], "MISCONF")
+        yield at.sleep(TTL / 2)
+        at.refuse([master], "")
+        yield at.sleep(TTL / 2)
+    assert lease.valid
+    yield lock.release
+
+
+@scene()
+def test_renewals_are_tried_again_with_pauses_while_all_masters_are_down(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=TTL)
+    lease = yield lock.acquire
+    yield at.sleep(0.1)
+    at.kill(5)
+    while not lease.lost:
+        yield at.sleep(0.01)
+        assert lease._state.extensions <= 32  # R13: a twentieth of the TTL apart, in steps of a 32nd
+    assert lease._state.extensions >= 10
+    assert lease.loss().reason == "unreachable"
+    at.start(5)
+
+
+@scene()
+def test_what_becomes_of_each_of_many_leases_that_are_renewed_together(at: At) -> Steps:
+    told: list[str] = []
+    names = [f"job-{number}" for number in range(8)]
+    leases = {}
+    for name in names:
+        lock = at.masters.lock(name, ttl=TTL, bound=False, on_lost=lambda lease: told.append(lease.name))
+        leases[name] = lock, (yield lock.acquire)
+    yield at.sleep(10 * TTL)
+    for master in range(3):
+        at.put("redlock:job-2", None, masters=[master])
+    at.put("redlock:job-5", None, masters=[4])
+    began = at.now
+    assert (yield partial(leases["job-2"][1].wait_lost, 10))
+    assert at.now - began < TTL / 3 + 0.05  # R12, R13: by proof
+    assert leases["job-2"][1].loss().reason == "expired"
+    yield at.sleep(3 * TTL)
+    assert told == ["job-2"]
+    assert [at.keys(f"redlock:{name}") for name in names] == [5, 5, 0, 5, 5, 5, 5, 5]  # R14
+    for lock, lease in leases.values():
+        if lease.name != "job-2":
+            yield lock.release
+
+
+# -- keys are given back to no lease that is over (R14, R37) ---------------------------------------------
+
+
+@scene()
+def test_masters_that_refused_a_grant_get_its_key_soon(at: At) -> Steps:
+    at.put("redlock:job", "another", masters=[3, 4])
+    lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
+    lease = yield lock.acquire
+    at.put("redlock:job", None, masters=[3])
+    yield at.sleep(0.25 + 0.1)  # `node_timeout`
+    assert at.values() == [lease.token] * 4 + ["another"]  # P8
+    at.put("redlock:job", None, masters=[4])
+    yield at.sleep(1.0)
+    assert at.values() == [lease.token] * 5  # R37: not renewed, and asked once more
+    yield lock.release
+
+
+@scene()
+def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=TTL)
+    yield lock.acquire
+    yield at.sleep(0.1)
+    at.put("redlock:job", None, masters=[0])
+    at.cut([0], requests=False)
+    yield at.sleep(TTL / 3)  # it is renewed, and the others have answered
+    yield lock.release
+    at.heal([0], requests=False)
+    yield at.sleep(0.1)
+    assert at.keys() == 0
+
+
+@scene(worlds=["threads"])
+@pytest.mark.parametrize("lacks", ["when it is renewed", "from the beginning"])
+def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(at: At, lacks: str) -> Steps:
+    """The thread that renews is preempted just before it writes that, and its holder releases meanwhile."""
+    repair, driver, repairs = at.library["_core.extend"].Repair, at.masters._runtime.driver(), []
+    send = driver.send
+
+    def preempted(request: Any, operation: Any) -> None:
+        if isinstance(request, repair):
+            repairs.append(at.now)
+            at.block(0.1)
+        send(request, operation)
+
+    driver.send = preempted
+    if lacks == "from the beginning":
+        at.put("redlock:job", "another", masters=[0])
+    lock = at.masters.lock("job", ttl=TTL)
+    yield lock.acquire
+    at.put("redlock:job", None, masters=[0])
+    yield from at.until(lambda: repairs)
+    yield lock.release
+    yield at.sleep(0.2)
+    assert at.keys() == 0
+
+
+@scene()
+def test_a_lease_that_nobody_can_release_any_more_is_released_at_once(at: At) -> Steps:
+    yield (lambda: at.masters.lock("job", ttl=10.0, bound=False).acquire())
+    gc.collect()
+    yield at.sleep(0.1)
+    assert at.keys() == 0  # R15
