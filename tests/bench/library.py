@@ -162,7 +162,7 @@ class Library:
         self.modules: dict[str, ModuleType] = {}
         self.system = system
         as_it_is = not any(name.startswith(steps) or name in {patch.module for patch in patches} for name in SHARED)
-        self._shared = SHARED if as_it_is and system is not _NOBODY else ()
+        self._shared = SHARED if as_it_is and system is not NOBODY else ()
         self._steps, self._patches = steps, patches
         step = system.process.step
         self._builtins = {**vars(builtins), "__import__": self._import, "__step__": step, "set": OrderedSet}
@@ -220,5 +220,5 @@ class Library:
 
 
 # What all processes have, and whose it is.
-_NOBODY: Any = SimpleNamespace(modules={}, process=SimpleNamespace(loading=0, step=None), loaded=lambda *_: None)
-CORE = Library(_NOBODY)
+NOBODY: Any = SimpleNamespace(modules={}, process=SimpleNamespace(loading=0, step=None), loaded=lambda *_: None)
+CORE = Library(NOBODY)

@@ -27,47 +27,209 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 
-from redlock._core import patience
-from redlock._core.pipeline import request_of
-from redlock._core.voters import Facts
-from tests.simulation.actor import Actor, spec_for
-from tests.simulation.client import Client
-from tests.simulation.invariants import Judge, Violation
-from tests.simulation.master import Master
-from tests.simulation.network import Connection
+from redlock import scripts
+from redlock._core.settings import LockSpec, MastersSettings
+from redlock._core.tokens import FenceClock
+from redlock._core.wire import Call
+from tests.bench.library import NOBODY, Library, replaced
+from tests.core.resp import encoded
+from tests.simulation.invariants import P1, P2, PREFIX, Attempt, Judge, Violation
+from tests.simulation.master import EPOCH, REPLACED, Master
 from tests.simulation.parameters import Parameters
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.simulation.client import Task
-    from tests.simulation.network import Message
+    from tests.bench.library import Patch
 
 MASTERS = 3
 NAME = "lock-0"
 TTL = 30.0
-ORIGIN = (0, 0.0, False)
+BY_NAME = {script.name: script for script in scripts.ALL}
 Step = tuple[str, int, int]  # what, on which master, and how much else before it
 
 
-class Pipe:
-    """Stands in for a `Link`: what is written waits until it is chosen."""
+class Message:
+    """A script that is on its way, sent by its text or by its name."""
 
-    def __init__(self, client: Client, master: Master) -> None:
-        self.client = client
-        self.master = master
-        self.connection: Connection | None = Connection(1)
-        self.requests: deque[Message] = deque()
+    def __init__(self, request: Any, attempt: Attempt | None, *, text: bool) -> None:
+        call = request.call
+        self.call = Call(BY_NAME[call.script.name], call.keys, call.args)
+        self.attempt, self.text = attempt, text
 
-    def write(self, message: Message, leaves_at: float = 0.0) -> None:
-        self.requests.append(message)
+    def __str__(self) -> str:
+        return f"{self.call.script.name} {self.call.args} {self.text}"
 
-    def abandon(self) -> None:
-        self.connection = None
+    def apply(self, master: Master) -> Any:
+        return master.evaluate(self.call, self.attempt, text=self.text)
+
+
+class Side:
+    """A process that does one thing at a time: the shipped engine, `Exchange` and decisions, and messages that wait
+    until they are chosen."""
+
+    def __init__(self, scene: Scene, library: Library, name: str, skew: float) -> None:
+        self.scene, self.library, self.name = scene, library, name
+        self.operations: set[Any] = set()
+        self.ready: deque[Any] = deque()
+        self.messages: list[deque[Message]] = [deque() for _ in range(MASTERS)]
+        self.crashed = False
+        self.attempt: Attempt | None = None
+        voters = self.core("voters").Voters(("m0", "m1", "m2"), 60.0, guard=True)
+        self.settings = MastersSettings(
+            masters=("m0", "m1", "m2"), node_timeout=0.25, drift_factor=0.01, fence_ttl=3600.0, voters=voters,
+            fences=FenceClock(lambda: int((EPOCH + scene.world.now + skew) * 1_000_000) * 1000),
+            token=lambda: f"{scene.world.random.getrandbits(64):016x}", random=scene.world.random.random,
+            outages=cast("Any", SimpleNamespace(since=0.0, attempted=lambda *_: None)), mark=lambda: 1,
+        )  # fmt: skip
+        keys = self.core("wire").keys_for(PREFIX, (NAME,), records=False)
+        self.spec = LockSpec(
+            names=(NAME,),
+            keys=keys,
+            ttl=TTL,
+            min_validity=0.5 * TTL,
+            retry=cast("Any", None),
+            mode=self.core("mode").EXCLUSIVE,
+        )
+        self.exchange = self._exchange()
+        for index, master in enumerate(scene.masters):
+            voters.admit(index, master.info(), self.now())
+            self.pipelines[index].connected(self.now())
+            self.pipelines[index].plain = True
+        self.operation: Any = None
+        self.lease: Any = None
+        self.grant: Any = None
+
+    def core(self, name: str) -> Any:
+        return self.library[f"_core.{name}"]
+
+    def _exchange(self) -> Any:
+        side, connect = self, self.library["_connect"]
+
+        class Links(self.core("exchange").Exchange):  # type: ignore[misc]
+            def _tear(self, pipeline: Any) -> None:
+                pipeline.plain = False
+
+            def _send_slowly(self, pipeline: Any, requests: Any, data: bytes, now: float) -> None:
+                if pipeline.submit(requests[0], now):
+                    side.write(pipeline.master)
+
+            def _sent_a_part(self, *_: Any) -> None:
+                raise AssertionError("links take everything")
+
+            def _read_slowly(self, fd: int, now: float) -> None:
+                self._read_on(side.pipelines[fd], side.arrived, now)
+
+            def _read_on(self, pipeline: Any, data: bytes, now: float) -> None:
+                parser = connect.parser()
+                parser.feed(data)
+                value = parser.gets()
+                assert value is not connect.NOTHING
+                if pipeline.answered(value, now):
+                    for more in pipeline.more():
+                        side.write(pipeline.master, more)
+                pipeline.plain = True
+
+        self.pipelines = [self.core("pipeline").Pipeline(index, 0.5) for index in range(MASTERS)]
+        exchange = Links(self.pipelines, self.settings.voters.votes_from, lambda _: b"a request")
+        for pipeline in self.pipelines:
+            exchange.by_fd[pipeline.master] = pipeline
+            pipeline.send, pipeline.recv = partial(self._sent, pipeline.master), lambda _: self.arrived
+        return exchange
+
+    def _sent(self, master: int, data: bytes) -> int:
+        self.write(master)
+        return len(data)
+
+    def write(self, master: int, queued: Any = None) -> None:
+        """What is sent last, on behalf of the attempt that it is for."""
+        queued = self.pipelines[master].under_way[-1] if queued is None else queued
+        request = self.core("pipeline").request_of(queued)
+        self.messages[master].append(Message(request, self.attempt, text=getattr(queued, "text", False)))
+
+    # -- what the engine asks for --------------------------------------------------------------------
+
+    def now(self) -> float:
+        return 1000.0 + self.scene.world.now
+
+    def send(self, request: Any, operation: Any) -> None:
+        call = request.call
+        if call.script.name == "acquire":
+            self.attempt = self.scene.judge.attempt(cast("Any", self), (NAME,), call.args[1], TTL)
+        elif request.owed_until is not None and self.attempt is not None:
+            self.attempt.over, self.attempt.owed_until = True, request.owed_until - 1000.0
+        request.sent_at, request.inbox = self.now(), operation
+        to = range(MASTERS) if request.to is None else sorted(request.to)
+        self.exchange._send_all([request], b"a request", self.now(), [self.pipelines[master] for master in to])
+
+    def perform_local(self, effect: Any, operation: Any) -> None:
+        """It waits in no line, and hears of no release."""
+
+    def read_and_close(self, request: Any) -> None:
+        if request is not None:
+            request.open = False
+
+    def step_soon(self, operation: Any) -> None:
+        self.ready.append(operation.step)
+
+    # -- what it does --------------------------------------------------------------------------------
+
+    def _run(self, op: Any) -> None:
+        side = self
+
+        class Operation(self.core("operation").SteppedOperation):  # type: ignore[misc]
+            def _wait(self, now: float) -> None:
+                """Time passes only where that is chosen."""
+
+            def _conclude(self, error: BaseException | None) -> bool:
+                if not self.over and error is None and side.lease is None:
+                    side.ends(self.result)
+                super()._conclude(error)
+                return True
+
+        self.operation = Operation(op, self)
+        self.operation.start()
+
+    def acquires(self) -> None:
+        acquire = self.core("acquire")
+        self._run(acquire.attempt(acquire.Target(self.settings, self.spec)))
+
+    def ends(self, outcome: Any) -> None:
+        if type(outcome).__name__ == "Grant":
+            self.grant = outcome
+            self.scene.granted(self)
+        elif self.attempt is not None:
+            self.attempt.over = True
+
+    def releases(self) -> None:
+        assert self.attempt is not None
+        lease = self.core("lease").LeaseState(self.spec, self.grant, clock=self.now, mine=lambda: True)
+        self.lease, self.attempt.over = lease, True
+        self._run(self.core("release").release(self.settings, self.spec, lease))
+
+    def goes_on(self) -> None:
+        while self.ready:
+            self.ready.popleft()()
+
+    def hears(self, index: int, value: Any) -> None:
+        self.arrived = encoded(value)
+        self.exchange.read_ready([(index, 0)], self.now())
+
+    def loses(self, index: int) -> None:
+        """Its connection breaks, and a new one is made at once."""
+        self.messages[index].clear()
+        pipeline, failure = self.pipelines[index], self.core("outcomes").Failure("error", "connection reset")
+        pipeline.plain = False
+        pipeline.broken(failure, self.now())
+        pipeline.connected(self.now())
+        pipeline.plain = True
+        for owed in pipeline.due(self.now()):
+            self.messages[index].append(Message(owed.request, self.attempt, text=False))
 
 
 @dataclass
@@ -82,6 +244,7 @@ class Scene:
     breaks: tuple[int, ...] = ()  # masters to which the connection may break
     released: bool = False  # A has begun to release before anything else happens
     late: bool = False  # B's operation goes on some time after what it waits for
+    library: Library = field(default_factory=lambda: Library(NOBODY))
     told: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,37 +256,24 @@ class Scene:
             for index in range(MASTERS)
         ]
         self.judge.masters = self.masters
-        self.ready: dict[Client, deque[Callable[[], None]]] = {}
-        self.a = self._client(parameters, "A", 1000.0)
-        self.b = self._client(parameters, "B", 1000.0 + self.ahead)
-        self.b.late = float(self.late)
+        self.a, self.b = Side(self, self.library, "A", 1000.0), Side(self, self.library, "B", 1000.0 + self.ahead)
         self.begun: set[str] = set()
         self.broken = False
-        self.first, self.second = Actor(self.a), Actor(self.b)
-        self.first.acquire([NAME], TTL, 0.0)
+        self.a.acquires()
         for index in (0, 1):
             self._exchange(self.a, index)
-        assert self.first.hold is not None
+        assert self.a.grant is not None
         if self.released:
             self.take(("A releases", 0, 0))
 
-    def _client(self, parameters: Parameters, name: str, skew: float) -> Client:
-        client = Client(self.world, self.judge, parameters, self.masters, name, rate=1.0, skew=skew)
-        client.links = [Pipe(client, master) for master in self.masters]  # type: ignore[misc]
-        client.late = 0.0
-        ready: deque[Callable[[], None]] = deque()
-        self.ready[client] = ready
-
-        def later(action: Callable[..., None], *args: Any) -> None:
-            ready.append(partial(action, *args))
-
-        client.later = later  # type: ignore[method-assign]
-        for index, master in enumerate(self.masters):
-            facts = master.info()
-            assert isinstance(facts, Facts)
-            client.voters.admit(index, facts, client.clock())
-            client.pipelines[index].connected(client.clock())
-        return client
+    def granted(self, side: Side) -> None:
+        """B has it: A has begun to give it back, and its fence is smaller."""
+        if side.name == "A":
+            return
+        if "A releases" not in self.begun:
+            self.judge.fail(P1, "B is granted what A holds")
+        if side.grant.fence <= self.a.grant.fence:
+            self.judge.fail(P2, f"B has fence {side.grant.fence}, and A had {self.a.grant.fence}")
 
     # -- steps ---------------------------------------------------------------------------------------
 
@@ -134,91 +284,75 @@ class Scene:
                 yield who, 0, 0
         under_way = self._under_way()
         if under_way is not None:
-            if self.ready[self.b]:
+            if self.b.ready:
                 yield "B goes on", 0, 0
             else:
                 yield "time passes for B", 0, 0
         for index in range(MASTERS):
-            requests = len(self.pipe(self.b, index).requests)
+            requests = len(self.b.messages[index])
             if index in self.breaks and not self.broken and "B acquires" in self.begun:
                 for arrive in range(requests + 1):
                     yield "B loses", index, arrive
             if requests:
-                for before in range(len(self.pipe(self.a, index).requests) + 1):
+                for before in range(len(self.a.messages[index]) + 1):
                     yield "B is answered", index, before
                 if under_way is None and (self.broken or not self.breaks):
                     break
 
     def take(self, step: Step) -> None:
         what, index, number = step
+        b = self.b
         match what:
             case "A releases":
                 self.begun.add(what)
-                assert self.first.hold is not None
-                self.first._release(self.first.hold, spec_for(self.a, [NAME], TTL))
+                self.a.releases()
             case "B acquires":
                 self.begun.add(what)
-                self.second.acquire([NAME], TTL, 0.0)
+                b.acquires()
             case "B is answered":
                 for _ in range(number):
                     self._exchange(self.a, index)
-                self._exchange(self.b, index)
+                self._exchange(b, index)
             case "B loses":
                 self._break(index, number)
             case "B goes on":
-                self.ready[self.b].popleft()()
+                b.ready.popleft()()
             case _:
-                task = self._under_way()
-                assert task is not None
-                self.world.now = max(self.world.now, self.b.true_time(task.until)) + 1e-6
+                self.world.now = max(self.world.now, b.operation.until - 1000.0) + 1e-6
                 self.told.append((what, self.world.now))
-                task._alarm(task._alarms)
+                b.ready.append(b.operation.on_alarm)
         if not self.late:
-            self._go_on(self.b)
+            b.goes_on()
 
-    def _under_way(self) -> Task | None:
+    def _under_way(self) -> Any:
         """B's acquire."""
-        return next((task for task in self.b.tasks if not task.over), None)
-
-    def _go_on(self, client: Client) -> None:
-        while self.ready[client]:
-            self.ready[client].popleft()()
+        return self.b.operation if self.b.operation is not None and not self.b.operation.over else None
 
     def finish(self) -> None:
         """What is left can arrive in one order only."""
         for index in range(MASTERS):
-            while self.pipe(self.a, index).requests:
+            while self.a.messages[index]:
                 self._exchange(self.a, index)
         self.judge.clean()
 
-    def pipe(self, client: Client, index: int) -> Pipe:
-        pipe: Any = client.links[index]
-        assert isinstance(pipe, Pipe)
-        return pipe
-
-    def _exchange(self, client: Client, index: int) -> None:
+    def _exchange(self, side: Side, index: int) -> None:
         """The next request is carried out, and its answer arrives."""
-        pipe: Any = self.pipe(client, index)
-        value = pipe.requests.popleft().apply(self.masters[index])
-        if client is self.b:
-            request = request_of(client.pipelines[index].under_way[0])
+        message = side.messages[index].popleft()
+        value = message.apply(self.masters[index])
+        if side is self.b:
+            request = side.core("pipeline").request_of(side.pipelines[index].under_way[0])
             if request.open:
-                self.told.append((index, request.call.script.name, request.call.args, repr(value)))
-        client.on_answer(pipe, pipe.connection, value, ORIGIN)
-        self._go_on(self.a)
+                self.told.append((index, message.call.script.name, message.call.args, repr(value)))
+        side.hears(index, value)
+        self.a.goes_on()
 
     def _break(self, index: int, arrive: int) -> None:
         """Some of what is under way still arrives, no answer does; a new connection is made at once."""
         self.broken = True
         self.told.append((index, "broken"))
-        pipe: Any = self.pipe(self.b, index)
-        for message in list(pipe.requests)[:arrive]:
+        for message in list(self.b.messages[index])[:arrive]:
             message.apply(self.masters[index])
-        pipe.requests.clear()
-        self.b.on_reset(pipe, pipe.connection)
-        pipe.connection = Connection(2)
-        self.b.pipelines[index].connected(self.b.clock())
-        self.b._write_due(index)
+        self.b.loses(index)
 
     # -- state ---------------------------------------------------------------------------------------
 
@@ -229,23 +363,15 @@ class Scene:
             parts.append(
                 (
                     tuple(sorted((name, key.value, key.expires) for name, key in master.keys.items())),
-                    *(
-                        tuple(_shown(message) for message in self.pipe(client, index).requests)
-                        for client in (self.a, self.b)
-                    ),
+                    *(tuple(map(str, side.messages[index])) for side in (self.a, self.b)),
                     tuple(sorted(str(told[1:]) for told in self.told if told[0] == index)),
                 )
             )
         parts[:2] = sorted(parts[:2])
         times = tuple(told for told in self.told if isinstance(told[0], str))
         task = self._under_way()
-        goes_on = None if task is None else (bool(self.ready[self.b]), len(task.events))
+        goes_on = None if task is None else (bool(self.b.ready), len(task.events))
         return tuple(sorted(self.begun)), tuple(parts), times, goes_on
-
-
-def _shown(message: Message) -> str:
-    assert message.call is not None
-    return f"{message.call.script.name} {message.call.args} {message.text}"
 
 
 def replay(path: tuple[Step, ...], **scene: Any) -> Scene:
@@ -267,10 +393,10 @@ class Explored:
     second_rounds: int = 0  # ends before which B asked for its fence a second time
 
 
-def explore(**scene: Any) -> Explored:
+def explore(patches: tuple[Patch, ...] = (), **scene: Any) -> Explored:
     """Follow every step out of every state.  A `Violation` carries the path that led to it."""
-    with mock.patch.object(patience, "MOST", 0):
-        return _explore(scene)
+    with mock.patch.dict(REPLACED, replaced(patches)):
+        return _explore({**scene, "library": Library(NOBODY, patches=patches)})
 
 
 def _explore(scene: dict[str, Any]) -> Explored:
@@ -296,7 +422,7 @@ def _explore(scene: dict[str, Any]) -> Explored:
                 if not steps:
                     played.finish()
                     explored.ends += 1
-                    explored.granted += played.second.acquired
+                    explored.granted += played.b.grant is not None
                     explored.second_rounds += any("fence" in told for told in played.told)
                     break
                 # The first step goes on from here, the others are replayed later.
