@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 PROMPT = 0.05  # seconds within which a moment is met: what a few messages and a tick of the background take
 LONGEST = 1000.0  # seconds of virtual time for a scene
-MACHINE: dict[str, Any] = {"preempted": 0.0, "late": 0.0, "split": 0.0, "uneven": 1.0}
+MACHINE: dict[str, Any] = {"preempted": 0.0, "late": 0.0, "split": 0.0, "uneven": 1.0, "lists": ()}
 WORLD: dict[str, Any] = {
     "masters": 5, "names": 1, "ttl": 10.0, "max_ttl": 60.0, "node_timeout": 0.25, "delay": 0.001, "guard": False, "durable": 0.0,
     "spread": 0.0, "skew": 0.0, "slots": 0, "faults": (), "duration": 1e6, "budget": 10**9,
@@ -230,16 +230,24 @@ class Play(Run):
 
     user = Actor
 
-    def __init__(self, lives: Sequence[Sequence[Life]], setting: Setting, patches: tuple[Patch, ...] = ()) -> None:
+    def __init__(
+        self,
+        lives: Sequence[Sequence[Life]],
+        setting: Setting,
+        patches: tuple[Patch, ...] = (),
+        begins: Sequence[float] = (),
+    ) -> None:
         super().__init__(setting, patches)
-        self.lives = lives
+        self.lives, self.begins = lives, begins or [0.0] * len(lives)
         self.ended = 0
         self.failure: Exception | None = None  # of a life
         self.log: list[str] = []
-        self.expected: list[str] = []
+        # Whoever gives way to another list says so.
+        self.expected: list[str] = ["use masters that are incompatible"] if setting.lists else []
 
     def _play(self) -> None:
-        for lives, threads in zip(self.lives, self.setting.threads, strict=True):
+        for lives, threads, begins in zip(self.lives, self.setting.threads, self.begins, strict=True):
+            self._go(begins - self.world.now)
             self.users = len(lives)
             self.add_client(threads=threads)
         self._wait(self._over, LONGEST, "comes to its end")
@@ -264,13 +272,21 @@ class Play(Run):
 
 
 def play(
-    lives: Sequence[Life | tuple[Life, ...]], *, threads: bool, patches: tuple[Patch, ...] = (), **fixed: Any
+    lives: Sequence[Life | tuple[Life, ...]],
+    *,
+    threads: bool,
+    patches: tuple[Patch, ...] = (),
+    begins: Sequence[float] = (),
+    **fixed: Any,
 ) -> Play:
-    """Raises what a life raises, and `Violation` where the judge finds a promise broken."""
+    """Raises what a life raises, and `Violation` where the judge finds a promise broken.
+
+    ``begins``: when each process does, in this order; none: all at once.
+    """
     of_each = [one if isinstance(one, tuple) else (one,) for one in lives]
     machine = MACHINE | {key: fixed.pop(key) for key in MACHINE if key in fixed} | {"users": 1}
     setting = draw(0, threads=threads, calm=True, more=False, clients=len(of_each), besides=machine, **(WORLD | fixed))
-    return Play(of_each, setting, (*_broken, *patches)).play()  # type: ignore[return-value]
+    return Play(of_each, setting, (*_broken, *patches), begins).play()  # type: ignore[return-value]
 
 
 _broken: list[Patch] = []
@@ -293,7 +309,7 @@ def _awaited(call: Callable[[], Any]) -> Steps:
 def scene(
     *, worlds: Sequence[str] = ("threads", "tasks"), **fixed: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """A test that plays this scene in both worlds.  ``fixed``: of `WORLD` and `MACHINE`."""
+    """A test that plays this scene in both worlds.  ``fixed``: of `WORLD` and `MACHINE`, and ``begins`` of `play`."""
 
     def decorate(written: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(written)

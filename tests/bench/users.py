@@ -214,15 +214,17 @@ class Client(Process):
                     hook()
                 self.exited = True
 
-    def make(self) -> Any:
+    def make(self, **options: Any) -> Any:
+        """Its masters.  ``options``: instead of those that all processes have."""
         base = self.setting.base
         urls = {f"m{server.master.index}": f"redis://m{server.master.index}" for server in self.servers}
-        return self.kind.masters(
-            urls if self.setting.lists else list(urls.values()),  # with names a client gives way to others (R34)
-            node_timeout=base.node_timeout, drift_factor=base.drift_factor, max_ttl=base.max_ttl,
-            restart_guard=base.guard, fence_ttl=base.fence_ttl, guard=base.after, confirm_expiry=base.confirm,
-            observer=self._observe,
-        )  # fmt: skip
+        all_have: dict[str, Any] = {
+            "node_timeout": base.node_timeout, "drift_factor": base.drift_factor, "max_ttl": base.max_ttl,
+            "restart_guard": base.guard, "fence_ttl": base.fence_ttl, "guard": base.after,
+            "confirm_expiry": base.confirm, "observer": self._observe,
+        }  # fmt: skip
+        # With names a client gives way to others (R34).
+        return self.kind.masters(urls if self.setting.lists else list(urls.values()), **(all_have | options))
 
     def _observe(self, event: Any) -> None:
         self.judge.hears(self, event)
