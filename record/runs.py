@@ -22,8 +22,6 @@ from chaos.session import HISTORY
 from redlock import __version__
 from tests.bench import many
 from tests.simulation.__main__ import DRAWS, chunk
-from tests.simulation.fleets import FleetRun, settings
-from tests.simulation.invariants import Violation
 from tests.simulation.parameters import draw
 from tests.simulation.run import collect_rarely
 
@@ -40,9 +38,8 @@ FAMILIES: Final[dict[str, Callable[[int], Any]]] = {
     **{name.replace("_", "-"): drawn for name, drawn in DRAWS.items()},
 }
 STEPS: Final = "steps"
-FLEETS: Final = "fleets"
 SHIPPED: Final = "shipped"
-ALL: Final = (*FAMILIES, FLEETS, SHIPPED)
+ALL: Final = (*FAMILIES, SHIPPED)
 # The first seed of the record: those below were tried before there was one, by nobody knows which version.
 FIRST: Final = 10_000_000
 _CHUNK: Final = 20
@@ -119,7 +116,7 @@ def simulated(
     with ProcessPoolExecutor(jobs or os.cpu_count(), initializer=collect_rarely) as pool:
         for family in families:
             first, began = following(known, family), time.monotonic()
-            play = {FLEETS: fleets, SHIPPED: shipped}.get(family) or partial(plays, family)
+            play = shipped if family == SHIPPED else partial(plays, family)
             parts = [(start, min(_CHUNK, first + seeds - start)) for start in range(first, first + seeds, _CHUNK)]
             grants, violated = 0, []
             for granted, wrong in pool.map(play, parts):
@@ -136,18 +133,6 @@ def plays(family: str, part: tuple[int, int]) -> tuple[int, list[str]]:
     start, count = part
     _, grants, failures = chunk(range(start, start + count), drawn=FAMILIES[family], variant=None)
     return grants, [f"{invariant}: {again(family, seed)}" for seed, invariant, _ in failures]
-
-
-def fleets(part: tuple[int, int]) -> tuple[int, list[str]]:
-    grants, violated = 0, []
-    for seed in range(part[0], part[0] + part[1]):
-        run = FleetRun(settings(seed))
-        try:
-            run.play()
-        except Violation as violation:
-            violated.append(f"{violation.invariant}: {again(FLEETS, seed)}")
-        grants += run.grants
-    return grants, violated
 
 
 def shipped(part: tuple[int, int]) -> tuple[int, list[str]]:

@@ -128,7 +128,7 @@ def test_a_client_that_gives_way_and_works_all_the_same_is_told_apart(master: Sa
     """From the first moment on: `redlock-check` says who gets no lock."""
     master.say("first", OLD)
     for says in ("new", "refused", "back"):
-        assert master.say(who, NEW, says).state == 0  # type: ignore[arg-type]
+        assert master.say(who, NEW, says).state == 0
         assert master.marks() == {"abc": "1", "bcd": mark}
 
 

@@ -12,7 +12,6 @@
 --slots             of runs in which all want one of few slots
 --in-order          of runs in which most wait in order (R42)
 --confirmed         of runs in which a minority of clocks is wrong, and an expiry is confirmed by more than one (R35)
---fleets            instead: fleets that change their masters one at a time
 --shipped           instead: the client as it ships, with threads and event loops, on simulated masters
 --replay            ... where each step must be one of the specification (`bench/replay.py`)
 --coverage          ... and which lines of it that has run
@@ -29,7 +28,7 @@ import os
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -37,8 +36,6 @@ from tests.bench import variants as shipped_variants
 from tests.bench.many import main as shipped
 from tests.simulation import parameters
 from tests.simulation.exhaustive import explore
-from tests.simulation.fleets import FleetRun, settings
-from tests.simulation.invariants import Violation
 from tests.simulation.run import Run, collect_rarely, report
 from tests.simulation.schedules import play as play_schedules
 from tests.simulation.seeds import Played, chunks, many, played, trace
@@ -65,7 +62,7 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--start", type=int, default=0)
-    for option in (*DRAWS, "replay", "fleets", "schedules", "shipped", "coverage", "variants", "exhaustive"):
+    for option in (*DRAWS, "replay", "schedules", "shipped", "coverage", "variants", "exhaustive"):
         parser.add_argument(f"--{option.replace('_', '-')}", action="store_true")
     parser.add_argument("--variant", choices=sorted({**VARIANTS, **shipped_variants.VARIANTS}), metavar="NAME")
     parser.add_argument("--trace", type=int, metavar="SEED")
@@ -77,12 +74,6 @@ def main() -> int:
         return 0
     if options.shipped or options.replay:
         return shipped(options)
-    if options.fleets:
-        return (
-            trace_fleet(options.trace)
-            if options.trace is not None
-            else tallied(fleet_chunk, chunks(options.start, options.seeds, CHUNK), options.jobs)
-        )
     if options.schedules:
         with VARIANTS[options.variant].applied() if options.variant else nullcontext():
             if options.trace is not None:
@@ -108,36 +99,6 @@ def chunk(seeds: range, *, drawn: Draw, variant: str | None) -> Played:
     context, drawn = broken(variant, drawn)
     with context:
         return played(((seed, Run(drawn(seed))) for seed in seeds), report)
-
-
-def trace_fleet(seed: int) -> int:
-    run = FleetRun(settings(seed))
-    with suppress(Violation):  # it is the last line of the trace
-        run.play()
-    print(run.settings, *run.lines, sep="\n")
-    return 0
-
-
-def fleet_chunk(seeds: range) -> tuple[Counter[str], list[str]]:
-    """What they had, and what went wrong."""
-    had: Counter[str] = Counter()
-    failures = []
-    for seed in seeds:
-        run = FleetRun(settings(seed))
-        try:
-            run.play()
-        except Violation as violation:
-            failures.append(f"seed {seed}: {violation}: python -m tests.simulation --fleets --trace {seed}")
-        had.update(
-            {
-                "seeds": 1,
-                "grants": run.grants,
-                "extensions": run.extensions,
-                "steps": run.steps,
-                "times a client gave way": run.refused,
-            }
-        )
-    return had, failures
 
 
 def tallied(play: Callable[[range], tuple[Counter[str], list[str]]], pieces: list[range], jobs: int) -> int:

@@ -404,7 +404,7 @@ class Client:
                 connection.facts = value
             return
         master = link.master.index
-        facts = connection.facts  # all have one max_ttl, and nobody looks when it was announced: see test_max_ttl.py
+        facts = connection.facts  # all have one max_ttl, and nobody looks when it was announced
         if self._heard_at[master] > -math.inf:
             self.voters.heard(master, self._heard_at[master])
         self.voters.admit(master, facts, now)

@@ -5,13 +5,14 @@ Each is a bug that was there, or could have been.  A patch names the text that i
 of these would prove nothing by being green.
 """
 
-from tests.bench.variants import client, confirming, holding, leading, quorum
+from tests.bench.variants import client, confirming, fleet, holding, leading, quorum
 from tests.bench.variants.variant import Caught, Variant, cases, hunt
 
 VARIANTS: dict[str, Variant] = {
     **client.VARIANTS,
     **holding.VARIANTS,
     **leading.VARIANTS,
+    **fleet.VARIANTS,
     **quorum.VARIANTS,
     **confirming.VARIANTS,
 }
