@@ -57,6 +57,54 @@ def test_waiters_of_one_process_are_served_in_the_order_in_which_they_came() -> 
 
 
 @scene()
+def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[Any]:
+    served: list[Any] = []
+
+    def holds(at: At) -> Steps:
+        lock = at.masters.lock("job")
+        yield lock.acquire
+        yield at.sleep(3.0)
+        released = at.now
+        yield lock.release
+        yield from at.until(lambda: served, 10.0)
+        assert served[0][0] - released < 0.05  # R23
+
+    def gives_up(at: At) -> Steps:
+        yield at.sleep(0.1)
+        with pytest.raises(at.errors.NotAcquired):
+            yield at.within(at.masters.lock("job", timeout=1.0), lambda _: at.nothing())
+
+    return [(holds, gives_up, partial(takes, served=served, after=0.2))]
+
+
+# -- one try (C3) ----------------------------------------------------------------------------------------
+
+
+@scene(masters=3)
+@pytest.mark.parametrize("kind", ["name", "names", "slots"])
+def test_of_those_who_try_once_at_the_same_moment_one_gets_it(kind: str) -> list[Any]:
+    """Each is near to one master, and refused by those that are near to others."""
+    rounds, clients, won = 10, 4, []
+
+    def tries(at: At, number: int) -> Steps:
+        for line in at.client.lines.values():
+            line._delay *= 1 if line.server.master.index == number % 3 else 15
+        name = ["job", "other"] if kind == "names" else "job"
+        lock = at.masters.slots(name, limit=1) if kind == "slots" else at.masters.lock(name)
+        yield partial(at.masters.status, "job")
+        for turn in range(1, rounds + 1):
+            yield at.sleep(5.0 * turn - at.now)
+            if (yield partial(lock.acquire, timeout=0)) is not None:
+                won.append(turn)
+                yield at.sleep(3.0)
+                yield lock.release
+        yield at.sleep(5.0 * rounds + 5.0 - at.now)
+        assert won == [*range(1, rounds + 1)]
+
+    return [partial(tries, number=number) for number in range(clients)]
+
+
+@scene()
 def test_waiters_that_have_died_cost_a_second_once() -> list[Any]:
     served: list[Any] = []
 

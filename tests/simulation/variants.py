@@ -20,37 +20,30 @@ from redlock._core import (
     fair,
     inspect,
     listing,
-    patience,
     quorum,
     release as releasing,
     renewals,
     slots as slotting,
-    subscriptions,
     tickets,
     watch,
     wire,
 )
-from redlock._core.effects import Send, wait
+from redlock._core.effects import Send
 from redlock._core.extend_many import BatchExtension
 from redlock._core.lease import LeaseState
 from redlock._core.listing import scan
-from redlock._core.local_queue import LocalQueue
 from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.pipeline import Pipeline
 from redlock._core.release import release_lost
 from redlock._core.renewals import Renewal
 from redlock._core.settings import LockSpec, MastersSettings
-from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.watch import FreeLook, Watch
-from redlock._io import renewer as base_renewer
 from tests.simulation import master
 from tests.simulation.actor import Actor
 from tests.simulation.client import Client
-from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import (
     C7,
     FREE,
-    LIVE,
     P1,
     P2,
     P3,
@@ -72,9 +65,7 @@ from tests.simulation.invariants import (
 from tests.simulation.line import A_SECOND, IN_ORDER, LEFT
 from tests.simulation.parameters import (
     Parameters,
-    at_once,
     come_and_go,
-    crowd,
     draw,
     guarded,
     household,
@@ -85,8 +76,7 @@ from tests.simulation.parameters import (
     slots,
 )
 from tests.simulation.renewer import HeldBy
-from tests.simulation.tries import ENDS, SOMEBODY_WINS
-from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
+from tests.simulation.waits import APART, WOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,8 +84,6 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
     from redlock._core.inspect import LockStatus, Look
-    from redlock._core.patience import Patience
-    from redlock._core.quorum import Tally
     from redlock._core.rounds import Round
     from tests.simulation.client import Task
 
@@ -496,186 +484,6 @@ def _() -> list[Any]:
     return [mock.patch.object(releasing, "release_lost", release_lost)]
 
 
-# -- the line inside a process -----------------------------------------------------------------------
-
-
-@variant("line-remembers-who-gave-up", LIVE, actors=2, clients=2, names=1, eager=0.5, faults=(("cancel", 0.6),))
-def _() -> list[Any]:
-    """A waiter that is cancelled keeps its place, and nobody behind it ever has a turn (R23)."""
-    correct = LocalQueue.leave
-    return [
-        mock.patch.object(
-            LocalQueue,
-            "leave",
-            lambda local_queue, place, *stays: correct(local_queue, place, *stays) if place.turn else [],
-        )
-    ]
-
-
-@variant("line-blocked-by-a-lost-lease", LIVE, actors=2, clients=2, names=1, deserted=0.5, **_KEPT)
-def _() -> list[Any]:
-    """A lease that is lost keeps its place in front until it is released, and that may be never (R23)."""
-    return [mock.patch.object(base_renewer, "leave_line", return_value=[])]
-
-
-# -- waiting for a release (R24) ---------------------------------------------------------------------
-
-
-@variant("subscribed-without-a-look", WOKEN, drawn=crowd)
-def _() -> list[Any]:
-    """Subscribe, then wait: what was released before is heard by nobody (R24)."""
-    return [mock.patch.object(Subscriptions, "_is_on", return_value=False)]
-
-
-@variant("no-look-where-subscribed-before", WOKEN, drawn=crowd, actors=3)
-def _() -> list[Any]:
-    """A waiter that listens on a channel that is on already does not look again (R24)."""
-    correct = Subscriptions.add
-
-    def add(subscriptions: Subscriptions, subscription: Subscription) -> None:
-        correct(subscriptions, subscription)
-        subscription.look = False
-
-    return [mock.patch.object(Subscriptions, "add", add)]
-
-
-@variant("broken-subscriber-taken-for-a-good-one", WOKEN, drawn=crowd, faults=(("deaf", 2.0),))
-def _() -> list[Any]:
-    """What was confirmed on a connection that broke still counts: no look when it is back (R24)."""
-    return [mock.patch.object(Subscriptions, "lost", return_value=None)]
-
-
-@variant("deaf-while-it-attempts", WOKEN, drawn=crowd)
-def _() -> list[Any]:
-    """What is heard while an attempt is under way is forgotten at its end (R24)."""
-    correct = Subscription.tried
-
-    def tried(subscription: Subscription, **how: Any) -> None:
-        correct(subscription, **how)
-        subscription.attempting()
-
-    return [mock.patch.object(Subscription, "tried", tried)]
-
-
-@variant("all-must-announce", WOKEN, drawn=crowd, faults=(("isolate", 0.6), ("hush", 0.6)))
-def _() -> list[Any]:
-    """A release counts when every master has announced it (R24)."""
-    correct = Subscription.__init__
-
-    def init(subscription: Subscription, keys: Any, masters: int, **others: Any) -> None:
-        correct(subscription, keys, masters, **others)
-        subscription._need = masters
-
-    return [mock.patch.object(Subscription, "__init__", init)]
-
-
-@variant("announcements-mixed-up", WOKEN, drawn=crowd)
-def _() -> list[Any]:
-    """Of the releases that were announced by some masters only the latest is remembered (R24)."""
-    return [mock.patch.object(subscriptions, "_MANY", 1)]
-
-
-@variant("another-subscription-removed", WOKEN, drawn=crowd, actors=3, patient=0.3)
-def _() -> list[Any]:
-    """An operation that ends takes away the subscription of the one that came after it (R24)."""
-
-    def remove(subscriptions: Subscriptions, subscription: Subscription, now: float) -> None:
-        for name in subscription.channels:
-            channel = subscriptions._channels.get(name)
-            if channel is not None:
-                channel.listeners, channel.idle_since = (), now
-
-    return [mock.patch.object(Subscriptions, "remove", remove)]
-
-
-@variant("nothing-announced", WOKEN, drawn=crowd)
-def _() -> list[Any]:
-    """Masters release and tell nobody (R24)."""
-    return [script(scripts.RELEASE, ("redis.pcall('PUBLISH', KEYS[i] .. ':released', token)", "0"))]
-
-
-@variant("announced-elsewhere", WOKEN, drawn=crowd)
-def _() -> list[Any]:
-    """Masters announce on another channel than the one that is listened to (R24)."""
-    return [script(scripts.RELEASE, ("':released'", "':gone'"))]
-
-
-@variant("apart-for-ever", WOKEN, drawn=crowd)
-def _() -> list[Any]:
-    """The pause that keeps contenders apart grows without end, and so nobody is woken (R24)."""
-    return [mock.patch.object(subscriptions, "_MOST_SPREAD", 40), mock.patch.object(subscriptions, "_CALM", 0.0)]
-
-
-@variant("only-when-told", ANYWAY, drawn=crowd, lost=0.5)
-def _() -> list[Any]:
-    """A listener does not try again before it hears something (R24)."""
-    correct = acquiring.pause
-
-    def pause(target: acquiring.Target, refusal: ballots.Refusal, until: float) -> Op[bool]:
-        listens = target.subscription is not None and refusal.kind == "held"
-        return (yield from correct(target, refusal, math.inf if listens else until))
-
-    return [mock.patch.object(acquiring, "pause", pause)]
-
-
-@variant("others-first-for-ever", ANYWAY, drawn=crowd, actors=3)
-def _() -> list[Any]:
-    """A client that lets others go first waits until they have had it, and they may not want it (R24)."""
-    correct = acquiring.Target.our_turn
-
-    def our_turn(target: acquiring.Target) -> Any:
-        deadline = target.patience.deadline
-        if target.place.yield_until < deadline:
-            target.place.yield_until += 1000.0  # as it was, if it is `NEVER`
-            target.patience.deadline = math.inf
-        yield from correct(target)
-        target.patience.deadline = deadline
-
-    return [mock.patch.object(acquiring.Target, "our_turn", our_turn)]
-
-
-@variant("rollback-taken-for-a-release", APART, drawn=crowd, faults=(("amnesia", 0.6),))
-def _() -> list[Any]:
-    """What failed attempts take back where nobody was in the way is a reason to try again (R25)."""
-    return [mock.patch.object(Subscription, "refused", return_value=None)]
-
-
-@variant("tried-again-at-once", APART, drawn=crowd)
-def _() -> list[Any]:
-    """No pause between two attempts where nothing is heard (R25)."""
-    return [mock.patch.object(acquiring, "delay", return_value=0.0)]
-
-
-@variant("outage-taken-for-a-holder", APART, drawn=crowd, young=0.5, clients=8)
-def _() -> list[Any]:
-    """A client with too few votes waits for a release, and failed ones wake each other by what they take back (R24)."""
-    correct = ballots.Ballot.refusal
-
-    def refusal(ballot: ballots.Ballot, tally: Tally, at: float, valid_until: float) -> ballots.Refusal:
-        found = correct(ballot, tally, at, valid_until)
-        return found._replace(kind="held") if found.kind == "unreachable" else found
-
-    return [mock.patch.object(ballots.Ballot, "refusal", refusal)]
-
-
-@variant("subscription-left-behind", QUIET, drawn=crowd)
-def _() -> list[Any]:
-    """A subscription stays when its operation is over (R24)."""
-    return [mock.patch.object(Subscriptions, "remove", return_value=None)]
-
-
-@variant("channel-left-behind", QUIET, drawn=crowd)
-def _() -> list[Any]:
-    """Masters go on announcing what nobody wants to hear (R24)."""
-    return [mock.patch.object(Subscriptions, "forget_idle", return_value=None)]
-
-
-@variant("subscriber-left-behind", QUIET, drawn=crowd)
-def _() -> list[Any]:
-    """The connections stay when there is no channel left (R24)."""
-    return [mock.patch.object(Hearing, "_close", return_value=None)]
-
-
 # -- slots -------------------------------------------------------------------------------------------
 
 
@@ -740,28 +548,6 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A release is announced to those who wait for this slot, and to nobody who waits for any (R32)."""
     return [script(scripts.VACATE, ("[ARGV[2]] = ARGV[3 + i] .. ' ' .. token", ""))]
-
-
-# -- who only tries ----------------------------------------------------------------------------------
-
-
-@variant("refused-by-those-who-are-refused", SOMEBODY_WINS, drawn=at_once, clients=5)
-def _() -> list[Any]:
-    """A single try takes contenders for holders, and gives up as they do (C3)."""
-    return [mock.patch.object(patience, "MOST", 0)]
-
-
-@variant("tries-for-as-long-as-somebody-has-it", ENDS, faults=())
-def _() -> list[Any]:
-    """A single try does not believe that somebody has it (C3)."""
-
-    def is_answer(refusal: ballots.Refusal, deadline: float, _: Patience) -> Op[bool]:
-        if refusal.at >= deadline and refusal.kind == "held":
-            yield from wait(refusal.at + 0.05)
-            return False
-        return refusal.at >= deadline or refusal.tally.misconfigured
-
-    return [mock.patch.object(acquiring, "is_answer", is_answer)]
 
 
 # -- who waits in order (R42) ------------------------------------------------------------------------
