@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from tests.bench.command import Told
     from tests.bench.library import Patch
     from tests.bench.parameters import Setting
     from tests.bench.server import Server
@@ -173,6 +175,11 @@ class At:
             found.append(None if key is None else key.value)
         return found
 
+    def left(self, name: str = "redlock:job") -> list[float]:
+        """Seconds until this key expires, on each master; 0: it is not there."""
+        found = [(server.master.find(name), server.master.now_ms) for server in self.servers]
+        return [((key.expires or 0) - now) / 1000 if key is not None else 0.0 for key, now in found]
+
     def put(self, name: str, value: str | None, *, masters: int | Iterable[int] = 5, ttl: float = 60.0) -> None:
         """As another program would, behind the library's back: a string with an expiry, or None for no key."""
         for server in self._servers(masters):
@@ -199,6 +206,10 @@ class At:
         process = process or self.client
         process.crash()
         process.judge.crashed(process)  # type: ignore[arg-type]
+
+    def run(self, *words: str, lasts: float = math.inf, obeys: float = math.inf) -> Told:
+        """`redlock-run` begins: its command ends by itself after ``lasts`` seconds, and ``obeys`` seconds after SIGTERM."""
+        return self.play.begin(words, lasts, obeys)
 
     def stop(self, process: Client, seconds: float) -> None:
         """SIGSTOP, and SIGCONT so much later."""
@@ -267,7 +278,7 @@ class Play(Run):
 
     def _over(self) -> bool:
         return self.ended >= sum(
-            len(lives) for lives, client in zip(self.lives, self.clients, strict=True) if not client.dead
+            len(lives) for lives, client in zip(self.lives, self.clients, strict=False) if not client.dead
         )
 
 

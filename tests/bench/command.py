@@ -15,7 +15,7 @@ from tests.bench.users import Client
 from tests.simulation.invariants import P1
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.bench.judge import Hold
     from tests.bench.run import Run
@@ -31,6 +31,8 @@ class Program(Client):
         self.users = []
         self.handlers: dict[int, Any] = {}
         self.said: list[str] = []
+        self.job: Command | None = None  # once there is one
+        self.code: int | None = None
 
     @property
     def idle(self) -> bool:
@@ -75,8 +77,11 @@ class Program(Client):
                     code: int = super()._guarded(lease)
                 finally:
                     if not process.dead:
+                        hold.lease.hold_at_least = lease._state.hold_at_least  # for the guard (R36)
                         self._job.judged(process)
                         judge.ended(hold)
+                        if self._lost and self._guard and lease.shared:
+                            judge.excused.add(hold.attempt)  # a reader's keys stay until then
                 return code
 
         ours = {
@@ -89,14 +94,56 @@ class Program(Client):
             self.kind.masters
         )  # it is looked up late, and in the wrong copy
         module.arguments.find_room = lambda *_: None
-        code = module.main(self._arguments())
-        world.log("exits", self, code)
-        right = self.setting.calm and "strike" not in dict(self.setting.base.faults)
-        if right and code not in (DONE, NOT_ACQUIRED, LOST * ("--max-hold" in self.said)):
-            judge.fail(ERROR, f"{self} has ended with {code}, and nothing goes wrong")
+        self.code = module.main(self._arguments())
+        world.log("exits", self, self.code)
+        self._look(self.code)
         judge.has_closed(self)
         self.run.closed(self)
         self.exited = True
+
+    def _look(self, code: int) -> None:
+        right = self.setting.calm and "strike" not in dict(self.setting.base.faults)
+        if right and code not in (DONE, NOT_ACQUIRED, LOST * ("--max-hold" in self.said)):
+            self.judge.fail(ERROR, f"{self} has ended with {code}, and nothing goes wrong")
+
+    def work(self) -> tuple[float, float]:
+        """How long the command runs, and how long after SIGTERM."""
+        ttl, chance = self.setting.base.ttl, self.chance
+        lasts = chance.choice((0.0, 0.1, 0.5, 2.0)) * chance.random() * ttl
+        return lasts, chance.choice((0.0, 0.05, 10.0)) * ttl
+
+
+class Told(Program):
+    """One that a scene has begun."""
+
+    def __init__(self, run: Run, name: str, words: Sequence[str], work: tuple[float, float], **clocks: float) -> None:
+        self._words, self._work = words, work
+        super().__init__(run, name, **clocks)
+
+    def _arguments(self) -> list[str]:
+        masters = ",".join(f"redis://m{server.master.index}" for server in self.servers)
+        return [*self._words, "--no-restart-guard", "--masters", masters, "--", "work"]
+
+    def _look(self, code: int) -> None: ...
+
+    def work(self) -> tuple[float, float]:
+        return self._work
+
+    @property
+    def works(self) -> bool:
+        """Does its command run?"""
+        return self.job is not None and self.job.works
+
+    @property
+    def done(self) -> bytes:
+        """What its guard has done to that."""
+        return self.job.done if self.job is not None else b""
+
+    @property
+    def lease(self) -> Any:
+        assert self.job is not None
+        assert self.job.hold is not None
+        return self.job.hold.lease
 
 
 class Handlers:
@@ -159,9 +206,8 @@ class Command:
         self.dog = self
         self.hold: Hold | None = None
         self._process, self._module = process, module
-        base, chance = process.setting.base, process.chance
-        self._lasts = chance.choice((0.0, 0.1, 0.5, 2.0)) * chance.random() * base.ttl
-        self._obeys = chance.choice((0.0, 0.05, 10.0)) * base.ttl  # seconds from SIGTERM to its end
+        process.job = self
+        self._lasts, self._obeys = process.work()
         self._begun = False
         self._ends_at = self._term_at = self._kill_at = math.inf
         self._news = self._done = b""
@@ -211,6 +257,16 @@ class Command:
         return news
 
     # -- the command ---------------------------------------------------------------------------------
+
+    @property
+    def works(self) -> bool:
+        self._watch()
+        return self._begun and self._process.clock() < self._ends_at
+
+    @property
+    def done(self) -> bytes:
+        self._watch()
+        return self._done
 
     def begin(self, _: Any) -> None:
         self._process.system.sleep(0.0)

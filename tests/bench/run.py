@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from redlock._core.subscriptions import LINGER
-from tests.bench.command import Program
+from tests.bench.command import Program, Told
 from tests.bench.faults import Nemesis
 from tests.bench.judge import ERROR, HANGS, LEFT, Judge
 from tests.bench.library import replaced
@@ -27,7 +27,7 @@ from tests.simulation.master import ENGINE, REPLACED, Keyspace, Master
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.bench.library import Patch
 
@@ -86,6 +86,11 @@ class Run:
     def add_program(self) -> None:
         """`redlock-run`."""
         self._add(partial(Program, self, f"r{len(self.clients)}"))
+
+    def begin(self, words: Sequence[str], lasts: float, obeys: float) -> Told:
+        """`redlock-run` with these arguments, and such a command."""
+        self._add(partial(Told, self, f"r{len(self.clients)}", words, (lasts, obeys)))
+        return self.clients[-1]  # type: ignore[return-value]
 
     def _add(self, kind: Callable[..., Client]) -> None:
         chance, skew = self.world.random, self.setting.base.skew

@@ -1,3 +1,3 @@
 """Commands have the servers of `tests/servers`."""
 
-from tests.servers.conftest import _no_thread_left, servers, watch  # noqa: F401
+from tests.servers.conftest import _no_thread_left, servers  # noqa: F401

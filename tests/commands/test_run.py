@@ -20,9 +20,8 @@ import redlock
 from redlock.testing import LocalMasters
 from tests.commands.terminal import Terminal
 from tests.servers.commands import NO_WAIT, PATIENT, RUN, STUBBORN, line, run, start, started
-from tests.servers.look import alive, child_of, each, eventually, in_line, kill, nothing_left, pause, resume
+from tests.servers.look import alive, child_of, each, eventually, in_line, kill, nothing_left, pause
 from tests.servers.needs import as_process_1, missing
-from tests.servers.punctual import punctually
 
 NEW = "--no-restart-guard"  # the servers are
 RUN_JOB = " ".join([*RUN, "job", NEW])
@@ -30,6 +29,16 @@ RUN_JOB = " ".join([*RUN, "job", NEW])
 
 def holder_of(servers) -> list[tuple[str, int]]:
     return [keys["redlock:job"] for keys in servers.keys() if keys and "redlock:job" in keys]
+
+
+def just_renewed(servers, ttl):
+    """Wait for a renewal."""
+
+    def left():
+        return min([pttl / 1000 for _, pttl in holder_of(servers)], default=0.0)
+
+    eventually(lambda: 0 < left() < ttl * 0.8, 30)  # not the acquire
+    eventually(lambda: left() > ttl * 0.8, 30)
 
 
 # -- the command -------------------------------------------------------------------------------------
@@ -328,12 +337,11 @@ def state_of(pid: int) -> str:
 def test_a_signal_for_a_command_that_is_stopped_ends_it(servers, number):
     """By a debugger, or by an operator: it would wait for ever, and be renewed."""
     command = ["sh", "-c", "ulimit -c 0; echo $$; exec sleep 100"]
-    with started(["job", NEW, "--", *command], servers.urls) as process:
+    with started(["job", NEW, "--ttl", "6", "--", *command], servers.urls) as process:
         pid = int(line(process))
         os.kill(pid, signal.SIGSTOP)
         eventually(lambda: state_of(pid) == "T", 30)
-        time.sleep(0.2)
-        assert process.poll() is None
+        just_renewed(servers, 6)
         process.send_signal(number)
         assert process.wait(30) == 128 + number
     eventually(lambda: nothing_left(servers))
@@ -390,24 +398,6 @@ def test_descriptors_that_were_passed_are_passed_on(servers):
     assert done.stdout.split() == ["0", "1", "2", str(write)]
 
 
-def test_what_it_leaves_in_the_background_is_not_ended_while_the_lock_is_released(servers):
-    """Masters that answer nothing make that take longer than the lock lasts."""
-    leaves = "(while :; do sleep 0.1; done) >/dev/null 2>&1 & echo $!; read line"
-    arguments = ["job", NEW, "--ttl", "6", "--grace", "3", "--node-timeout", "1.9", "--", "sh", "-c", leaves]
-
-    def play():
-        resume(servers)
-        with started(arguments, servers.urls, stdin=subprocess.PIPE) as process:
-            left = int(line(process))
-            just_renewed(servers, 6)
-            time.sleep(1.8)  # the next one would be due now, SIGTERM in 0.9 s; and the release takes 1.9 s
-            pause(servers)
-            process.communicate("end\n", timeout=30)
-            return process.returncode, alive(left)
-
-    assert punctually(play, lambda ended: ended == (0, True)) == (0, True)
-
-
 # With a command that has become another user's, as `sudo` does, and may not be signalled any more.
 OUT_OF_REACH = """
 import os, sys
@@ -428,18 +418,19 @@ def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
     """Neither when we get a signal nor after --max-hold is it given to somebody else while the command runs (P1)."""
     go_on = tmp_path / "go on"
     command = ["sh", "-c", f"echo begun; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
-    arguments = ["job", NEW, "--ttl", "4", "--max-hold", "2", "--", *command]
+    arguments = ["job", NEW, "--ttl", "6", "--max-hold", "2", "--", *command]
     with started(arguments, servers.urls, program=[sys.executable, "-c", OUT_OF_REACH]) as process:
         assert line(process) == "begun"
-        begun = time.monotonic()
+        tokens = {token for token, _ in holder_of(servers)}
         process.terminate()
-        while time.monotonic() < begun + 5:
-            assert len(holder_of(servers)) >= 3
-            time.sleep(0.05)
+        assert process.stderr is not None
+        assert "--max-hold is 2 s" in process.stderr.readline()
+        for _ in range(2):
+            just_renewed(servers, 6)
+            assert {token for token, _ in holder_of(servers)} == tokens
         assert process.poll() is None
         go_on.touch()
         assert process.wait(30) == 70
-        assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 
 
@@ -450,34 +441,14 @@ def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
 HELD = r"lost 'job': .*{}; held for [0-9.]+ s by \S+/\d+, fencing token \d+; "
 
 
-def just_renewed(servers, ttl):
-    """Wait for a renewal; when the keys of a majority will have expired, on the monotonic clock."""
-
-    def renewed():
-        asked = time.monotonic()
-        left = sorted((pttl / 1000 for _, pttl in holder_of(servers)), reverse=True)
-        return asked + left[2] if len(left) == 5 and left[4] > ttl * 0.8 else 0.0
-
-    eventually(lambda: not renewed(), 30)  # not the acquire
-    return eventually(renewed, 30)
-
-
-def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers, watch):
-    """Child and grandchild are gone before anybody else could hold the lock (P6), and before `valid_until`."""
-    ttl = 8.0
-    with started(["job", NEW, "--ttl", f"{ttl:g}", "--", "sh", "-c", STUBBORN], servers.urls) as process:
-        child, grandchild = map(int, line(process).split())
-        expires = just_renewed(servers, ttl)
+def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
+    """Child and grandchild are gone (P6)."""
+    with started(["job", NEW, "--ttl", "6", "--", "sh", "-c", STUBBORN], servers.urls) as process:
+        ours = [int(pid) for pid in line(process).split()]
+        just_renewed(servers, 6)
         pause(servers)
-        valid_until = expires - ttl * 0.01 - 0.002
-        assert alive(child)
-        assert alive(grandchild)
-        eventually(lambda: not (alive(child) or alive(grandchild)), 30)
-        gone = time.monotonic()
-        assert gone < valid_until + watch.late, gone - valid_until
-        # Not at once: there are renewals to be tried, and a grace.
-        assert gone > valid_until - ttl / 2
         assert process.wait(30) == 70
+        assert not any(map(alive, ours))
         assert process.stderr is not None
         said = process.stderr.read()
         assert re.search(HELD.format("no renewal has worked, and its time ends in .* s"), said), said
@@ -509,64 +480,18 @@ def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
     assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
 
 
-# When it was begun and when it got SIGTERM, and it needs a while then.
-TELLS_WHEN = """
-import signal, sys, time
-def end(*_):
-    print(time.monotonic(), flush=True)
-    time.sleep(1)
-    print("cleaned up", flush=True)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, end)
-print(time.monotonic(), flush=True)
-while True:
-    time.sleep(1)
-"""
-
-
-def test_max_hold_is_how_long_it_may_run(servers):
-    """Not the time that is left of it when the grace is taken off; and nobody else has the lock during the grace (P1)."""
-    arguments = ["job", NEW, "--ttl", "8", "--grace", "2.5", "--max-hold", "3", "--", sys.executable, "-c", TELLS_WHEN]
-    begun = time.monotonic()
+def test_after_max_hold_a_command_has_its_grace_and_the_lock_is_released(servers):
+    """C7."""
+    cleans_up = "trap 'sleep 1; echo cleaned up; exit 5' TERM; while :; do sleep 0.1; done"
+    arguments = ["job", NEW, "--ttl", "30", "--grace", "10", "--max-hold", "1", "--", "sh", "-c", cleans_up]
     with started(arguments, servers.urls) as process:
-        line(process)
-        assert float(line(process)) - begun > 3  # it would have been told after half a second
-        assert len(holder_of(servers)) >= 3
         assert line(process) == "cleaned up"
+        assert len(holder_of(servers)) >= 3  # nobody else has the lock during the grace (P1)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 70
-    held = re.search(r"'job' was held for ([\d.]+) s, and --max-hold is 3 s; the command gets SIGTERM", errors)
-    assert held, errors
-    assert float(held[1]) >= 3
+    assert re.search(r"'job' was held for [\d.]+ s, and --max-hold is 1 s; the command gets SIGTERM", errors), errors
     assert "lost" not in errors
-    eventually(lambda: nothing_left(servers))  # it is released, not left to its TTL
-
-
-@pytest.mark.parametrize("mode", [[], ["--shared"], ["--slots", "1"], ["--hold-at-least", "1"], ["--confirm-expiry"]])
-@pytest.mark.parametrize("why", ["max-hold", "outage"])
-def test_after_a_loss_the_name_stays_taken_for_the_guard_and_not_for_a_whole_ttl_more(servers, why, mode):
-    """R36: what the command has under way gets that time to arrive."""
-    guard, ttl = 6.0, 12.0
-    options = [
-        "--guard",
-        "6",
-        "--ttl",
-        "12",
-        "--grace",
-        "1",
-        *mode,
-        *(["--max-hold", "0.2"] if why == "max-hold" else []),
-    ]
-    with started(["job", NEW, *options, "--", "sh", "-c", "echo ready; exec sleep 100"], servers.urls) as process:
-        assert line(process) == "ready"
-        if why == "outage":
-            pause(servers, 3)
-        assert process.wait(60) == 70
-    key = "redlock:job#0" if "--slots" in mode else "redlock:job"
-    left = [servers.client(i).pttl(key) / 1000 for i in range(3 if why == "outage" else 0, 5)]
-    # The drift of a master's clock is allowed for. A reader cannot keep the name so: its last renewal counts.
-    longest = ttl + guard if "--shared" in mode else guard * 1.01
-    assert all(0 < seconds <= longest for seconds in left), left
+    eventually(lambda: nothing_left(servers))  # not left to its TTL
 
 
 def test_the_end_of_a_command_leaves_no_guard(servers):
@@ -576,36 +501,14 @@ def test_the_end_of_a_command_leaves_no_guard(servers):
     eventually(lambda: nothing_left(servers), 10)
 
 
-def test_masters_that_hang_during_the_grace_of_max_hold_do_not_lengthen_it(servers, watch):
-    """The end of the lease counts, if that is sooner (P1)."""
-    arguments = ["job", NEW, "--ttl", "3", "--grace", "1.4", "--max-hold", "3", "--", "sh", "-c", STUBBORN]
-    with started(arguments, servers.urls) as process:
-        child, grandchild = map(int, line(process).split())
-        expires = just_renewed(servers, 3)
-        pause(servers)
-        eventually(lambda: not (alive(child) or alive(grandchild)), 30)
-        assert time.monotonic() < expires - 0.03 + watch.late
-        assert process.wait(30) == 70
-
-
-def test_a_holder_that_is_killed_blocks_for_its_ttl_and_not_longer(servers):
-    """P3; and its command does not go on without it."""
-    ttl = 4.0
-    with started(["job", NEW, "--ttl", f"{ttl:g}", "--", "sh", "-c", STUBBORN], servers.urls) as process:
+def test_the_command_of_a_holder_that_is_killed_is_gone_before_another_one_begins(servers):
+    """P3."""
+    with started(["job", NEW, "--ttl", "4", "--", "sh", "-c", STUBBORN], servers.urls) as process:
         child, grandchild = map(int, line(process).split())
         process.kill()
-        killed = time.monotonic()
-        eventually(lambda: len(holder_of(servers)) >= 3)
-        left = sorted(pttl / 1000 for _, pttl in holder_of(servers))
-        first_free = time.monotonic() + left[-3] - 0.1  # by then a majority may be free
-        report = f"import os, time; print(time.monotonic(), [os.path.exists('/proc/%d' % pid) for pid in ({child}, {grandchild})])"
-        done = run([*RUN, "job", NEW, "--wait", "30", "--", sys.executable, "-c", report], servers.urls)
-        assert done.returncode == 0
-        ran = float(done.stdout.split()[0])
-        assert ran >= first_free
-        assert ran < killed + ttl + 15  # a slow machine is slow
-        assert not alive(child)
-        assert not alive(grandchild)
+        look = f"ps -o stat= -p {child},{grandchild} | grep -v Z; echo looked"
+        done = run([*RUN, "job", NEW, "--wait", "60", "--", "sh", "-c", look], servers.urls, seconds=100)
+        assert (done.returncode, done.stdout) == (0, "looked\n")
 
 
 # redlock-run, to which something happens where no signal from outside would come with certainty.
@@ -743,20 +646,16 @@ READY_AND_DEAF = (
 
 
 @pytest.mark.parametrize("then", STOPPED)
-def test_a_watchdog_that_does_nothing(servers, then, watch):
+def test_a_watchdog_that_does_nothing(servers, then):
     """redlock-run sees that, and kills the command in its place: in time, and also where nothing else is wrong."""
-    ttl = {STOPPED[0]: 8.0, STOPPED[1]: 60.0}.get(then, 2.0)
-    max_hold = "1" if then == STOPPED[1] else "60"
-    arguments = [READY_AND_DEAF, "job", NEW, "--ttl", f"{ttl:g}", "--max-hold", max_hold, "--grace", "0.5"]
+    ttl, max_hold = ("60", "1") if then == STOPPED[1] else ("2", "60")
+    arguments = [READY_AND_DEAF, "job", NEW, "--ttl", ttl, "--max-hold", max_hold, "--grace", "0.5"]
     with started(
         [*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls, [sys.executable, "-c", DEAF]
     ) as process:
         child = int(line(process))
         if then == "the masters hang":
-            expires = just_renewed(servers, ttl)
             pause(servers)
-            eventually(lambda: not alive(child), 30)
-            assert time.monotonic() < expires - ttl * 0.01 - 0.002 + watch.late  # valid_until
         elif then == "SIGTERM":
             process.terminate()
             eventually(lambda: not alive(child), 30)
@@ -887,28 +786,18 @@ def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
 # -- the terminal ------------------------------------------------------------------------------------
 
 
-COUNTS_CTRL_C = """
-import signal, sys, time
-got = []
-signal.signal(signal.SIGINT, lambda *_: got.append(1) or print(f"<{len(got)}>", flush=True))
-print("ready", flush=True)
-while len(got) < 2:
-    time.sleep(0.02)
-time.sleep(0.3)
-sys.exit(40 + len(got))
-"""
-
-
 def test_a_command_that_reads_from_the_terminal_gets_it_and_each_ctrl_c_once(servers):
-    ask = f"read word; echo \"<$word>\"; exec {sys.executable} -c '{COUNTS_CTRL_C}'"
+    """As other signals show, which redlock-run passes on in the order in which they come."""
+    ask = f"read word; echo \"<$word>\"; exec {sys.executable} -c '{COUNTS}'"
     with Terminal([*RUN, "job", NEW, "--", "sh", "-c", f"echo your word; {ask}"], servers.urls) as terminal:
         terminal.read_until("your word")
         terminal.type("please\n", "<please>", "ready")
-        terminal.type("\x03", "<1>")
-        time.sleep(0.3)
-        assert "<2>" not in terminal.seen
-        terminal.type("\x03", "<2>")
-        assert terminal.process.wait(30) == 42
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            terminal.type("\x03", "SIGINT")
+            terminal.process.send_signal(number)
+            terminal.read_until(number.name)
+        assert terminal.end() == 0
+        assert terminal.seen.count("SIGINT") == 2
     eventually(lambda: nothing_left(servers))
 
 
