@@ -314,6 +314,8 @@ class Waiter:
                 waiter = served.popleft()
             except IndexError:  # another thread was faster
                 return
+            if waiter is self:
+                continue
             waiter.wakes_next = True
             if waiter.wake():
                 return

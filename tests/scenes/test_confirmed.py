@@ -129,7 +129,7 @@ def test_behind_a_client_that_keeps_no_records(at: At) -> Steps:
         assert least <= took < most, records
         at.start(down, remember=True)
         yield at.sleep(3.0)
-        at.put(GRANT, None, masters=3)
+        at.put(GRANT, None)
 
 
 @scene(confirm=True, masters=3)
@@ -155,8 +155,8 @@ def test_readers_come_in_behind_a_writer_that_vanished(at: At) -> Steps:
         assert least <= took < most, records
         at.start(down, remember=True)
         yield at.sleep(3.0)
-        at.put(GRANT, None, masters=3)
-        at.put(LOCK, None, masters=3)
+        at.put(GRANT, None)
+        at.put(LOCK, None)
 
 
 @scene(confirm=True, masters=3)

@@ -5,7 +5,7 @@ Each is a bug that was there, or could have been.  A patch names the text that i
 of these would prove nothing by being green.
 """
 
-from tests.bench.variants import client, confirming, fleet, holding, leading, quorum, waiting
+from tests.bench.variants import client, confirming, fleet, holding, leading, quorum, sharing, waiting
 from tests.bench.variants.variant import Caught, Variant, cases, hunt
 
 VARIANTS: dict[str, Variant] = {
@@ -16,6 +16,7 @@ VARIANTS: dict[str, Variant] = {
     **quorum.VARIANTS,
     **confirming.VARIANTS,
     **waiting.VARIANTS,
+    **sharing.VARIANTS,
 }
 
 __all__ = ["VARIANTS", "Caught", "Variant", "cases", "hunt"]
