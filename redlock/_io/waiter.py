@@ -314,8 +314,6 @@ class Waiter:
                 waiter = served.popleft()
             except IndexError:  # another thread was faster
                 return
-            if waiter is self:
-                continue
             waiter.wakes_next = True
             if waiter.wake():
                 return

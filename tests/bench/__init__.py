@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.bench.parameters import draw
+from tests.bench.parameters import Setting, draw
 from tests.bench.run import Run
 from tests.bench.users import User
 from tests.simulation.network import ANSWERS, REQUESTS
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from tests.bench.command import Told
     from tests.bench.library import Patch
-    from tests.bench.parameters import Setting
     from tests.bench.server import Server
     from tests.bench.users import Client, Steps
 
@@ -295,7 +294,7 @@ def play(
     ``begins``: when each process does, in this order; none: all at once.
     """
     of_each = [one if isinstance(one, tuple) else (one,) for one in lives]
-    machine = MACHINE | {key: fixed.pop(key) for key in MACHINE if key in fixed} | {"users": 1}
+    machine = MACHINE | {key: fixed.pop(key) for key in Setting.__match_args__ if key in fixed} | {"users": 1}
     setting = draw(0, threads=threads, calm=True, more=False, clients=len(of_each), besides=machine, **(WORLD | fixed))
     return Play(of_each, setting, (*_broken, *patches), begins).play()  # type: ignore[return-value]
 

@@ -149,6 +149,9 @@ class Judge(invariants.Judge):
         if call.script is scripts.TICKET:
             self._stands(process, call, sent_at)
         reply = master.evaluate(call, attempt, text=text)
+        # Of another process: no connection orders its release behind the acquire.
+        if attempt is not None and attempt.client is not process:  # type: ignore[comparison-overlap]
+            attempt.released_on.clear()
         if attempt is not None and isinstance(reply, list):
             if call.script in EXTENDS and reply[0] == 0:
                 other = self._by_token.get(reply[1].decode("latin-1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,3 +60,35 @@ def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At) -> Steps:
     yield from at.until(lambda: at.keys() == 0)
     assert at.exactly(began + TTL - 0.1)
     assert at.log == []
+
+
+@scene()
+@pytest.mark.parametrize("extended", [0, 2])
+@pytest.mark.parametrize("lags", [0.01, 0.2, 1.0, 8.0])
+def test_the_release_of_another_process_comes_before_the_acquire(lags: float, extended: int) -> list[Life]:
+    """R10, P7: what order no connection keeps, for the way of the first process to one master is slow."""
+    handed: list[str] = []
+    released: list[float] = []
+
+    def gives(at: At) -> Steps:
+        yield partial(at.masters.status, "job")
+        at.cut([4], answers=False)
+        lease = yield at.masters.lock("job", ttl=10.0).acquire
+        handed.append(lease.hand_over())
+        yield from at.until(lambda: released)
+        yield at.sleep(lags)
+        at.heal([4], answers=False)
+        yield from at.until(lambda: at.keys() == 1, tick=0.0005)  # the acquire
+        yield at.sleep(8 * 0.25)  # the longest pause
+        assert at.keys() == 0
+
+    def takes(at: At) -> Steps:
+        yield from at.until(lambda: handed)
+        lock = at.masters.lock("job", ttl=10.0, token=handed[0])
+        for _ in range(extended):  # a master that answers last gets the key back one extension later
+            yield lock.extend
+            yield at.sleep(0.1)
+        yield lock.release
+        released.append(at.now)
+
+    return [gives, takes]

@@ -11,7 +11,7 @@ import pytest
 from tests.bench import scene
 
 if TYPE_CHECKING:
-    from tests.bench import At
+    from tests.bench import At, Life
     from tests.bench.users import Steps
 
 TTL = 3.0
@@ -33,13 +33,14 @@ def test_a_renewal_that_nobody_answers_takes_nothing_away(at: At) -> Steps:
 
 
 @scene()
-def test_one_error_on_each_master_in_turn_loses_no_lease(at: At) -> Steps:
+def test_one_error_on_each_master_in_turn_and_a_broken_connection_lose_no_lease(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=TTL)
     lease = yield lock.acquire
     for master in range(5):
         at.refuse([master], "MISCONF")
         yield at.sleep(TTL / 2)
         at.refuse([master], "")
+        at.snap([master])
         yield at.sleep(TTL / 2)
     assert lease.valid
     yield lock.release
@@ -81,6 +82,84 @@ def test_what_becomes_of_each_of_many_leases_that_are_renewed_together(at: At) -
     for lock, lease in leases.values():
         if lease.name != "job-2":
             yield lock.release
+
+
+@scene()
+def test_many_leases_outlive_each_master_in_turn(at: At) -> Steps:
+    told: list[Any] = []
+    names = [f"job-{number}" for number in range(12)]
+    locks = [at.masters.lock(name, ttl=TTL, bound=False, on_lost=told.append) for name in names]
+    for lock in locks:
+        yield lock.acquire
+    for master in range(5):
+        at.freeze([master])
+        yield at.sleep(TTL / 2)
+        at.thaw([master])
+        yield at.sleep(TTL / 2)
+        at.kill([master])
+        yield at.sleep(TTL / 2)
+        at.start([master])  # it has forgotten them
+        yield at.sleep(TTL)
+    assert told == []
+    assert [at.keys(f"redlock:{name}") for name in names] == [5] * 12  # R14
+    for lock in locks:
+        yield lock.release
+
+
+@scene()
+def test_an_extension_that_is_over_does_not_come_behind_a_later_one() -> list[Life]:
+    """R12: two masters have forgotten its script, and say so late.  It asked for less time than the later one."""
+    over: list[float] = []
+    taught: list[float] = []
+
+    def holds(at: At) -> Steps:
+        lock = at.masters.lock("job", ttl=60.0, auto_extend=False)
+        yield lock.acquire
+        yield at.sleep(0.1)
+        for server in at.servers[:2]:
+            server.master.flush_scripts()
+        at.cut([0, 1], requests=False)
+        yield partial(lock.extend, 6.0)
+        over.append(at.now)
+        yield from at.until(lambda: taught)
+        yield partial(lock.extend, 60.0)
+        at.heal([0, 1], requests=False)
+        yield at.sleep(7.0)
+        assert at.keys() == 5
+        yield lock.release
+
+    def teaches(at: At) -> Steps:
+        lock = at.masters.lock("other", ttl=30.0, auto_extend=False)
+        yield lock.acquire
+        yield from at.until(lambda: over)
+        yield lock.extend
+        taught.append(at.now)
+        yield lock.release
+
+    return [holds, teaches]
+
+
+@scene()
+def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothing(at: At) -> Steps:
+    told: list[Any] = []
+    lock = at.masters.lock("job", ttl=60.0, bound=False, on_lost=told.append)
+    lease = yield lock.acquire
+    yield at.sleep(0.1)
+    at.put("redlock:job", None)
+
+    def extends() -> Steps:
+        with pytest.raises(at.errors.LockLost):
+            yield lock.extend
+
+    jobs = [(yield at.begin(extends()))]
+    yield at.sleep(0.0005)
+    at.cut(5, answers=False)
+    jobs.append((yield at.begin(extends())))
+    yield from at.until(lambda: all(map(at.over, jobs)))
+    yield at.sleep(0.1)
+    assert told == [lease]  # C9
+    assert lease.loss().reason == "expired"  # R13: by proof
+    at.heal(5)
 
 
 # -- keys are given back to no lease that is over (R14, R37) ---------------------------------------------
@@ -145,3 +224,20 @@ def test_a_lease_that_nobody_can_release_any_more_is_released_at_once(at: At) ->
     gc.collect()
     yield at.sleep(0.1)
     assert at.keys() == 0  # R15
+
+
+@scene()
+def test_so_are_the_keys_of_one_that_was_lost_before(at: At) -> Steps:
+    told: list[Any] = []
+    locks = [at.masters.lock("job", ttl=TTL, bound=False, on_lost=told.append)]
+    yield locks[0].acquire
+    yield at.sleep(0.1)
+    at.cut(5, requests=False)
+    yield at.sleep(TTL)
+    assert len(told) == 1
+    assert at.keys() == 5, "the extensions arrive, and the holder hears nothing"
+    locks.clear()
+    gc.collect()
+    yield at.sleep(0.1)
+    assert at.keys() == 0  # R15
+    at.heal(5, requests=False)

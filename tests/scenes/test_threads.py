@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tenacity.wait import wait_fixed
 
 from tests.bench import play
 from tests.bench.library import Patch
@@ -12,41 +15,73 @@ if TYPE_CHECKING:
     from tests.bench import At
     from tests.bench.users import Steps
 
-# A thread that is about to follow takes so long that the leading one has often left meanwhile.
-SLOW = Patch(
-    "redlock._io.waiter",
-    "                return False\n            self._follow()\n",
-    "                return False\n            __import__('time').sleep(0.0015)\n            self._follow()\n",
+WAITER = "redlock._io.waiter"
+ROUNDS, EVERY = 40, 2.0  # seconds from one round to the next one, in which no other thread comes and helps
+SOON = 0.5  # seconds for all of a round
+MOST = 6  # runs for a broken one to be seen
+# Each thread relies on the others for long, and the background reads for none: whatever is lost shows.
+NEVER_IMPATIENT = (
+    Patch(WAITER, "_PATIENCE, _MOST_PATIENCE = 0.03, 0.5", "_PATIENCE, _MOST_PATIENCE = 30.0, 30.0"),
+    Patch(WAITER, "_LET_RUN = 0.005", "_LET_RUN = 30.0"),
+    Patch("redlock._clock", "NAP = 1.0", "NAP = 30.0"),
+    Patch("redlock._io.driver_threads", "if not self.host.polling or connection.poisoned:", "if connection.poisoned:"),
 )
-# A thread says that it follows, and does not look whether any other one still leads.
-WAKE_UP_LOST = Patch(
-    "redlock._io.waiter",
-    "            # A thread that stops leading first says so, and then looks for followers.\n"
-    "            if host.leader is not None:\n                return True\n",
-    "            return True\n",
-)
+FEW: dict[str, Any] = {"names": 3, "naps": 2e-4}
+SLOW: dict[str, Any] = {"names": 2, "naps": 2e-3}
+ONE_LEADS_FOR_LONG: dict[str, Any] = {"names": 3, "naps": 2e-4, "waits": 1}
+BROKEN = {
+    "a thread that follows does not look whether any other one still leads": (
+        FEW,
+        "            if host.leader is not None:\n                return True\n        with host.guard",
+        "            return True\n        with host.guard",
+    ),
+    "a thread of the chain that is awake ends it": (FEW, "            waiter.wakes_next = False\n", "            return\n"),
+    "a thread that has led ends the chain": (
+        FEW,
+        "        if self.wakes_next:\n            self._wake_next()\n\n    # -- leading",
+        "\n    # -- leading",
+    ),
+    "a thread that leads sleeps until others have asked, of whom none is there": (
+        SLOW,
+        "            waiter.wakes_next = True\n",
+        "            if waiter is self:\n                continue\n            waiter.wakes_next = True\n",
+    ),
+}  # fmt: skip
 
 
-def slowest(*patches: Patch) -> float:
-    """The seconds of the slowest of many operations of two threads, which often come while the other one leads."""
+def slowest(*patches: Patch, names: int, naps: float, waits: int = 0, within: float = 0.004) -> float:
+    """The seconds of the slowest of many operations of four threads, which come at almost the same time."""
     found: list[float] = []
 
-    def works(at: At, name: str, pause: float) -> Steps:
-        lock = at.masters.lock(name)
-        for number in range(200):
-            yield at.sleep(pause * (number % 7) / 7)
-            for call in (lock.acquire, lock.release):
-                began = at.now
-                yield call
-                found.append(at.now - began)
+    def works(at: At, number: int) -> Steps:
+        yield at.sleep(1.0)
+        for one in range(ROUNDS):
+            yield at.sleep(EVERY * (one + 1) - at.now + at.client.chance.random() * within)
+            lock, began = at.masters.lock(f"job-{(number + one) % names}", ttl=500.0), at.now
+            yield lock.acquire
+            yield lock.release
+            found.append(at.now - began)
 
-    play([(partial(works, name="a", pause=0.1), partial(works, name="b", pause=0.13))], threads=True, patches=patches)
+    def stays(at: At) -> Steps:
+        at.put("redlock:taken", "another", ttl=1e5)
+        lock = at.masters.lock("taken", ttl=50.0, retry=wait_fixed(1e5))
+        assert (yield partial(lock.acquire, timeout=EVERY * (ROUNDS + 1))) is None
+
+    lives = [*(partial(works, number=number) for number in range(4)), *[stays] * waits]
+    play(
+        [tuple(lives)], threads=True, patches=(*NEVER_IMPATIENT, *patches), preempted=0.02, naps=naps, max_ttl=500.0,
+        node_timeout=15.0,
+    )  # fmt: skip
     return max(found)
 
 
-def test_a_thread_that_follows_just_when_the_leader_leaves_is_not_forgotten():
-    assert slowest(SLOW) < 0.02
+@pytest.mark.parametrize("setting", [FEW, SLOW, ONE_LEADS_FOR_LONG], ids=["few", "slow", "one leads for long"])
+def test_no_thread_is_forgotten_by_those_that_it_relies_on(setting):
+    assert slowest(**setting) < SOON
 
 
-def test_one_that_does_not_look_again_is_seen():
-    assert slowest(SLOW, WAKE_UP_LOST) > 0.02
+@pytest.mark.parametrize("what", BROKEN)
+def test_one_that_is_forgotten_is_seen(what):
+    setting, old, new = BROKEN[what]
+    runs = (slowest(Patch(WAITER, old, new), **setting, within=0.002 + number / 1000) for number in range(MOST))
+    assert any(one > SOON for one in runs)

@@ -124,6 +124,11 @@ VARIANTS = {
             '        return "here" if self.state.released else "perhaps" if perhaps else',
         ),
     ),
+    "sent-again-behind-a-later-one": broken(
+        "An extension that is over is sent again, to a master that had forgotten its script, behind a later one (R12)",
+        "test_renewal.test_an_extension_that_is_over_does_not_come_behind_a_later_one",
+        Patch("redlock._core.pipeline", "scripts.TICKET, scripts.EXTEND, scripts.EXTEND_SHARED,", "scripts.TICKET,"),
+    ),
     "renewer-outlives-owner": broken(
         "A lease is renewed for as long as the process lives, whoever owned it (R15)",
         "test_loss.test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more",
@@ -242,6 +247,21 @@ VARIANTS = {
             "redlock._core.release",
             "Send(_call(settings, spec, lease), to=lease.asked,",
             "Send(lease.mode.release(spec.keys, lease.token, 0.0, lease.fence), to=lease.asked,",
+        ),
+    ),
+    # -- handed over (R10, C11) --
+    "release-overtakes-the-acquire": broken(
+        "A lease that was handed over is released once, although its acquire may still be on its way to a master (R10)",
+        "test_hand_over.test_the_release_of_another_process_comes_before_the_acquire",
+        Patch("redlock._core.release", "    if not lease.in_order:\n", "    if False:\n"),
+    ),
+    "repair-taken-for-the-acquire": broken(
+        "A key that an extension has given back is taken for that of the acquire, which is still on its way (R10, R14)",
+        "test_hand_over.test_the_release_of_another_process_comes_before_the_acquire",
+        Patch(
+            "redlock._core.release",
+            "        self._repaired = lease.repaired\n",
+            "        self._repaired = frozenset()\n",
         ),
     ),
     # -- who looks, and takes nothing (R24, R29, R41) --
