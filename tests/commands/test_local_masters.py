@@ -279,16 +279,16 @@ def test_a_clock_jump_takes_its_time_off_every_pttl(program, monkeypatch):
         began = time.monotonic()
         for jump, left in ((15, 45), (10, 35), (-20.5, 55.5)):
             masters.jump(0, jump)
-            assert masters.client(0).pttl("key") / 1000 == pytest.approx(left - (time.monotonic() - began), abs=2)
+            assert masters.client(0).pttl("key") / 1000 == pytest.approx(left - (time.monotonic() - began), abs=4)
         masters.restart(0)  # the offset stays
-        assert masters.client(0).time()[0] == pytest.approx(time.time() + 4.5, abs=2)
+        assert masters.client(0).time()[0] == pytest.approx(time.time() + 4.5, abs=4)
         with monkeypatch.context() as busy:  # it takes longer than the clock jumps to know what comes of it
             busy.setattr(
                 redis.Redis, "time", lambda client, ask=redis.Redis.time: [ask(client), client.blpop("", 0.03)][0]
             )
             masters.jump(0, 0.005)
         masters.reset()
-        assert masters.client(0).time()[0] == pytest.approx(time.time(), abs=2)
+        assert masters.client(0).time()[0] == pytest.approx(time.time(), abs=4)
     monkeypatch.setattr(_clock, "_PLACES", ())
     monkeypatch.setattr(_clock, "preload", _clock.preload.__wrapped__)
     assert not clock_available()
@@ -455,8 +455,8 @@ def test_servers_outlive_the_thread_that_started_them():
     thread = threading.Thread(target=masters.start)
     thread.start()
     thread.join()
+    eventually(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists())  # nor in the kernel
     try:
-        time.sleep(0.05)
         assert masters.client(0).ping()
     finally:
         masters.stop()

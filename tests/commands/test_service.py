@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -87,11 +86,10 @@ def test_a_command_that_does_not_heed_sigterm_is_waited_for(servers):
         with service(servers, "b", *SLEEPS) as b:
             says(b, "waiting: a leads 'job'")
             a.terminate()
-            until = time.monotonic() + 5
-            while time.monotonic() < until:
+            for _ in range(2):
+                eventually(lambda: servers.client(0).pttl("redlock:job") < 7_500)
+                eventually(lambda: servers.client(0).pttl("redlock:job") > 7_500)
                 assert leads(servers, "a")
-                time.sleep(0.05)
-            eventually(lambda: servers.client(0).pttl("redlock:job") > 4_500)
             os.killpg(pid, signal.SIGKILL)
             assert a.wait(30) == 137  # it was told to end, so it does not begin again
             assert int(line(b)) > 0
@@ -218,7 +216,7 @@ def test_after_the_longest_term_nobody_leads_for_the_guard_and_then_somebody_doe
     with service(servers, "a", *command, ttl=ttl, more=["--max-hold", "0.3", "--guard", f"{guard:g}"]) as a:
         _, ended, begun = float(line(a)), float(line(a)), float(line(a))
         assert guard * 0.99 - 0.1 < begun - ended < ttl
-        assert re.search(r"ended with 0; nobody else gets it for another (5\.0|4\.\d) s$", says(a, "resigned: "))
+        assert re.search(r"ended with 0; nobody else gets it for another \d\.\d s$", says(a, "resigned: "))
 
 
 def test_a_guard_that_is_killed_costs_a_term(servers):

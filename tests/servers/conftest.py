@@ -12,7 +12,6 @@ import pytest
 from redlock import Masters
 from tests.servers import worlds
 from tests.servers.look import all_up, eventually
-from tests.servers.punctual import Watch
 
 
 @pytest.fixture(autouse=True)
@@ -23,13 +22,6 @@ def _no_thread_left():
     eventually(lambda: not any(one.name.startswith("redlock-check") for one in {*threading.enumerate()} - before))
     left = [thread for thread in threading.enumerate() if thread not in before and "redlock" in thread.name]
     assert all(thread.name.startswith("redlock-connect") for thread in left), left
-
-
-@pytest.fixture
-def watch():
-    """How punctual this machine is meanwhile."""
-    with Watch() as watch:
-        yield watch
 
 
 # Where a test meets what a loop does itself: sockets, alarms, signals, cancellation.  The others know the lock alone, or how
