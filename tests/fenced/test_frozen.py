@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -101,14 +100,11 @@ def test_one_that_is_frozen_between_its_read_and_its_write_loses_nobody_s_update
     bank, first, second = programs
     with started("-c", first, cwd=ROOT) as frozen:
         frozen.says("read")
-        began = time.monotonic()
         with started("-c", second, cwd=ROOT) as other:
             assert other.ends() == 0, other.lines
-        waited = time.monotonic() - began
         assert bank.stored == 95  # its statements have read what the frozen one had read
         frozen.popen.send_signal(signal.SIGCONT)
         assert frozen.ends() == 0, frozen.lines
-    print(f"a TTL of {TTL:g} s, the other one was done after {waited:.1f} s; the frozen one: {frozen.lines}")
     [_, refused] = frozen.lines
     assert refused.startswith("refused ")
     assert bank.stored == 95
