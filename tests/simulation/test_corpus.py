@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.parameters import (
-    at_once,
     come_and_go,
     confirmed,
     crowd,
@@ -32,7 +31,6 @@ COME_AND_GO = 10
 SLOTS = 50
 CONFIRMED = 100
 IN_ORDER = 40
-AT_ONCE = 24  # of some twenty rounds
 CHUNK = 50
 # By long runs, each a violation then.
 FOUND = (536, 12614, 24226, 27730, 1023712, 2022798)
@@ -108,14 +106,6 @@ def test_nobody_is_overtaken(start):
     for seed in range(start, start + CHUNK // 5):
         waited += simulate(in_order(seed)).judge.line.waited
     assert waited > CHUNK // 5, "so few wait that nobody can be overtaken"
-
-
-@pytest.mark.parametrize("start", range(0, AT_ONCE, AT_ONCE // 4))
-def test_of_those_who_try_once_somebody_gets_it(start):
-    """C3: two to eight of them in the same instant, over links of different length, for a name, two names or a slot."""
-    tries = [simulate(at_once(seed)).judge.tries for seed in range(start, start + AT_ONCE // 4)]
-    assert sum(one.rounds for one in tries) > 100
-    assert sum(one.without for one in tries) == 0
 
 
 @pytest.mark.parametrize("seed", FOUND_OF_SLOTS)

@@ -143,4 +143,20 @@ VARIANTS = {
             "    return not (refusal.contended and",
         ),
     ),
+    # -- outages --
+    "outage-never-anew": broken(
+        "The time that an outage may last counts from the call, whoever took part meanwhile (R38)",
+        "test_outages.test_an_outage_counts_from_the_last_attempt_in_which_a_majority_took_part",
+        Patch("redlock._core.patience", "self.since = at if took_part else min(self.since + late, at)", "pass"),
+    ),
+    "outage-for-ever": broken(
+        "An outage ends no wait (R38)",
+        "test_outages.test_each_waits_through_an_outage_for_a_time_of_its_own_in_line_or_in_front_of_it",
+        Patch("redlock._core.patience", "return min(self.deadline, self.since + self._outage_timeout)", "return self.deadline"),
+    ),
+    "outage-ends-only-the-wait-in-front": broken(
+        "Who stands in line behind another one does not hear of an outage (R38)",
+        "test_outages.test_each_waits_through_an_outage_for_a_time_of_its_own_in_line_or_in_front_of_it",
+        Patch("redlock._core.local_queue", "                found.append(other.learned)\n", ""),
+    ),
 }  # fmt: skip
