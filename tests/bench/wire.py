@@ -82,6 +82,7 @@ class Line:
     def heal(self, *directions: int) -> None:
         self._well_since = self.world.now
         for direction in directions:
+            assert self._cuts[direction], "this way was not cut"
             self._cuts[direction] -= 1
             if not self._cuts[direction]:
                 held = self._held[direction][:]
