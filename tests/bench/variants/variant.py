@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
+import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests import bench
+from tests.bench.library import ROOT
 from tests.bench.run import play
 from tests.simulation.invariants import Violation
 
@@ -24,8 +29,8 @@ if TYPE_CHECKING:
 class Variant:
     """``what`` is broken, with the rule that it breaks.
 
-    Caught by one scene (``"test_loss.test_max_hold_ends_a_lease"``), or where only chance meets it by a seed of
-    ``setting`` from ``first`` on, with one of the invariants ``expected``.
+    Caught by one scene (``"test_loss.test_max_hold_ends_a_lease"``) or another test (``"core/test_rounds.py"``), or
+    where only chance meets it by a seed of ``setting`` from ``first`` on, with one of the invariants ``expected``.
     """
 
     what: str
@@ -37,7 +42,7 @@ class Variant:
 
 
 def broken(what: str, scene: str, *patches: Patch) -> Variant:
-    """A variant that this scene is red for."""
+    """A variant that this scene, or this test, is red for."""
     return Variant(what, (), None, patches, scene=scene)
 
 
@@ -57,6 +62,9 @@ _RED = ("AssertionError", "Violation", "ExceptionGroup")
 def hunt(variant: Variant, most: int) -> Caught | None:
     """Play its scene, or up to ``most`` seeds until an invariant that fits catches the variant."""
     began = time.process_time()
+    if "/" in variant.scene:
+        text = fails(variant.scene, variant.patches)
+        return None if text is None else Caught(f"`{variant.scene}`", text, time.process_time() - began)
     if variant.setting is None:
         caught = next(red(variant.scene, variant.patches), None)
         return None if caught is None else Caught(f"`{variant.scene}`", caught, time.process_time() - began)
@@ -81,6 +89,27 @@ def red(name: str, patches: tuple[Patch, ...]) -> Iterator[str]:
                 yield f"{text}: {error!r}"
             else:
                 raise
+
+
+def fails(test: str, patches: tuple[Patch, ...]) -> str | None:
+    """Run a test of ``tests/`` in a process of its own, with this library: how it fails."""
+    environment = {**os.environ, "REDLOCK_PATCHES": json.dumps(patches)}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "tests.breaking",
+        "-p",
+        "no:cacheprovider",
+        f"tests/{test}",
+    ]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if run.returncode not in (0, 1):
+        raise RuntimeError(f"{test} cannot be run:\n{run.stdout}{run.stderr}")
+    return run.stdout if run.returncode else None
 
 
 def cases(name: str) -> Iterator[tuple[str, Callable[[], Any]]]:
