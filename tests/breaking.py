@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
 PATCHES: list[tuple[str, str, str]] = json.loads(os.environ.get("REDLOCK_PATCHES", "[]"))
+BROKEN = {module.partition(".")[0] for module, _, _ in PATCHES} | {"redlock"}
 
 
 class _Loader(SourceFileLoader):
@@ -38,12 +39,12 @@ class _Loader(SourceFileLoader):
 class _Finder:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        spec = PathFinder.find_spec(name, path, target) if name.partition(".")[0] == "redlock" else None
+        spec = PathFinder.find_spec(name, path, target) if name.partition(".")[0] in BROKEN else None
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(spec.loader.name, spec.loader.path)
         return spec
 
 
 if PATCHES:
-    assert not any(name.partition(".")[0] == "redlock" for name in sys.modules), "it is loaded as it is"
+    assert not any(name.partition(".")[0] in BROKEN for name in sys.modules), "it is loaded as it is"
     sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]

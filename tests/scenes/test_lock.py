@@ -197,6 +197,37 @@ def test_a_lost_lease_is_not_entered_again_and_each_level_is_told(at: At) -> Ste
     assert at.keys() == 0
 
 
+@scene()
+def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at: At) -> Steps:
+    """C5: it has both, and would get one of them when it has given both back."""
+    both, one, other = at.masters.lock(["a", "b"]), at.masters.lock("a"), at.masters.lock(["b", "c"])
+    yield both.acquire
+    for lock in (one, other):
+        with pytest.raises(at.errors.WouldDeadlock):
+            yield lock.acquire
+    yield both.release
+
+
+@scene()
+def test_another_thread_or_task_releases_and_extends_nothing(at: At) -> Steps:
+    """C10: but for a lock that belongs to nobody."""
+    lock, free = at.masters.lock("job"), at.masters.lock("free", bound=False)
+    for one in (lock, free):
+        yield one.acquire
+
+    def another() -> Steps:
+        for call in (lock.release, lock.extend):
+            with pytest.raises(at.errors.NotHeld):
+                yield call
+        yield free.release
+
+    job = yield at.begin(another())
+    yield from at.until(lambda: at.over(job))
+    yield at.sleep(0.1)
+    assert (at.keys(), at.keys("redlock:free")) == (5, 0)
+    yield lock.release
+
+
 # -- readers (R33) ---------------------------------------------------------------------------------------
 
 
