@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 
 import pytest
 
 from redlock._cli import check, run
+from redlock._cli.job import NotStarted
 
 
 @pytest.fixture(autouse=True)
@@ -192,3 +194,9 @@ def test_service_may_stand_anywhere_in_front_of_the_command():
     for arguments in (["--service", "job"], ["job", "--service"], ["job", "--ttl", "5", "--service"]):
         given = run.parser().parse_args(arguments)
         assert (given.name, given.service) == ("job", True)
+
+
+@pytest.mark.parametrize(("error", "code"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126)])
+def test_a_command_that_cannot_be_started_has_the_exit_code_of_shells(error, code):
+    """C24."""
+    assert NotStarted("job", error).code == code

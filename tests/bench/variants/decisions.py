@@ -6,6 +6,31 @@ from tests.bench.library import Patch
 from tests.bench.variants.variant import broken
 
 VARIANTS = {
+    "votes-without-a-reason": broken(
+        "A vote does not say why there is none (R3)",
+        "core/test_quorum.py",
+        Patch("redlock._core.quorum", "else Vote(name, entry[0], entry[1], entry[2])", 'else Vote(name, entry[0], entry[1], "")'),
+    ),
+    "names-with-braces": broken(
+        "A value with braces moves the hash tag of a key (R30)",
+        "core/test_naming.py",
+        Patch("redlock._lock.naming", 'rf"{_CONTROL.pattern}|[{{}}]"', "_CONTROL.pattern"),
+    ),
+    "hand-over-is-a-release": broken(
+        "A hand-over is told as a loss by the `with` that it left (C11)",
+        "test_hand_over.test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later",
+        Patch("redlock._lock.lock", "state.handed_over, state.last_votes = True, tuple", "state.last_votes = tuple"),
+    ),
+    "wait-lost-of-threads-alone": broken(
+        "AsyncLease has no wait_lost (C12)",
+        "test_public_api.py",
+        Patch("redlock._lock.lease_async", "async def wait_lost", "async def wait_for_loss"),
+    ),
+    "cancellation-swallowed": broken(
+        "A loss hides a cancellation from outside (C13)",
+        "test_bodies_lost.test_cancelled_from_outside_at_the_same_moment",
+        Patch("redlock._lock.cancelling", "        if left <= self._before:", "        if True:"),
+    ),
     "client-asks-again": broken(
         "The timeouts of the client that a user gives are those of a vote (R4)",
         "core/test_configuration.py",
@@ -133,7 +158,7 @@ VARIANTS = {
     ),
     "its-own-exit-code": broken(
         "A command that cannot be started ends with 127 whatever the reason is (C24)",
-        "commands/test_run.py::test_the_exit_code_is_that_of_the_command",
+        "cli/test_usage.py::test_a_command_that_cannot_be_started_has_the_exit_code_of_shells",
         Patch("redlock._cli.job", "= 127, 126", "= 127, 127"),
     ),
     "touching-overlaps": broken(
