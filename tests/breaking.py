@@ -47,4 +47,4 @@ class _Finder:
 
 if PATCHES:
     assert not any(name.partition(".")[0] in BROKEN for name in sys.modules), "it is loaded as it is"
-    sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder)

@@ -15,7 +15,10 @@ import redlock.observe.otel
 import redlock.observe.prometheus
 import redlock.observe.traces
 import redlock.testing
+from tests.owners import proves
 from tools import surface
+
+pytestmark = proves("C12", "C19")
 
 
 @pytest.mark.parametrize("module", [redlock, redlock.testing])

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from tests.chaos.tape import Tape, told
+from tests.owners import proves
+
+pytestmark = proves("C26")
 
 
 def acquired(*, released: float | None = 12) -> Tape:

@@ -8,6 +8,9 @@ from hypothesis import given, strategies as st
 from chaos.judge.exclusive import exclusive
 from chaos.judge.holds import Hold, holds
 from tests.chaos.tape import PROPERTY, Tape, told
+from tests.owners import proves
+
+pytestmark = proves("C25", "C32")
 
 
 def hold(tape: Tape, token: str) -> tuple[float, float]:

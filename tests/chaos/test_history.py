@@ -19,6 +19,9 @@ from chaos import history as format_
 from chaos.history import MUST, Header, Key, Unreadable, Vote, Writer, merge, parse, read
 from chaos.judge import judge
 from tests.chaos.tape import PROPERTY, Tape, told
+from tests.owners import proves
+
+pytestmark = proves("C31")
 
 HEADER = Header(masters=5, locks=("a",), clients=("client-1",), ttl=2.0, must=("exclusive",), seed=7)
 

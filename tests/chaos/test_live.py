@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.tape import Tape, told
+from tests.owners import proves
+
+pytestmark = proves("C30")
 
 
 def healed(*acquired: float, ttl: float = 10) -> Tape:

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.chaos.tape import PROPERTY, Tape, told
+from tests.owners import proves
+
+pytestmark = proves("C27", "C28", "C29")
 
 LATE = 1000.0  # the end of the recording, unless it is what the test is about
 

@@ -10,6 +10,9 @@ import pytest
 
 from redlock._cli import check, run
 from redlock._cli.job import NotStarted
+from tests.owners import proves
+
+pytestmark = proves("C21")
 
 
 @pytest.fixture(autouse=True)
@@ -196,6 +199,7 @@ def test_service_may_stand_anywhere_in_front_of_the_command():
         assert (given.name, given.service) == ("job", True)
 
 
+@proves("C24")
 @pytest.mark.parametrize(("error", "code"), [(errno.ENOENT, 127), (errno.EACCES, 126), (errno.ENOEXEC, 126)])
 def test_a_command_that_cannot_be_started_has_the_exit_code_of_shells(error, code):
     """C24."""

@@ -10,9 +10,12 @@ import pytest
 from redlock._core.ballots import Grant, Refusal
 from redlock._core.outcomes import Failure
 from tests.core.world import NEVER, START, Interrupt, Master, World, down, held, refuses, turns
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+
+pytestmark = proves("C1", "C4")
 
 HELD = [0, b"0", b"somebody-else", 5000]
 

@@ -18,6 +18,9 @@ import valkey.sentinel
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError, _url
 from redlock._io.deployment import Limits
 from redlock._lock.times import checked
+from tests.owners import proves
+
+pytestmark = proves("R4", "C15", "C17", "C20")
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 SECRET = "s3cr3t-word"  # noqa: S105

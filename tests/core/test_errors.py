@@ -22,6 +22,9 @@ from redlock.errors import (
     Vote,
     WouldDeadlock,
 )
+from tests.owners import proves
+
+pytestmark = proves("C18")
 
 VOTES = (
     Vote("redis-a:6379", "granted", 0.0012),

@@ -15,12 +15,15 @@ from redlock._core.outcomes import NEVER as EFFECTS_NEVER
 from redlock._core.release import Claim
 from tests.core.renewer import rest
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
+
+pytestmark = proves("R19")
 
 GONE: list[Any] = [0, b""]
 TAKEN: list[Any] = [0, OTHER.encode()]

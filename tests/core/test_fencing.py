@@ -14,10 +14,13 @@ from redlock._core.tokens import LIMIT, FenceClock
 from redlock._core.voters import Facts
 from tests.core.scripted_master import ScriptedMaster
 from tests.core.world import GRANTS, NEVER, START, WALL, Master, World, breaks, down, held, outcomes, turns
+from tests.owners import proves
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
     from redlock._core.wire import Call
+
+pytestmark = proves("R16", "C14")
 
 HIGH = WALL + 1000  # of a client whose wall clock is ahead
 

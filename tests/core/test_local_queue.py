@@ -14,11 +14,14 @@ from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.quorum import Tally
 from redlock._core.release import release
 from tests.core.world import NEVER, START, WALL, Interrupt, Master, World, breaks, down, held, refuses
+from tests.owners import proves
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec
+
+pytestmark = proves("R23", "R40")
 
 
 def line(*names: str) -> tuple[LocalQueue, list[Place]]:

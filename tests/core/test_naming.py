@@ -19,6 +19,9 @@ import pytest
 
 from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock._lock.naming import names_for
+from tests.owners import proves
+
+pytestmark = proves("R30")
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 

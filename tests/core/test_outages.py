@@ -17,11 +17,14 @@ from redlock._lock.refused import unreachable
 from tests.core.test_attempts import HELD, frees_itself
 from tests.core.test_local_queue import waiting_behind
 from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, turns
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Op
+
+pytestmark = proves("R38")
 
 OUTAGE = 5.0  # the outage_timeout
 DOWN = Failure("error", "connection refused", sent=False)

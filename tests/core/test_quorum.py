@@ -9,7 +9,10 @@ from hypothesis import given, strategies as st
 
 from redlock._core.quorum import Tally, drift, majority, valid_until
 from redlock.errors import OUTCOMES, Outcome
+from tests.owners import proves
 from tests.properties.profile import PROPERTY
+
+pytestmark = proves("R3")
 
 VOTES: tuple[Outcome, ...] = tuple(outcome for outcome in OUTCOMES if outcome not in ("free", "pending"))
 ABSENT: tuple[Outcome, ...] = tuple(outcome for outcome in OUTCOMES if OUTCOMES[outcome].took == "absent")

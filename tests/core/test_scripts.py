@@ -14,6 +14,9 @@ from redlock._core import pipeline, wire
 from redlock._core.outcomes import ErrorReply
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
 from tests.core.world import WALL
+from tests.owners import proves
+
+pytestmark = proves("R20")
 
 ONE = wire.keys_for("redlock:", ["a"])
 TWO = wire.keys_for("redlock:", ["a", "b"])

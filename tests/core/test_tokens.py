@@ -7,7 +7,10 @@ from hypothesis import given, strategies as st
 
 from redlock import ConfigurationError, options
 from redlock._core.tokens import by_whom, owner_of, released_token
+from tests.owners import proves
 from tests.properties.profile import PROPERTY
+
+pytestmark = proves("R27")
 
 DIGITS = "0123456789abcdef" * 2 + "01234567"
 

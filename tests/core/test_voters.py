@@ -9,7 +9,10 @@ from hypothesis import given, strategies as st
 
 from redlock._core.voters import Facts, Voters
 from redlock._core.wire import Announced, Known
+from tests.owners import proves
 from tests.properties.profile import PROPERTY
+
+pytestmark = proves("C16")
 
 NAMES = ("redis-a:6379", "redis-b:6379", "redis-c:6379")
 NOW = 1000.0
@@ -107,6 +110,7 @@ def test_one_that_never_connected_has_no_vote() -> None:
     assert outcome(voters_of(), NOW) == "quarantined"
 
 
+@proves("R22")
 def test_the_guard_can_be_switched_off() -> None:
     """R22: for brand-new deployments and tests."""
     voters = voters_of(Facts("run", 0), Facts(None, None), guard=False)

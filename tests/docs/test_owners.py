@@ -1,63 +1,45 @@
-"""The table of `tests/README.md` that says who proves what: every rule is in it, and what it names is there and cites the rule."""
+"""Every promise, rule and corner case has one owner, and a broken variant that turns that red."""
 
 from __future__ import annotations
-
-import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from chaos.history import MUST
 from chaos.scenarios import SCENARIOS
 from chaos.variants import VARIANTS
-from tests.docs.pages import ROOT
+from tests.docs.owners import CHAOS, README, breaks, marked, table, turned_red, written
 from tests.docs.test_rules import defined
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-TESTS = ROOT / "tests"
-REAL = ("witness", "servers", "fenced", "adapters", "compat", "compose")
-_ROW = re.compile(r"^\| ([PR]\d+) \| (\S+) \| (\S+) \| (\S+) \|$", re.MULTILINE)
-_NOTHING = "-"
+REAL = ("witness", "servers", "commands", "fenced", "adapters", "compat", "compose")
 
 
-def rows(text: str) -> list[tuple[str, str, str, str]]:
-    return [(rule, *(word.strip("`") for word in words)) for rule, *words in _ROW.findall(text)]
+def test_each_rule_has_one_owner_that_a_broken_variant_turns_red():
+    owners, broken = marked("proves"), breaks()
+    assert {rule: owners[rule] for rule in defined() if len(owners[rule]) != 1} == {}
+    assert [rule for rule in defined() if turned_red(owners[rule][0], rule, broken) is None] == []
+    assert {*owners} <= {*defined()}
 
 
-def wrong(row: tuple[str, str, str, str]) -> list[str]:
-    """What does not hold of it."""
-    rule, owner, witness, chaos = row
-    found = [f"{file} does not cite {rule}" for file in {owner, witness} - {_NOTHING} if not cites(TESTS / file, rule)]
-    if owner == _NOTHING:
-        found.append(f"nobody proves {rule}")
-    if witness != _NOTHING and witness.partition("/")[0] not in REAL:
-        found.append(f"{witness} has no real servers")
-    if chaos not in {_NOTHING, *MUST, *SCENARIOS, *VARIANTS}:
-        found.append(f"chaos has no {chaos}")
-    return found
+def test_each_rule_has_at_most_one_witness_and_that_has_real_servers():
+    witnesses = marked("witness")
+    assert {rule: found for rule, found in witnesses.items() if len(found) != 1} == {}
+    assert [where for [where] in witnesses.values() if where.partition("/")[0] not in REAL] == []
+    assert {*witnesses} <= {*defined()}
 
 
-def cites(file: Path, rule: str) -> bool:
-    """By its number, or in a range such as R16-R19."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    ranges = re.findall(rf"\b{rule[0]}(\d+)[-\u2013]{rule[0]}(\d+)\b", text)
-    return bool(re.search(rf"\b{rule}\b", text)) or any(int(a) <= int(rule[1:]) <= int(b) for a, b in ranges)
+def test_chaos_has_what_the_table_says():
+    assert {*CHAOS.values()} <= {*MUST, *SCENARIOS, *VARIANTS}
+    assert {*CHAOS} <= {*defined()}
 
 
-def test_every_rule_and_promise_has_an_owner():
-    table = rows((TESTS / "README.md").read_text(encoding="utf-8"))
-    assert [rule for rule, *_ in table] == [rule for rule in defined() if rule[0] != "C"]
-    assert [what for row in table for what in wrong(row)] == []
+def test_the_table_is_that_of_the_marks():
+    text = README.read_text(encoding="utf-8")
+    assert written(text) == text, "python -m tests.docs.owners"
+    assert table() in text
 
 
-@pytest.mark.parametrize("row", [
-    ("P1", "core/test_retry.py", "-", "-"),  # does not cite it
-    ("P1", "core/no_such.py", "-", "-"),
-    ("P1", "-", "servers/test_queue.py", "exclusive"),
-    ("R1", "core/test_quorum.py", "core/test_quorum.py", "-"),
-    ("R1", "core/test_quorum.py", "-", "majority"),
+@pytest.mark.parametrize(("owner", "found"), [
+    ("scenes/test_loss.py::test_x", "a"), ("scenes/test_loss.py", "a"), ("scenes/test_lock.py", None), ("core/test_a.py::test_y", "b"),
 ])  # fmt: skip
-def test_a_row_that_is_wrong_is_noticed(row):
-    assert len(wrong(row)) == 1
+def test_an_owner_is_turned_red_by_a_variant_that_it_or_a_part_of_it_catches(owner, found):
+    assert turned_red(owner, "R1", {"R1": [("a", "scenes/test_loss.py::test_x"), ("b", "core/test_a.py")]}) == found

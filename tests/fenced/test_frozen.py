@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.fenced import banks
+from tests.owners import witness
 from tests.servers.process import started
+
+pytestmark = witness("R39")
 
 ROOT = Path(__file__).parent.parent.parent
 TTL = 2.0

@@ -11,6 +11,9 @@ from redlock._core.wire import Announced, Known
 from redlock._health.facts import ClockOffset, RefusedCommand
 from redlock._health.verdict import governing_max_ttl, judge
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
+from tests.owners import proves
+
+pytestmark = proves("C22")
 
 TOOK = Probe(ok=True, seconds=0.01, fence=7)
 FIFTH = 4

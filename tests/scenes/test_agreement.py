@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import play, scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -61,7 +62,9 @@ def who_comes_last_gives_way(how: str) -> list[Any]:
     return [first, late]
 
 
-test_who_comes_last_gives_way_until_the_others_are_gone = scene(**FAR, begins=(0.0, 1.0))(who_comes_last_gives_way)
+test_who_comes_last_gives_way_until_the_others_are_gone = proves("R34")(
+    scene(**FAR, begins=(0.0, 1.0))(who_comes_last_gives_way)
+)
 test_two_lists_whose_majorities_may_just_miss_each_other_do_not_go_together = scene(
     **FAR | {"lists": ((0, 1, 2), (1, 2, 3)), "masters": 4}, begins=(0.0, 1.0)
 )(who_comes_last_gives_way)

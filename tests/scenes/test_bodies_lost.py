@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +102,7 @@ async def test_a_loop_that_was_blocked(at, awaits):
         await asyncio.sleep(0.01)  # nobody cancels this
 
 
+@proves("C13")
 @pytest.mark.parametrize("order", ["loss first", "outer first"])
 @in_tasks
 async def test_cancelled_from_outside_at_the_same_moment(at, order):

@@ -11,6 +11,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -58,6 +59,7 @@ def one_has_it(*, first: list[int], second: list[int], wrong: int, missed: list[
     return [has, is_refused]
 
 
+@proves("R35")
 @scene(confirm=True)
 def test_kleppmanns_client_is_refused() -> list[Any]:
     """A has the name on three of five, the clock of one of these jumps, and the other two are out of B's reach."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +107,7 @@ def adds_one(at: At, store: Any, lasts: float = 0.0) -> Callable[[Any], Steps]:
     return body
 
 
+@proves("R39")
 @scene()
 def test_a_commit_that_outlives_its_lease_is_there_before_the_next_holder_reads() -> list[Any]:
     database = Database()

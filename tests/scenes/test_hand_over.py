@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At, Life
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 TTL = 4.0
 
 
+@proves("C11")
 @scene()
 def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
     """Whoever has it goes on for as long as it takes, and gives it to the next one."""

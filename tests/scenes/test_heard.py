@@ -12,6 +12,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -79,6 +80,7 @@ def test_a_release_that_a_bare_majority_announces_is_enough() -> list[Any]:
     return [partial(held.holds, released=released), held.waits]
 
 
+@proves("R24")
 @scene(delay=0.05)
 def test_a_release_before_it_had_subscribed_is_not_missed() -> list[Any]:
     """Subscribe, look again, then wait."""
@@ -307,6 +309,7 @@ def test_waiters_do_not_wake_each_other_while_masters_may_not_vote() -> list[Any
     ]
 
 
+@proves("R25")
 @scene(masters=3, guard=True)
 @pytest.mark.parametrize("waiters", [1, 3])
 def test_waiters_do_not_wake_themselves_where_one_master_refuses_and_one_may_not_vote(waiters: int) -> list[Any]:

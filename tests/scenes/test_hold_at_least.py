@@ -9,6 +9,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -31,6 +32,7 @@ def next_grant(at: At, **options: Any) -> Steps:
     return granted
 
 
+@proves("R28")
 @scene()
 def test_a_release_before_the_time_gives_the_name_to_no_other_client(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=10.0, hold_at_least=LEAST)
@@ -131,7 +133,7 @@ def guarded(at: At) -> Steps:
     assert granted - released < 0.1  # a release in order gives it back at once
 
 
-test_after_a_loss_the_guard_and_after_a_release_nothing = scene()(guarded)
+test_after_a_loss_the_guard_and_after_a_release_nothing = proves("R36")(scene()(guarded))
 test_a_guard_where_expiries_are_confirmed = scene(confirm=True)(guarded)  # R35
 
 

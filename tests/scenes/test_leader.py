@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -154,6 +155,7 @@ def test_a_candidate_can_be_stopped_while_no_master_answers(at: At) -> Steps:
 # -- the order of what one candidate does ----------------------------------------------------------------
 
 
+@proves("R31")
 @scene()
 def test_a_body_that_raises_ends_the_election_after_on_stopped_and_the_lock_is_free_at_once(at: At) -> Steps:
     election, said = at.masters.leader("job", ttl=30.0), list[str]()

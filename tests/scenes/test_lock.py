@@ -11,6 +11,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -39,7 +40,7 @@ def every_set_is_occupied(at: At) -> Steps:
 
 
 test_any_set_of_five_masters_that_another_client_occupies = scene()(every_set_is_occupied)
-test_any_set_of_two_masters_that_another_client_occupies = scene(masters=2)(every_set_is_occupied)
+test_any_set_of_two_masters_that_another_client_occupies = proves("P8", "R1")(scene(masters=2)(every_set_is_occupied))
 
 
 @scene()
@@ -66,6 +67,7 @@ def test_no_client_waits_for_a_minority(at: At, fault: str) -> Steps:
     assert at.keys() == 0
 
 
+@proves("P3")
 @scene()
 def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most() -> list[Any]:
     granted: list[float] = []
@@ -101,6 +103,7 @@ def test_a_release_is_owed_to_a_master_that_cannot_be_reached(at: At) -> Steps:
     assert at.keys() == 0  # R10
 
 
+@proves("R10")
 @scene()
 def test_a_master_that_refuses_a_release_is_asked_again(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=60.0)
@@ -144,6 +147,7 @@ def test_a_with_raises_at_its_end_that_the_lease_was_lost_and_never_hides_the_er
 # -- entered again (R26) ---------------------------------------------------------------------------------
 
 
+@proves("R26")
 @scene()
 def test_each_level_that_is_inside_is_told_of_the_loss_once(at: At) -> Steps:
     told: list[str] = []
@@ -197,6 +201,7 @@ def test_a_lost_lease_is_not_entered_again_and_each_level_is_told(at: At) -> Ste
     assert at.keys() == 0
 
 
+@proves("C5")
 @scene()
 def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at: At) -> Steps:
     """C5: it has both, and would get one of them when it has given both back."""
@@ -208,6 +213,7 @@ def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at: At) -> Steps
     yield both.release
 
 
+@proves("C10")
 @scene()
 def test_another_thread_or_task_releases_and_extends_nothing(at: At) -> Steps:
     """C10: but for a lock that belongs to nobody."""
@@ -231,6 +237,7 @@ def test_another_thread_or_task_releases_and_extends_nothing(at: At) -> Steps:
 # -- readers (R33) ---------------------------------------------------------------------------------------
 
 
+@proves("R33")
 @scene()
 def test_a_writer_waits_for_the_last_reader_and_is_woken() -> list[Any]:
     released: list[float] = []

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -23,6 +24,7 @@ def test_a_name_is_not_free_because_a_minority_has_lost_its_key(at: At) -> Steps
     assert (yield partial(at.masters.wait_until_free, "job", timeout=0))
 
 
+@proves("R41")
 @scene()
 def test_a_watcher_is_told_of_each_holder_once_and_of_a_free_name_when_it_is_free(at: At) -> Steps:
     told: list[tuple[float, str]] = []
@@ -47,6 +49,7 @@ def test_a_watcher_is_told_of_each_holder_once_and_of_a_free_name_when_it_is_fre
     assert at.exactly(told[2][0])
 
 
+@proves("R29")
 @scene()
 def test_a_list_has_each_lock_once_whichever_masters_have_its_key(at: At) -> Steps:
     locks = {name: at.masters.lock(name, ttl=60.0) for name in ("a", "b", "c")}

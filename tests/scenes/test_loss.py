@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -27,6 +28,7 @@ def test_a_lease_that_is_renewed_never_falls_below_a_third_of_its_ttl(at: At) ->
     assert at.keys() == 0
 
 
+@proves("P6")
 @scene()
 def test_a_lease_that_is_not_renewed_is_lost_at_its_end(at: At) -> Steps:
     told: list[float] = []
@@ -42,6 +44,7 @@ def test_a_lease_that_is_not_renewed_is_lost_at_its_end(at: At) -> Steps:
     assert error.value.reason == "expired"
 
 
+@proves("C9")
 @scene()
 def test_a_lease_is_lost_in_time_although_every_master_hangs(at: At) -> Steps:
     told: list[float] = []
@@ -60,6 +63,7 @@ def test_a_lease_is_lost_in_time_although_every_master_hangs(at: At) -> Steps:
     assert at.keys() == 0  # P7
 
 
+@proves("C7")
 @scene()
 def test_max_hold_ends_a_lease_and_gives_its_keys_back(at: At) -> Steps:
     told: list[float] = []
@@ -120,6 +124,7 @@ def test_keys_that_a_minority_has_lost_are_given_back_with_the_next_renewal(at: 
     yield lock.release
 
 
+@proves("R15")
 @scene()
 def test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more(at: At) -> Steps:
     leases: list[Any] = []
@@ -194,6 +199,7 @@ def test_an_on_lost_that_raises_is_logged_and_ends_nothing_else(at: At) -> Steps
     yield kept.release
 
 
+@proves("C8")
 @scene()
 def test_a_release_is_no_loss_in_the_log(at: At) -> Steps:
     for options in ({}, {"guard": 1.0}, {"hold_at_least": 1.0}, {"shared": True}):

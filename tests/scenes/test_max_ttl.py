@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 from tests.scenes.test_agreement import gets
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def once(at: At) -> Steps:
     yield at.masters.close
 
 
+@proves("R21")
 @scene(**THREE)
 def test_no_restart_lets_two_in_whoever_announces_less() -> list[Any]:
     def long(at: At) -> Steps:

@@ -10,6 +10,7 @@ from tenacity.wait import wait_fixed
 
 from redlock import scripts
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -21,6 +22,7 @@ FENCE = "{redlock:job}:fence"
 # -- time ------------------------------------------------------------------------------------------------
 
 
+@proves("R6")
 @scene()
 def test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ(at: At) -> Steps:
     lock, began = at.masters.lock("job", ttl=50.0, auto_extend=False), at.now
@@ -30,6 +32,7 @@ def test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ(at: At) ->
     assert at.keys() == 5
 
 
+@proves("R5")
 @scene()
 def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at: At) -> Steps:
     lock, began = at.masters.lock("job", ttl=5.0, auto_extend=False), at.now
@@ -43,6 +46,7 @@ def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at: At) -> Steps:
     assert at.exactly(began + 4.948)
 
 
+@proves("R7")
 @scene()
 def test_masters_that_grant_too_late_grant_nothing(at: At) -> Steps:
     """R7: less than the `min_validity` would be left."""
@@ -62,6 +66,7 @@ def late(at: At, lock: Any) -> Steps:
         yield partial(lock.acquire, timeout=0)
 
 
+@proves("R2")
 @scene()
 def test_nobody_waits_for_the_rest_of_a_round_that_a_refused_connection_decides(at: At) -> Steps:
     at.kill([0, 1])
@@ -83,6 +88,7 @@ def unreachable(at: At) -> Steps:
 # -- tokens and rollback ---------------------------------------------------------------------------------
 
 
+@proves("R9")
 @scene()
 def test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_were_silent(at: At) -> Steps:
     at.put("redlock:job", "another", masters=[0, 1])
@@ -94,6 +100,7 @@ def test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_w
     assert at.values() == ["another", "another", None, None, None]  # R9, P7
 
 
+@proves("R8")
 @scene()
 def test_each_attempt_has_a_token_of_its_own(at: At) -> Steps:
     """R8: else what is late of one takes away the key of the next."""
@@ -133,6 +140,7 @@ def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters
 # -- extensions ------------------------------------------------------------------------------------------
 
 
+@proves("R12")
 @scene()
 def test_an_extension_brings_no_lost_lease_back(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=2.0, auto_extend=False)
@@ -170,6 +178,7 @@ def extends_too_late(at: At, lock: Any) -> Steps:
         yield from extends(lock, 10.0)
 
 
+@proves("C6")
 @scene(delay=0.02)
 def test_an_extension_to_a_shorter_ttl_counts_from_when_it_is_sent(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=30.0, auto_extend=False)
@@ -219,6 +228,7 @@ def test_a_release_is_owed_for_as_long_as_an_extension_without_an_answer_lets_ke
 # -- fences ----------------------------------------------------------------------------------------------
 
 
+@proves("R17")
 @scene()
 def test_fences_rise_whatever_the_wall_clocks_of_clients_show() -> list[Any]:
     fences: list[int] = []
@@ -235,6 +245,7 @@ def test_fences_rise_whatever_the_wall_clocks_of_clients_show() -> list[Any]:
     return [partial(takes, turn=turn) for turn in range(4)]
 
 
+@proves("R18")
 @scene()
 def test_a_fence_that_masters_have_already_is_not_granted_a_second_time(at: At) -> Steps:
     lock = at.masters.lock("job")
@@ -279,6 +290,7 @@ def test_an_uptime_of_one_second_may_be_hardly_more_than_nothing() -> list[Any]:
     return [holds, comes]
 
 
+@proves("P4")
 @scene()
 def test_a_master_that_went_away_votes_again_when_it_is_back(at: At) -> Steps:
     lock = at.masters.lock("job")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At, Life
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 TTL = 3.0
 
 
+@proves("R13")
 @scene()
 def test_a_renewal_that_nobody_answers_takes_nothing_away(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=TTL)
@@ -165,6 +167,7 @@ def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothin
 # -- keys are given back to no lease that is over (R14, R37) ---------------------------------------------
 
 
+@proves("R37")
 @scene()
 def test_masters_that_refused_a_grant_get_its_key_soon(at: At) -> Steps:
     at.put("redlock:job", "another", masters=[3, 4])
@@ -193,6 +196,7 @@ def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release
     assert at.keys() == 0
 
 
+@proves("R14")
 @scene(worlds=["threads"])
 @pytest.mark.parametrize("lacks", ["when it is renewed", "from the beginning"])
 def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(at: At, lacks: str) -> Steps:

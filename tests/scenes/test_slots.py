@@ -9,12 +9,14 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
     from tests.bench.users import Steps
 
 
+@proves("R32")
 @scene(masters=3)
 def test_each_client_reaches_two_masters_and_no_more_hold_a_slot_than_there_are() -> list[Any]:
     """Each master sees two of them, and any two of them share one master."""

@@ -10,6 +10,7 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import tickets, wire
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -29,6 +30,7 @@ def takes(at: At, served: list[Any], after: float, **options: Any) -> Steps:
     yield lock.release
 
 
+@proves("R42")
 @scene(skew=3.0)  # their wall clocks
 def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came() -> list[Any]:
     served: list[Any] = []
@@ -80,6 +82,7 @@ def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[An
 # -- one try (C3) ----------------------------------------------------------------------------------------
 
 
+@proves("C3")
 @scene(masters=3)
 @pytest.mark.parametrize("kind", ["name", "names", "slots"])
 def test_of_those_who_try_once_at_the_same_moment_one_gets_it(kind: str) -> list[Any]:
@@ -183,6 +186,7 @@ def breaks(at: At, outage: str) -> Steps:
     at.thaw()
 
 
+@proves("C2")
 @scene()
 @pytest.mark.parametrize("slots", [0, 2])
 @pytest.mark.parametrize("outage", ["kill", "freeze"])

@@ -12,8 +12,11 @@ import pytest
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock._core import wire
 from redlock._health import rights
+from tests.owners import witness
 from tests.servers.commands import CHECK, NO_WAIT, RUN, line, run, started
 from tests.servers.look import all_up, each, eventually, logged, nothing_left, take
+
+pytestmark = witness("R35")
 
 
 @pytest.fixture

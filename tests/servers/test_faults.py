@@ -19,11 +19,14 @@ from redis.retry import Retry
 
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
+from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, kill, lock_keys, nothing_left, pause, restart, resume
 from tests.servers.one import free_port, redis_server, tls_server
 from tests.servers.process import run
 from tests.servers.strangers import answering, saying, serving
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
+
+pytestmark = witness("R3", "R4")
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
 

@@ -9,7 +9,10 @@ import sys
 import pytest
 
 from redlock.testing import LocalMasters
+from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, script_calls
+
+pytestmark = witness("P2", "R16", "R17", "R20")
 
 HANDOVERS = 60
 

@@ -13,7 +13,10 @@ import redis
 from redlock import Masters, MastersAgree, MastersDisagree, MultiLock, QuorumUnreachable
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
+from tests.owners import witness
 from tests.servers.look import all_up, eventually
+
+pytestmark = witness("R34")
 
 MAX_TTL = 3.0
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}

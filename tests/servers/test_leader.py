@@ -15,10 +15,13 @@ import pytest
 
 import redlock
 from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
+from tests.owners import witness
 from tests.servers import worlds
 from tests.servers.look import all_up, eventually, nothing_left, steal
 from tests.servers.on_a_loop import on_a_loop
 from tests.servers.process import started
+
+pytestmark = witness("R31")
 
 TTL = 2.0
 

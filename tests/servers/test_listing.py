@@ -13,9 +13,12 @@ import redlock
 from redlock import QuorumUnreachable
 from redlock._core import tickets, wire
 from redlock.testing import LocalMasters
+from tests.owners import witness
 from tests.servers.commands import CHECK, run
 from tests.servers.look import all_up, each, eventually, kill, take
 from tests.servers.waiter import Waiting
+
+pytestmark = witness("R29")
 
 FIVE = range(5)
 

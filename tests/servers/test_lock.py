@@ -14,8 +14,11 @@ import pytest
 from redlock import ConfigurationError, LockLost, Masters, NotAcquired, NotExtended, NotHeld, QuorumUnreachable
 from redlock._io.stream import Stream
 from redlock.testing import LocalMasters, ServerNotFound, find_server
+from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.needs import missing
+
+pytestmark = witness("R6", "R8", "R12", "R19")
 
 
 def test_with_and_what_a_lease_tells(world, redlock_servers, masters):

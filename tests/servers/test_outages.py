@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from redlock import NotAcquired, QuorumUnreachable
+from tests.owners import witness
 from tests.servers.look import at_once, kill, pause, restart, resume, take
+
+pytestmark = witness("R38")
 
 
 def told(world, *locks) -> list[Any]:

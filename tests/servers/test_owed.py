@@ -12,9 +12,12 @@ from tenacity import wait_fixed
 
 from redlock import AsyncMasters
 from redlock._io import connections
+from tests.owners import witness
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls
 from tests.servers.process import run, started
 from tests.servers.proxy import Proxy
+
+pytestmark = witness("R10")
 
 
 def test_at_the_close_a_master_that_is_back_is_connected_to_at_once(world, redlock_servers, monkeypatch):

@@ -10,8 +10,11 @@ import pytest
 import redlock
 from redlock import ConfigurationError, NotAcquired
 from redlock._io import process
+from tests.owners import witness
 from tests.servers.commands import NO_WAIT, RUN, run
 from tests.servers.look import eventually, nothing_left, take
+
+pytestmark = witness("R27")
 
 HERE = f"{os.uname().nodename[:50]}/{os.getpid()}"
 

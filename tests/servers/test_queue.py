@@ -10,7 +10,10 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import LockLost, NotAcquired, QuorumUnreachable
+from tests.owners import witness
 from tests.servers.look import all_up, at_once, elsewhere, eventually, kill, nothing_left, script_calls, steal, take
+
+pytestmark = witness("P1", "R23", "R40")
 
 
 def test_no_more_wait_than_may(world, masters, others):

@@ -14,8 +14,11 @@ import pytest
 from fastapi import Depends, FastAPI
 
 from redlock import AsyncMasters, ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
+from tests.owners import witness
 from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 from tests.servers.process import run
+
+pytestmark = witness("R26")
 
 
 @pytest.fixture

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from redlock import ConfigurationError, LockLost, Masters, _clock
+from tests.owners import witness
 from tests.servers.look import all_up, eventually, no_thread_besides, nothing_left, take
 from tests.servers.process import started
+
+pytestmark = witness("R15")
 
 TTL = 1.5
 LONG = 4.0  # of what is to be kept although this machine may stand still for a second or two

@@ -10,8 +10,11 @@ from tenacity import wait_random
 
 from redlock import Masters, QuorumUnreachable
 from redlock.testing import LocalMasters
+from tests.owners import witness
 from tests.servers.look import all_up, eventually, restart, take
 from tests.servers.waiter import Waiting
+
+pytestmark = witness("P5", "R21", "R22")
 
 TTL = 3.0
 OPTIONS: dict[str, Any] = {"max_ttl": TTL, "node_timeout": 0.6}

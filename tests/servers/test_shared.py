@@ -13,6 +13,7 @@ import redlock
 from redlock import ConfigurationError, LockLost, Masters, NotAcquired, NotExtended, NotHeld, WouldDeadlock
 from redlock._core import wire
 from redlock._health import rights
+from tests.owners import witness
 from tests.servers.commands import CHECK, NO_WAIT, RUN, environment, run
 from tests.servers.look import (
     all_up,
@@ -25,6 +26,8 @@ from tests.servers.look import (
     take,
 )
 from tests.servers.waiter import Waiting
+
+pytestmark = witness("R33")
 
 KEY = "redlock:job"
 NEW = "--no-restart-guard"

@@ -9,8 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from redlock import LockLost, Masters, NotAcquired, NotHeld, QuorumUnreachable, WouldDeadlock
+from tests.owners import witness
 from tests.servers.commands import CHECK, NO_WAIT, RUN, run
 from tests.servers.look import eventually
+
+pytestmark = witness("R32")
 
 PATIENCE = 30.0
 

@@ -10,7 +10,10 @@ import threading
 import pytest
 
 from redlock import AsyncMasters, NotAcquired, QuorumUnreachable, WouldDeadlock
+from tests.owners import witness
 from tests.servers.look import eventually, nothing_left, take
+
+pytestmark = witness("R30")
 
 
 def around(world, decorator, body):

@@ -16,12 +16,13 @@ import pytest
 from redlock import ConfigurationError, Masters, MultiLock, NotHeld
 from redlock._io.waker import Waker
 from redlock._lock.holds_threads import ThreadHold
+from tests.owners import witness
 from tests.servers.interrupt import InTheCleanup, at_every_line
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.process import run, started
 from tests.servers.waiter import NEVER, Waiting
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"), witness("R11")]
 
 
 def in_child(work) -> int:

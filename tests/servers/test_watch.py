@@ -7,7 +7,10 @@ import threading
 import pytest
 
 from redlock import ConfigurationError, RedlockError
+from tests.owners import witness
 from tests.servers.look import eventually, kill, restart, take
+
+pytestmark = witness("R41")
 
 
 class Watching:

@@ -7,7 +7,10 @@ from prometheus_client import CollectorRegistry
 
 from redlock import Masters
 from redlock.observe.prometheus import PrometheusObserver
+from tests.owners import witness
 from tests.servers.look import all_up, eventually, nothing_left, take
+
+pytestmark = witness("R37")
 
 OTHER = "0" * 40
 

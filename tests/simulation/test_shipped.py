@@ -17,6 +17,7 @@ from tests.bench.parameters import alone, draw, struck, wrong_clocks
 from tests.bench.run import Run, play
 from tests.bench.users import User
 from tests.bench.variants import VARIANTS, hunt
+from tests.owners import proves
 
 SEEDS = 9
 CHUNK = 3
@@ -72,6 +73,7 @@ def test_what_processes_share_keeps_nothing():
     assert {*CORE.modules} == {*SHARED, "redlock", "redlock._core"}, "these are shared as well, and may keep something"
 
 
+@proves("P1", "P2", "P5", "P7", "C23")
 @pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
 def test_seeds_keep_every_promise(start, threads):
@@ -179,6 +181,7 @@ class Closer(Walker):
         return struck
 
 
+@proves("R11")
 @pytest.mark.parametrize(
     "what", ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots", "close"]
 )

@@ -9,10 +9,9 @@ import time
 import pytest
 
 from redlock import AsyncMasters, LockLost
+from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.process import started
-
-witness = pytest.mark.witness
 
 
 @witness("R13")

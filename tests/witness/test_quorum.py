@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
+from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
-
-witness = pytest.mark.witness
 
 
 @witness("P4", "P7", "R2", "R9")

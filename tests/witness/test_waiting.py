@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
+from tests.owners import witness
 from tests.servers.commands import environment
 from tests.servers.look import eventually, in_line, take
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
-witness = pytest.mark.witness
 WAITS = "from redlock import Masters; Masters({!r}, restart_guard=False).lock('job', fair=True).acquire()"
 
 

@@ -9,7 +9,11 @@ VARIANTS = {
     "votes-without-a-reason": broken(
         "A vote does not say why there is none (R3)",
         "core/test_quorum.py",
-        Patch("redlock._core.quorum", "else Vote(name, entry[0], entry[1], entry[2])", 'else Vote(name, entry[0], entry[1], "")'),
+        Patch(
+            "redlock._core.quorum",
+            "else Vote(name, entry[0], entry[1], entry[2])",
+            'else Vote(name, entry[0], entry[1], "")',
+        ),
     ),
     "names-with-braces": broken(
         "A value with braces moves the hash tag of a key (R30)",
@@ -39,12 +43,20 @@ VARIANTS = {
     "proposal-by-the-clock-alone": broken(
         "A client whose clock is behind proposes a fence that it knows to be too small (R16)",
         "core/test_fencing.py",
-        Patch("redlock._core.tokens", "max(min(self._wall_ns() // 1000, LIMIT), self._seen + 1)", "self._wall_ns() // 1000"),
+        Patch(
+            "redlock._core.tokens",
+            "max(min(self._wall_ns() // 1000, LIMIT), self._seen + 1)",
+            "self._wall_ns() // 1000",
+        ),
     ),
     "fence-of-an-extension": broken(
         "An extension gives a lease another fence (R19)",
         "core/test_extend.py",
-        Patch("redlock._core.lease", "        self.valid_until, self.ttl, self._won = valid_until", "        self.fence = (self.fence or 0) + 1\n        self.valid_until, self.ttl, self._won = valid_until"),
+        Patch(
+            "redlock._core.lease",
+            "        self.valid_until, self.ttl, self._won = valid_until",
+            "        self.fence = (self.fence or 0) + 1\n        self.valid_until, self.ttl, self._won = valid_until",
+        ),
     ),
     "fence-forgotten-while-it-is-held": broken(
         "An extension does not make the fence key live on (R20)",
@@ -64,12 +76,20 @@ VARIANTS = {
     "pauses-without-chance": broken(
         "Contenders that were refused together try again together (R25)",
         "core/test_retry.py",
-        Patch("redlock._core.retry", "chance.uniform(self.min, super().__call__(retry_state))", "super().__call__(retry_state)"),
+        Patch(
+            "redlock._core.retry",
+            "chance.uniform(self.min, super().__call__(retry_state))",
+            "super().__call__(retry_state)",
+        ),
     ),
     "entered-anew": broken(
         "A thread that holds a name asks the masters for it again (R26)",
         "test_lock.test_each_level_that_is_inside_is_told_of_the_loss_once",
-        Patch("redlock._lock.lock", "            if not self._wants_any(lease.names) or not lease.valid:", "            if True:"),
+        Patch(
+            "redlock._lock.lock",
+            "            if not self._wants_any(lease.names) or not lease.valid:",
+            "            if True:",
+        ),
     ),
     "nobodys-token": broken(
         "Who has a lock is not read from its token (R27)",
@@ -109,7 +129,11 @@ VARIANTS = {
     "released-by-anybody": broken(
         "A thread releases what another one holds (C10)",
         "test_lock.test_another_thread_or_task_releases_and_extends_nothing",
-        Patch("redlock._lock.lock", "        hold = self._latest(self._own.holds)\n", "        hold = self._lease and next(iter(self._lease.holds), None)\n"),
+        Patch(
+            "redlock._lock.lock",
+            "        hold = self._latest(self._own.holds)\n",
+            "        hold = self._lease and next(iter(self._lease.holds), None)\n",
+        ),
     ),
     "proposes-without-fencing": broken(
         "fencing=False asks for a fence all the same (C14)",
@@ -119,7 +143,11 @@ VARIANTS = {
     "two-databases-are-two-servers": broken(
         "One server has two votes, by two of its databases (C15)",
         "core/test_configuration.py",
-        Patch("redlock._connect", "Endpoint(name, (host.lower(), port), SSL", "Endpoint(name, (host.lower(), port, settings.get('db')), SSL"),
+        Patch(
+            "redlock._connect",
+            "Endpoint(name, (host.lower(), port), SSL",
+            "Endpoint(name, (host.lower(), port, settings.get('db')), SSL",
+        ),
     ),
     "one-server-has-two-votes": broken(
         "Two addresses that lead to one server have two votes (C16)",
@@ -134,7 +162,9 @@ VARIANTS = {
     "vote-can-be-changed": broken(
         "A vote is no plain record (C18)",
         "core/test_errors.py",
-        Patch("redlock.errors", "@dataclass(frozen=True, slots=True)\nclass Vote:", "@dataclass(slots=True)\nclass Vote:"),
+        Patch(
+            "redlock.errors", "@dataclass(frozen=True, slots=True)\nclass Vote:", "@dataclass(slots=True)\nclass Vote:"
+        ),
     ),
     "another-default-in-threads": broken(
         "A method for threads has another default than the one for asyncio (C19)",
@@ -144,7 +174,11 @@ VARIANTS = {
     "password-in-repr": broken(
         "repr(masters) shows the URLs as they were given (C20)",
         "core/test_configuration.py",
-        Patch("redlock._connect", '    name = f"[{host}]', '    host = f"{settings.get(\'password\')}.{host}"\n    name = f"[{host}]'),
+        Patch(
+            "redlock._connect",
+            '    name = f"[{host}]',
+            '    host = f"{settings.get(\'password\')}.{host}"\n    name = f"[{host}]',
+        ),
     ),
     "no-max-ttl": broken(
         "The commands do not take --max-ttl (C21)",

@@ -1,0 +1,95 @@
+"""``python -m tests.docs.owners``: the table of `tests/README.md` that says who proves what, from marks and variants."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tests.bench.variants import VARIANTS
+from tests.docs.pages import ROOT
+from tests.docs.test_rules import defined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TESTS = ROOT / "tests"
+README = TESTS / "README.md"
+# What chaos has of a rule: what it judges, or the scenario or the broken variant that is about it.
+CHAOS = dict(
+    pair.split("=") for pair in ["P1=exclusive", "P2=fenced", "P3=live", "P4=live", "P5=amnesia-guarded", "P6=prompt", "P7=clean", "P8=no-owner-check", "R1=minority", "R5=wall-clock", "R8=one-token", "R9=no-rollback", "R10=clean", "R11=clean", "R12=resurrecting-extension", "R14=no-repair", "R16=fence-by-maximum", "R17=fenced", "R18=fenced", "R19=fenced", "R21=amnesia-guarded", "R22=amnesia", "R31=resigns-late", "R32=slots", "R33=counts-no-readers", "R34=records-every-list", "R35=trusts-expiry", "R39=without-fence-row", "R42=in-order"]
+)  # fmt: skip
+_TABLE = re.compile(r"\| rule \|.*?\n\n", re.DOTALL)
+_RULE = re.compile(r"\b[PRC]\d+\b")
+
+
+def marked(kind: str) -> dict[str, list[str]]:
+    """The tests with this mark, by rule: ``scenes/test_loss.py::test_x``, or the file alone."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if f"{kind}(" in text:
+            name = path.relative_to(TESTS).as_posix()
+            for where, rule in _marks(ast.parse(text), kind):
+                found[rule].append(f"{name}::{where}" if where else name)
+    return found
+
+
+def _marks(tree: ast.Module, kind: str) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        calls = node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
+        name = getattr(node, "name", "")
+        if isinstance(node, ast.Assign):
+            name = getattr(node.targets[0], "id", "")
+            calls = node.value.elts if isinstance(node.value, ast.List) else [node.value]
+            if name.startswith("test_"):  # a scene that is played with other settings: proves(...)(scene(...)(...))
+                calls = [getattr(call, "func", call) for call in calls]
+            name = "" if name == "pytestmark" else name
+        for call in calls:
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == kind:
+                for rule in call.args:
+                    yield name, ast.literal_eval(rule)
+
+
+def breaks() -> dict[str, list[tuple[str, str]]]:
+    """By rule the variants that break it, each with the test that is red for it."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name, one in VARIANTS.items():
+        by = one.scene or "simulation/test_shipped.py"
+        by = by if ".py" in by else "scenes/{}.py::{}".format(*by.split(".", 1))
+        for rule in dict.fromkeys(_RULE.findall(" ".join((one.what, *one.expected)))):
+            found[rule].append((name, by))
+    return found
+
+
+def turned_red(owner: str, rule: str, broken: dict[str, list[tuple[str, str]]]) -> str | None:
+    """The first variant of ``rule`` for which this owner is red."""
+    for name, by in broken[rule]:
+        if by == owner or by.startswith(f"{owner}::") or owner.startswith(f"{by}::"):
+            return name
+    return None
+
+
+def table() -> str:
+    owners, witnesses, broken = marked("proves"), marked("witness"), breaks()
+    lines = ["| rule | proved in | turned red by | on real servers | chaos |", "|---|---|---|---|---|"]
+    for rule in defined():
+        owner = owners[rule][0] if owners[rule] else ""
+        words = (owner, turned_red(owner, rule, broken), next(iter(witnesses[rule]), None), CHAOS.get(rule))
+        lines.append(f"| {rule} | {' | '.join(f'`{_short(word)}`' if word else '-' for word in words)} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def _short(word: str) -> str:
+    return word.replace("::test_", "::")
+
+
+def written(text: str) -> str:
+    return _TABLE.sub(lambda _: table(), text, count=1)
+
+
+if __name__ == "__main__":
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.exit(0)
