@@ -152,7 +152,7 @@ class Renewer:
             return now if self._schedule.queue else self.wakes_at
 
     def ended(self, renewals: list[Renewal], error: BaseException | None = None) -> None:
-        """The operation is over that `Port.start` has begun, with ``error`` if it failed, or was refused by a `close`."""
+        """The operation is over that `Port.start` has begun, with ``error`` if it failed or `close` refused it."""
         if not self._connections.closed:
             self.put_back(*renewals)
             if error is not None and not (self.closing or self._connections.closing):
