@@ -60,6 +60,10 @@ def fenced(lock: Any, session: Any) -> Fenced | AsyncFenced:
     that raises, a refused row and a lost lease roll back.  A statement, and a pause between two, may take as long as
     the lease had left when the transaction began, where the database can see to that: PostgreSQL and MariaDB can.
 
+    A body must not end the transaction itself.  What it writes behind that is rolled back, and the end raises.  **Two
+    things are written all the same, and told when they are done: what came before a second statement that commits, and
+    in SQLite what ``executescript``, ``CREATE`` and ``WITH … INSERT`` do there, each by itself.**
+
     Args:
         lock: a lock of one name or several, or slots; it is acquired and released.  Or a `Lease` or a `Term` that is
             held already.  Not a shared one, and none without fencing.

@@ -88,13 +88,18 @@ class DBAPIStore(Store):
             self._connection.commit()
 
     def _rollback(self) -> bool:
+        connection = self._connection
         with contextlib.suppress(Exception):
             if self._library != "sqlite3":
-                self._connection.rollback()
-            elif in_transaction(self._connection):
+                connection.rollback()
+            elif in_transaction(connection):
                 self._run("ROLLBACK", {})
-            return not in_transaction(self._connection) and not getattr(self._connection, "closed", False)
+            return in_step(connection) and not in_transaction(connection) and not getattr(connection, "closed", False)
         return False
+
+    def _throw_away(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
 
 
 def in_transaction(connection: Any) -> bool:
@@ -102,10 +107,27 @@ def in_transaction(connection: Any) -> bool:
     if hasattr(connection, "in_transaction"):
         return bool(connection.in_transaction)
     if hasattr(connection, "server_status"):  # of PyMySQL, as of the last answer that was not that of a SELECT
-        connection.query("DO 0")
+        try:
+            connection.query("DO 0")
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                connection.close()  # the answer would be taken for that of the next question
+            raise
         return bool(connection.server_status & _IN_TRANSACTION)
     info = getattr(connection, "info", None)
     return getattr(info, "transaction_status", _IDLE) not in (_IDLE, _UNKNOWN)
+
+
+def in_step(connection: Any) -> bool:
+    """Whether an answer is that of its question.  PyMySQL takes one that a Ctrl-C has left for that of the next."""
+    if not hasattr(connection, "server_status"):
+        return True
+    from pymysql.cursors import Cursor  # noqa: PLC0415 - only its connections come here
+
+    with contextlib.suppress(Exception), connection.cursor(Cursor) as cursor:
+        cursor.execute("SELECT CONNECTION_ID()")
+        return bool(int(cursor.fetchone()[0]) == connection.thread_id())
+    return False
 
 
 def _library(connection: Any) -> str:

@@ -78,7 +78,7 @@ class CommitUnknown(RedlockError):  # noqa: N818
 
 
 class PausedTooLong(RedlockError):  # noqa: N818
-    """The database ended the transaction while the body did something else, as a call of another service.
+    """The database ended the transaction in a pause: the body called another service, or the process was frozen.
 
     Nothing of the transaction was written.  What the body did elsewhere is done.  A pause between two statements may
     take as long as the lease had left when the transaction began, also if the lease is renewed: the row of the name is
@@ -165,7 +165,10 @@ def transaction(unknown: Callable[[], CommitUnknown]) -> Generator[Step | Releas
     late: BaseException | None = yield Release(error)
     if ended is Ended.DONE and isinstance(late, (LockLost, NotHeld)):
         return None  # the commit came before: the store has kept the order, and the work is done
-    return late or error
+    told = late or error
+    if told is not None and ended is Ended.DONE:
+        told.add_note(f"the transaction under {unknown().name!r} was committed before that")
+    return told
 
 
 def _undone(

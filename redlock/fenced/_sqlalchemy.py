@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, UnboundExecutionError
 from sqlalchemy.orm import Session
 
 from redlock import ConfigurationError
+from redlock.fenced._dbapi import in_step
 from redlock.fenced._sql import dialect_of
 from redlock.fenced._store import Store, sqlite_begins_by_itself
 
@@ -29,7 +30,6 @@ class SQLAlchemyStore(Store):
     def __init__(self, target: Session | Connection) -> None:
         self._target = target
         self._held: Connection | None = None
-        self._anew: Connection | None = None  # begins at this moment
         self._listeners: list[tuple[Any, str, Any]] = []
         super().__init__(self._bind().dialect.name)
 
@@ -88,7 +88,8 @@ class SQLAlchemyStore(Store):
 
     def body_begins(self) -> None:
         super().body_begins()
-        # Where the body has ended the transaction, its next statement begins another one.
+        # Where the body has ended the transaction, its next statement begins another one, and none may run there.
+        # An event that raises in the begin itself would leave a connection that never begins by itself again.
         if isinstance(self._target, Session):
             root = self._target.get_transaction()
             self._listen(self._target, "after_begin", partial(self._begins_anew, root))
@@ -97,15 +98,15 @@ class SQLAlchemyStore(Store):
 
     def _begins_anew(self, root: object, target: Any, *others: Any) -> None:
         if root is None or target.get_transaction() is not root:
-            self._held = self._anew = (target, *others)[-1]
-            try:
-                self.body_ends()
-            finally:
-                self._anew = None
+            self._held = held = (target, *others)[-1]
+            if not event.contains(held, "before_cursor_execute", self._refuse):
+                self._listen(held, "before_cursor_execute", self._refuse)
+
+    def _refuse(self, *told: Any) -> None:
+        if "SAVEPOINT" not in told[2]:  # which is the statement; that of `body_ends` comes here as well
+            self.body_ends()
 
     def _connection(self) -> Connection:
-        if self._anew is not None:
-            return self._anew
         return self._target.connection() if isinstance(self._target, Session) else self._target
 
     def _connected(self) -> Connection:
@@ -133,11 +134,22 @@ class SQLAlchemyStore(Store):
 
     def _undo(self, *_: object) -> bool:
         """Roll back, and set back: a session gives its connection away after that."""
-        with contextlib.suppress(Exception):
-            self._connected().connection.rollback()
+        heard = False
+        try:
+            with contextlib.suppress(Exception):
+                driver = self._connected().connection
+                driver.rollback()
+                heard = in_step(driver.dbapi_connection)
+        finally:
+            if not heard:
+                self._throw_away()
+        if heard:
             self._set_back()
-            return True
-        return False
+        return heard
+
+    def _throw_away(self) -> None:
+        with contextlib.suppress(Exception):  # it was closed
+            self._connected().invalidate()
 
     def _rollback(self) -> bool:
         self._stop()

@@ -21,7 +21,6 @@ back.  sqlite3 alone cannot keep all of it: there ``executescript``, CREATE and 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
@@ -40,7 +39,8 @@ if TYPE_CHECKING:
 # for its state.  But each has another way, and a body that commits and then writes is in a transaction as well.
 _MARK: Final = "redlock_fence"
 _BROKEN: Final = (
-    "fenced({name!r}) committed nothing at its end: the transaction that it began is over or has failed.  A body must "
+    "fenced({name!r}) committed nothing at its end: the transaction that it began is over or has failed.  What the "
+    "body committed itself, or by a statement that commits, is written, and nothing else is.  A body must "
     "not commit, roll back or close the session, nor run what commits by itself (CREATE TABLE in MySQL, executescript "
     "in SQLite), nor go on after an error that ended the transaction, nor pause for longer than the database allows"
 )
@@ -93,6 +93,10 @@ class Store(ABC):
     def _rollback(self) -> bool:
         """Whether the database has said that no transaction is open.  What it said of the commit is no answer."""
 
+    @abstractmethod
+    def _throw_away(self) -> None:
+        """Close the connection: its database then rolls back, and no later user finds what was left on it."""
+
     # -- what `Fenced` asks --------------------------------------------------------------------------
 
     def begin(self, name: str, left: float) -> None:
@@ -134,9 +138,10 @@ class Store(ABC):
         try:
             self._execute(f"SAVEPOINT {_MARK}", {})
         except Exception as error:
-            error.add_note(
-                "fenced(...) needs a session or a connection that does not commit each statement (AUTOCOMMIT)"
-            )
+            if any(_code(cause) == "25P01" for cause in _causes(error)):  # no transaction is open
+                error.add_note(
+                    "fenced(...) needs a session or a connection that does not commit each statement (AUTOCOMMIT)"
+                )
             raise
 
     def body_ends(self) -> None:
@@ -160,10 +165,15 @@ class Store(ABC):
             self._sent = True
 
     def rollback(self) -> Ended:
-        heard = self._rollback()
+        heard = False
+        try:
+            heard = self._rollback()
+        finally:
+            if not heard and not self._done:  # as behind a Ctrl-C in the middle of a statement: it may be open
+                self._back.clear()
+                self._throw_away()
         self._gone = not heard and not self._sent
-        if heard or self._done:  # else it may be open, and autocommit, which is set back, would commit it
-            self._set_back()
+        self._set_back()
         if self._done:
             return Ended.DONE
         return Ended.UNDONE if heard or not self._sent else Ended.UNKNOWN
@@ -182,9 +192,14 @@ class Store(ABC):
 
     def _set_back(self) -> None:
         """Set the session back while the connection is ours: a pool may have it afterwards."""
-        while self._back:
-            with contextlib.suppress(Exception):  # the connection may be gone
+        try:
+            while self._back:
                 self._back.pop()()
+        except BaseException as error:
+            self._back.clear()
+            self._throw_away()
+            if not isinstance(error, Exception):
+                raise
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -194,9 +209,12 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
+def _code(error: BaseException) -> object:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
 def _is_no_table(error: BaseException) -> bool:
-    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return code == "42P01" or error.args[:1] == (1146,) or "no such table" in str(error)
+    return _code(error) == "42P01" or error.args[:1] == (1146,) or "no such table" in str(error)
 
 
 def _of_a_database(error: BaseException) -> bool:

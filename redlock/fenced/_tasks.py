@@ -45,7 +45,7 @@ class AsyncFenced:
             raise ConfigurationError("this fenced(...) was entered before: make a new one for each transaction")
         await self._run(self._store.check)
         self._steps = transaction(self._unknown)
-        error = await self._go_on(None)
+        error = self._store.told(await self._go_on(None))
         if error is not None:
             raise error
         assert self._lease is not None  # noqa: S101 - the body begins

@@ -43,7 +43,7 @@ class Fenced:
             raise ConfigurationError("this fenced(...) was entered before: make a new one for each transaction")
         self._run(self._store.check)
         self._steps = transaction(self._unknown)
-        error = self._go_on(None)
+        error = self._store.told(self._go_on(None))
         if error is not None:
             raise error
         assert self._lease is not None  # noqa: S101 - the body begins

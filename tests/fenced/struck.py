@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from redlock import LockLost
+from redlock import AsyncMultiLock, LockLost
 from tests.fenced import banks
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class _Lock:
     def __init__(self, fence: int = 7) -> None:
         self.lease = SimpleNamespace(
             name="account:7", names=("account:7",), fence=fence, owner="me", shared=False, ensure=self._ensure,
-            _state=SimpleNamespace(names=("account:7",), keys=("redlock:account:7",)),
+            valid=True, _state=SimpleNamespace(names=("account:7",), keys=("redlock:account:7",)),
         )  # fmt: skip
         self.lease.remaining = lambda: 60.0
         self.lost = self.free = False
@@ -73,6 +74,26 @@ class _Lock:
 
 def lock(fence: int = 7) -> Any:
     return _Lock(fence)
+
+
+class _AwaitedLock(_Lock, AsyncMultiLock):
+    """Whoever ends its lease cancels the task."""
+
+    lease: Any = None
+
+    async def __aenter__(self) -> Any:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.lost and isinstance(error, asyncio.CancelledError):
+            task: Any = asyncio.current_task()
+            task.uncancel()
+            error = None
+        self.__exit__(kind, error, trace)
+
+
+def awaited_lock() -> Any:
+    return _AwaitedLock()
 
 
 def bank_in(folder: Path, **options: Any) -> banks.Bank:

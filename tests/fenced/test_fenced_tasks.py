@@ -251,7 +251,7 @@ async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(master
             except asyncio.CancelledError as cancelled:
                 ended.append(getattr(cancelled, "__notes__", []))
                 raise
-    assert ended == [[]]  # it is known
+    assert ended == [["the transaction under 'boss' was committed before that"]]
     assert await stored(engine) == 50
 
 
@@ -374,7 +374,9 @@ async def test_a_body_that_goes_on_behind_a_commit_of_its_own_writes_nothing(mas
                 async with fenced(masters.lock("account:7"), session):
                     await session.execute(WRITE, {"balance": 90})
                     await session.commit()
-                    await session.execute(WRITE, {"balance": 20})
+                    for _ in range(2):
+                        with contextlib.suppress(DBAPIError):
+                            await session.execute(WRITE, {"balance": 20})
     assert await stored(engine) == (100 if refused else 90)
 
 

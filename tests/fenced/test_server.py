@@ -134,7 +134,8 @@ ENDS = {
     ("kind", "end"),
     [("postgresql", "its own COMMIT"), ("postgresql", "its own commit"), *(("mariadb", end) for end in ENDS)],
 )
-def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(server, kind, end):
+@pytest.mark.parametrize("hears", [True, False], ids=["", "and swallows the error"])
+def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(server, kind, end, hears):
     """Not even where each statement is committed: it is then in a transaction that is rolled back."""
     bank = server(kind)
     with bank.session() as session:
@@ -149,11 +150,26 @@ def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(se
         with pytest.raises(ERRORS) as told, fenced(struck.lock(), session):
             bank.pay(session, before - 1)
             ENDS[end](bank, session)
-            bank.pay(session, 20)
+            for balance in (20, 10):
+                with contextlib.suppress(*() if hears else ERRORS):
+                    bank.pay(session, balance)
         assert "must not commit" in told.value.__notes__[0]
         assert commits_each_statement(driver)
         assert bank.stored == (before if end == "a deadlock" else before - 1)
         session.close()
+
+
+def test_a_second_statement_that_commits_writes_what_came_between(mariadb):
+    """As the page says: it is written, and told at the end."""
+    bank = banks.in_mariadb(mariadb)
+    with bank.session() as session:
+        with pytest.raises(ERRORS) as told, fenced(struck.lock(), session):
+            bank.run(session, "COMMIT")
+            bank.pay(session, 20)
+            bank.run(session, "CREATE TABLE other (id INTEGER)")
+            bank.pay(session, 10)
+        assert "or by a statement that commits, is written" in told.value.__notes__[0]
+    assert bank.stored == 20
 
 
 class Told(pymysql.Connection):  # type: ignore[misc]

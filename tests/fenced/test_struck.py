@@ -13,7 +13,7 @@ from sqlalchemy.pool import StaticPool
 
 from redlock import ConfigurationError, LockLost
 from redlock.fenced import CommitUnknown, FenceRefused, fenced
-from tests.fenced import struck
+from tests.fenced import banks, struck
 
 BROKEN = (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError)
 
@@ -287,7 +287,8 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", list(ENDS))
-def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(form, end):
+@pytest.mark.parametrize("hears", [True, False], ids=["", "and swallows the error"])
+def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(form, end, hears):
     """Not even where each statement is committed: it is then in a transaction that is rolled back."""
     bank, make = form
     connection, session = make()
@@ -297,14 +298,49 @@ def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(fo
         bank.pay(session, 90)
         with contextlib.suppress(sqlite3.IntegrityError, sqlalchemy.exc.IntegrityError):
             ENDS[end](bank, session)
-        bank.pay(session, 20)
+        for balance in (20, 10):
+            with contextlib.suppress(*() if hears else BROKEN):
+                bank.pay(session, balance)
     assert "must not commit" in told.value.__notes__[0]
     assert lock.free
     assert not connection.in_transaction
+    assert bank.stored in ((90,) if end in ("COMMIT", "its own commit") else (100,))
+    bank.pay(session, 70)
+    session.commit()
+    assert bank.stored == 70  # and the session goes on
     if session is not connection:
         session.close()
     assert connection.isolation_level == level
-    assert bank.stored in ((90,) if end in ("COMMIT", "its own commit") else (100,))
+    connection.close()
+
+
+BY_THEMSELVES = {
+    "executescript": lambda bank, session: session.executescript("UPDATE account SET balance = 20"),
+    "WITH": lambda bank, session: bank.run(
+        session, "WITH other AS (SELECT 20 AS n) UPDATE account SET balance = (SELECT n FROM other)"
+    ),
+    "CREATE": lambda bank, session: bank.run(session, "CREATE TABLE other AS SELECT 20 AS n"),
+    "a second COMMIT": lambda bank, session: (bank.pay(session, 20), bank.run(session, "COMMIT")),
+}
+
+
+@pytest.mark.parametrize("how", list(BY_THEMSELVES))
+def test_what_is_committed_behind_the_end_of_the_transaction_all_the_same(form, how):
+    """As the page says: it is written, and told at the end."""
+    bank, make = form
+    connection, session = make()
+    if how == "executescript":
+        session = connection  # SQLAlchemy has none
+    lock = struck.lock()
+    with pytest.raises(BROKEN) as told, fenced(lock, session):
+        bank.run(session, "COMMIT")
+        BY_THEMSELVES[how](bank, session)
+        bank.pay(session, 10)
+    assert "committed itself, or by a statement that commits, is written" in told.value.__notes__[0]
+    assert lock.free
+    with bank.session() as other:
+        assert bank.run(other, "SELECT n FROM other" if how == "CREATE" else banks.READ).fetchone() == (20,)
+    session.close()
     connection.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,35 @@ def test_a_row_that_is_refused_is_told_by_the_name_of_the_lock(redlock_servers, 
             pytest.fail("the body ran")
         assert told.value.name == "account:7"
         assert "s ahead of it" in str(told.value)
+
+
+def test_a_row_of_tomorrow_is_set_back_as_the_runbook_says(masters, plain):
+    """And no other row: one that is lowered would let a holder through that its successor has passed."""
+    page = Path("docs/howto/runbook.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    kinds = {"postgresql": "-- PostgreSQL", "mariadb": "-- MariaDB", "sqlite": "-- SQLite"}
+    (statement,) = [one for one in block.split(";") if kinds[plain.kind] in one]
+    now, day = time.time_ns() // 1000, 86_400_000_000
+    rows = {
+        "tomorrow": now + day,
+        "account:7": now + day,
+        "a minute ago": now - 60_000_000,
+        "in a moment": now + 2_000_000,
+    }
+    with plain.session() as session:
+        for name, fence in rows.items():
+            plain.run(session, f"INSERT INTO redlock_fence VALUES ('{name}', {fence}, 'me', CURRENT_TIMESTAMP)")  # noqa: S608
+        session.commit()
+        with pytest.raises(FenceRefused, match="see the runbook, clocks"), fenced(masters.lock("account:7"), session):
+            pytest.fail("the body ran")
+        plain.run(session, statement)
+        session.commit()
+        with fenced(masters.lock("account:7"), session) as lease:
+            pass
+    fences = plain.fences()
+    assert fences.pop("account:7") == lease.fence
+    assert now - 2_000_000 < fences.pop("tomorrow") < time.time_ns() // 1000 + 1
+    assert fences == {name: rows[name] for name in ("a minute ago", "in a moment")}
 
 
 @pytest.mark.parametrize("way", ["plain", "sqlalchemy"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections, router, transaction
 
 from redlock import ConfigurationError
-from redlock.fenced._dbapi import in_transaction
+from redlock.fenced._dbapi import in_step, in_transaction
 from redlock.fenced._sql import PLACE
 from redlock.fenced._store import Store, sqlite_begins_by_itself
 
@@ -85,7 +85,15 @@ class DjangoStore(Store):
                 self._end()
         # Django connects anew where a connection was lost.
         connection = self._connection
-        return connection.connection is self._driver and (not self._sent or bool(connection.is_usable()))
+        return (
+            connection.connection is self._driver
+            and in_step(self._driver)
+            and (not self._sent or bool(connection.is_usable()))
+        )
+
+    def _throw_away(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
 
 
 def is_open(alias: str) -> bool:
