@@ -7,16 +7,14 @@ import gc
 import os
 import sys
 import threading
-import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from redlock import AsyncMasters, LeaseLost, Masters, QuorumUnreachable, RedlockError
+from redlock import AsyncMasters, Masters, QuorumUnreachable, RedlockError
 from tests.servers.look import (
     all_up,
-    connected,
     each,
     eventually,
     lock_keys,
@@ -49,17 +47,6 @@ def test_close_leaves_no_thread_and_no_descriptor(world, redlock_servers):
         assert descriptors() == before
         with pytest.raises(RedlockError, match="closed"):
             masters.lock("job", ttl=10).acquire()
-
-
-def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(world, redlock_servers):
-    redlock_servers.pause(0)
-    masters = world.Masters(redlock_servers.urls, restart_guard=False, connect_timeout=60.0)
-    with masters.lock("job", ttl=10):
-        pass
-    began = time.monotonic()
-    masters.close()
-    assert time.monotonic() - began < 30
-    redlock_servers.resume(0)
 
 
 def test_close_ends_whoever_waits(world, redlock_servers, masters):
@@ -207,63 +194,6 @@ def test_a_release_under_way_is_waited_for(redlock_servers):
     assert releaser.result(30) is None
     thaw.join()
     assert nothing_left(redlock_servers)
-
-
-def test_who_closes_second_waits_for_the_first(redlock_servers):
-    before = set(threading.enumerate())
-    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
-    eventually(lambda: all_up(masters))
-    lock = masters.lock("job", ttl=10)
-    take(lock)
-    redlock_servers.pause(0)  # so that there is something to wait for
-    lock.release()
-    first = threading.Thread(target=masters.close)
-    first.start()
-    time.sleep(0.05)
-    masters.close()
-    assert no_thread_besides({*before, first})
-    first.join()
-    redlock_servers.resume(0)
-
-
-def test_an_observer_that_closes_them_while_they_are_closed_does_not_wait_for_itself(redlock_servers):
-    """The observer is called in a thread, and `close` waits for that thread."""
-    closing = threading.Event()
-
-    def observe(event):
-        if isinstance(event, LeaseLost):
-            closing.wait(10)
-            time.sleep(0.1)
-            masters.close()
-
-    masters = Masters(redlock_servers.urls, restart_guard=False, max_ttl=1.0, node_timeout=0.2, observer=observe)
-    take(masters.lock("job", ttl=0.7, max_hold=0.1, bound=False))
-    time.sleep(0.2)
-    first = threading.Thread(target=masters.close)
-    first.start()
-    closing.set()
-    first.join(10)
-    assert not first.is_alive()
-
-
-def test_which_task_closes_second_waits_for_the_first(redlock_servers):
-    async def main():
-        masters = AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
-        await connected(masters)
-        lock = masters.lock("job", ttl=10)
-        await lock.acquire()
-        redlock_servers.pause(0)  # so that there is something to wait for
-        await lock.release()
-        (driver,) = masters._runtime.drivers.values()
-        first = asyncio.create_task(masters.close())
-        await asyncio.sleep(0.05)
-        await masters.close()
-        assert all(connection.sock is None for connection in driver._connections.all)
-        await first
-        redlock_servers.resume(0)
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
 
 
 # -- used when Python is exiting: 3.12 starts no thread any more then ----------------------------------

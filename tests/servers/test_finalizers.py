@@ -11,7 +11,6 @@ import contextlib
 import faulthandler
 import itertools
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -258,9 +257,7 @@ def test_at_any_line_of_the_background(redlock_servers, use):
         often.use = USES[use](masters)
         with masters.lock("kept", ttl=2, timeout=20) as lease:
             often.active = True
-            while often.active:
-                masters.status("job")  # the background reads its late answers
-                time.sleep(0.01)
+            eventually(lambda: masters.status("job") and not often.active)  # the background reads its late answers
             until = lease.valid_until
             eventually(lambda: lease.valid_until > until)  # and renews
         masters.close()
@@ -442,9 +439,8 @@ def test_a_coroutine_that_is_thrown_away_where_leases_are_scheduled(redlock_serv
             (driver,) = masters._runtime.drivers.values()
             with driver.background.renewer._mutex.lock:
                 task.get_coro().close()
-            await asyncio.sleep(0)  # the loop gives it back, and not the collector in the middle of anything
-            assert lock.lease is not None
-            assert not lock.lease.valid
+            # The loop gives it back, and not the collector in the middle of anything.
+            await soon(lambda: lock.lease is not None and not lock.lease.valid)
             await soon(lambda: nothing_left(redlock_servers))
             task.cancel()
 

@@ -7,7 +7,6 @@ import copy
 import pickle
 import shutil
 import threading
-import time
 
 import pytest
 
@@ -77,9 +76,7 @@ def test_held_by_somebody_else(world, redlock_servers, masters):
         # Before that an attempt of others may be granted by a late master, and leave a greater fence there.
         eventually(lambda: {vote.outcome for vote in masters.status("job").votes} == {"held"} and all_up(others))
         assert others.lock("job", ttl=10).acquire(blocking=False) is None
-        began = time.monotonic()
         assert others.lock("job", ttl=10).acquire(timeout=0.3) is None
-        assert time.monotonic() - began >= 0.3
         with pytest.raises(NotAcquired) as caught, others.lock("job", ttl=10, timeout=0):
             pass
         assert not isinstance(caught.value, QuorumUnreachable)

@@ -11,15 +11,14 @@ import os
 import secrets
 import subprocess
 import threading
-import time
 
 import pytest
 from tenacity import wait_fixed
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
-from tests.servers.look import at_once, each, eventually, lock_keys, nothing_left, pause, resume
+from tests.servers.look import at_once, each, eventually, lock_keys, nothing_left, pause, resume, script_calls
 from tests.servers.needs import missing
-from tests.servers.process import run, started
+from tests.servers.process import run, soon, started
 
 
 class Ours:
@@ -71,7 +70,7 @@ def test_two_loops_in_two_threads(redlock_servers, ours):
         for _ in range(50):
             async with lock:
                 seen = counter
-                await asyncio.sleep(0)
+                await asyncio.to_thread(os.sched_yield)
                 counter = seen + 1
 
     async def both():
@@ -121,10 +120,7 @@ def test_dropped_without_close(redlock_servers, ours):
         await use(masters)
         del masters
         gc.collect()
-        until = time.monotonic() + 20
-        while await asyncio.to_thread(ours.connections) != [0] * 5:
-            assert time.monotonic() < until
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(eventually, lambda: ours.connections() == [0] * 5)
 
     asyncio.run(main())
     masters = AsyncMasters(ours.urls, restart_guard=False)
@@ -147,8 +143,9 @@ def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
     async def for_a_moment():
         task = loop.create_task(masters.lock("job", ttl=30).acquire())
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # its owner's mistake, here on purpose
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(eventually, lambda: script_calls(redlock_servers)[4] >= asked + 2)  # and its release
 
+    asked = script_calls(redlock_servers)[4]
     loop.run_until_complete(for_a_moment())
     loop.close()
     assert asyncio.run(use(masters, "other"))
@@ -270,8 +267,6 @@ def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_s
         process.popen.stdin.write("\n")
         process.popen.stdin.close()
         process.says("cancelled")
-        time.sleep(0.3)
-        assert process.popen.poll() is None  # it waits for the masters, at most node_timeout
         resume(redlock_servers)
         assert process.ends() == 0
         # Python says in this mode what takes longer than 0.1 s: so may anything on a busy machine.
@@ -383,8 +378,8 @@ def test_a_body_is_thrown_away_while_its_loop_runs(redlock_servers, how):
             coroutines = [await inside(masters, lock, ended)]
             lease = lock.lease
             waiting = asyncio.create_task(masters.lock("job", ttl=30).acquire(timeout=10))
-            await asyncio.sleep(0.1)
-            assert not waiting.done()
+            (driver,) = masters._runtime.drivers.values()
+            await soon(lambda: len(driver._connections.local_queue._lines["redlock:job"]) == 2)
             if how == "closed":
                 await asyncio.to_thread(coroutines[0].close)
             else:

@@ -234,16 +234,20 @@ def test_what_belongs_to_nobody_is_not_entered_again(redlock_servers, world, qui
 def test_a_second_task_of_the_thread_does_not_enter(redlock_servers):
     inside: list[int] = []
 
+    refused = asyncio.Event()
+
     async def section(masters):
         with masters.lock("job", ttl=10, timeout=1) as lease:
             inside.append(len(inside))
-            await asyncio.sleep(0.1)
+            await refused.wait()
             with masters.lock("job", ttl=10) as again:
                 assert again is lease
 
     async def main():
         with Masters(redlock_servers.urls, restart_guard=False) as masters:
-            return await asyncio.gather(section(masters), section(masters), return_exceptions=True)
+            first, second = (asyncio.create_task(section(masters)) for _ in range(2))
+            second.add_done_callback(lambda _: refused.set())
+            return await asyncio.gather(first, second, return_exceptions=True)
 
     first, second = asyncio.run(main())
     assert first is None  # and it may enter again

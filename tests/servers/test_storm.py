@@ -1,4 +1,4 @@
-"""Signals whose handlers raise, for ten seconds: a connection may be torn, and no lock and no key is lost (R2, R11)."""
+"""Signals whose handlers raise, some hundred times: a connection may be torn, and no lock and no key is lost (R2, R11)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import gc
 import random
 import signal
 import threading
-import time
 
 from redlock import Masters
 from tests.servers.interrupt import Struck
 from tests.servers.look import all_up, eventually, nothing_left
 
-SECONDS = 10.0
+STRIKES = 500
 
 
 class Storm:
@@ -33,12 +32,14 @@ class Storm:
     @contextlib.contextmanager
     def raging(self):
         before = signal.signal(signal.SIGALRM, self._strike)
+        gc.disable()  # what strikes inside of a callback of it is lost in Python
         try:
             yield
         finally:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+            gc.enable()
 
     def arm(self) -> None:
         self._armed = True
@@ -67,10 +68,9 @@ def test_a_storm_of_signals_in_threads(redlock_servers):
         threads = [threading.Thread(target=others, args=(number,)) for number in counts]
         for thread in threads:
             thread.start()
-        until, done = time.monotonic() + SECONDS, 0
+        done = 0
         with storm.raging():
-            enough = lambda: storm.struck > 20 and done > 10 and min(counts.values()) > 10  # noqa: E731
-            while not failed and (time.monotonic() < until or not enough()):
+            while not failed and (storm.struck < STRIKES or done < STRIKES or min(counts.values()) < STRIKES):
                 try:
                     storm.arm()
                     with masters.lock(f"job-{done % 7}", ttl=30, timeout=10):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 
 import pytest
 from tenacity import wait_fixed
 
-from tests.servers.look import each, eventually, logged, nothing_left, take
+from tests.servers.look import each, eventually, logged, nothing_left, script_calls, take
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
 
@@ -83,7 +82,8 @@ def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_serv
             each(redlock_servers, "acl_setuser", "deaf", enabled=True, commands=["+subscribe"])
             eventually(lambda: subscribers_up(world, masters) == 5)
         else:
-            time.sleep(0.6)
+            asked = script_calls(redlock_servers)[0]
+            eventually(lambda: script_calls(redlock_servers)[0] > asked + 5)
             assert len(logged(caplog)) == 5
         held.release()
         assert waiting.end() is not None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 
 import pytest
 
 from redlock import AsyncMasters
 from tests.servers import worlds
+from tests.servers.look import eventually
 
 NOWHERE = ["redis://127.0.0.1:1"]
 stays: list[object] = []  # what a test leaves behind on purpose, until it was told of
@@ -26,14 +28,18 @@ def test_who_is_interrupted_has_cancelled_the_call(name):
     async def call() -> None:
         strike.start()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise
 
+    def strikes(thread: int) -> None:
+        eventually(lambda: sys._current_frames()[thread].f_code.co_name == "_answer")  # it waits for the call
+        signal.pthread_kill(thread, signal.SIGINT)
+
     with worlds.opened(name) as world:
         me = threading.get_ident()
-        strike = threading.Timer(0.05, lambda: signal.pthread_kill(me, signal.SIGINT))
+        strike = threading.Thread(target=strikes, args=(me,))
         with pytest.raises(KeyboardInterrupt):
             world.do(call)
         assert seen == ["cancelled"]

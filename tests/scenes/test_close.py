@@ -1,0 +1,81 @@
+"""The end of `Masters`, and of a process: how long it takes, and who waits for whom (R11)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.bench import scene
+
+if TYPE_CHECKING:
+    from tests.bench import At
+    from tests.bench.users import Steps
+
+
+@scene()
+def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at: At) -> Steps:
+    at.freeze([0])
+    lock = at.masters.lock("job", ttl=10.0)
+    yield lock.acquire
+    yield lock.release
+    began = at.now
+    yield at.masters.close
+    assert at.exactly(began)
+    at.thaw([0])
+
+
+@scene()
+def test_a_second_close_waits_for_the_first(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=10.0)
+    yield lock.acquire
+    yield at.sleep(0.1)
+    at.freeze([0])  # so that there is something to wait for
+    yield lock.release
+    began = at.now
+
+    def closes() -> Steps:
+        yield at.masters.close
+
+    first = yield at.begin(closes())
+    yield at.sleep(0.05)
+    assert not at.over(first)
+    yield at.masters.close
+    assert at.exactly(began + 0.25)
+    at.play.closed(at.client)  # no thread and no descriptor is left
+    yield from at.until(lambda: at.over(first), 0.05)
+    at.thaw([0])
+
+
+@scene(worlds=["threads"])
+def test_an_observer_that_closes_masters_while_they_are_closed_does_not_wait_for_itself(at: At) -> Steps:
+    """The observer is called in a thread, and `close` waits for that thread."""
+    closed: list[float] = []
+
+    def observe(event: Any) -> None:
+        at.client._observe(event)
+        if type(event).__name__ == "LeaseLost":
+            at.client.system.sleep(0.5)
+            masters.close()
+            closed.append(at.now)
+
+    masters = at.client.make(observer=observe)
+    lock = masters.lock("job", ttl=10.0, max_hold=1.0)
+    lease = yield lock.acquire
+    yield at.sleep(1.2)
+    assert lease.lost
+    began = at.now
+    yield masters.close
+    assert at.exactly(began + 0.3)
+    assert len(closed) == 1
+
+
+@scene(worlds=["threads"])
+def test_an_interpreter_that_exits_waits_for_a_silent_master_for_node_timeout_at_most(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=10.0)
+    yield lock.acquire
+    yield at.sleep(0.1)
+    at.freeze([0])
+    yield lock.release
+    began = at.now
+    yield from reversed(at.client.at_exit)
+    assert at.exactly(began + 0.25)
+    at.thaw([0])
