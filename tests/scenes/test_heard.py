@@ -1,6 +1,6 @@
 """A waiter is woken by what masters announce, and does not depend on it (R24, R25).
 
-Where the pause between two attempts is `NEVER`, only what is heard leads to the next one.
+Where the pause between two attempts is `NEVER`, only an announcement leads to the next one.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def test_a_release_that_came_while_a_process_stood_still_is_not_missed_by_its_ne
 
 
 @scene()
-def test_what_is_heard_while_an_attempt_is_under_way_leads_to_another_one() -> list[Any]:
+def test_an_announcement_during_an_attempt_leads_to_another_one() -> list[Any]:
     """Two masters have announced it before, and one does so while the waiter is refused by two others."""
     held = Held()
 
@@ -278,7 +278,7 @@ def test_a_process_that_stood_still_in_its_release_lets_others_go_first_no_longe
 
 
 def counts(at: At, ready: list[Any], held_by: range, restarted: list[int]) -> Steps:
-    """A key is left on some masters, and others have restarted without theirs: nobody is granted anything."""
+    """A key is left on some masters, and others have restarted without theirs: no attempt can succeed."""
     yield partial(at.masters.status, "job")
     yield at.sleep(0.5)
     at.put("redlock:job", "another", masters=held_by)
@@ -313,7 +313,7 @@ def test_waiters_do_not_wake_each_other_while_masters_may_not_vote() -> list[Any
 @scene(masters=3, guard=True)
 @pytest.mark.parametrize("waiters", [1, 3])
 def test_waiters_do_not_wake_themselves_where_one_master_refuses_and_one_may_not_vote(waiters: int) -> list[Any]:
-    """What every failed attempt takes back is announced by two of three masters: a majority."""
+    """Two of three masters, a majority, announce the rollback of each failed attempt."""
     ready: list[Any] = []
     return [
         partial(counts, ready=ready, held_by=range(1), restarted=[1]),
@@ -323,7 +323,7 @@ def test_waiters_do_not_wake_themselves_where_one_master_refuses_and_one_may_not
 
 @scene()
 def test_waiters_do_not_wake_each_other_where_a_majority_answers_too_late() -> list[Any]:
-    """What they take back is announced, late as well."""
+    """Their rollbacks are announced, late as well."""
 
     def waits(at: At) -> Steps:
         for index in range(3):

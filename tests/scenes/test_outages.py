@@ -26,7 +26,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 class Asked:
-    """What became of those who asked, by when they came."""
+    """The waiters by the time at which they came, and what became of them."""
 
     def __init__(self, kind: str) -> None:
         self.told: list[tuple[float, str, float]] = []
@@ -73,7 +73,7 @@ def test_each_waits_through_an_outage_for_a_time_of_its_own_in_line_or_in_front_
 @scene(max_ttl=OUTAGE)
 @kinds
 def test_an_outage_counts_from_the_last_attempt_in_which_a_majority_took_part(kind: str) -> list[Any]:
-    """Whoever of the line has made it: until then they were refused, by somebody who has the lock."""
+    """An attempt of any waiter of the line; until then the holder was in the way."""
     asked, options = Asked(kind), {"shared": False} if kind == "readers" else {}
 
     def holds(at: At) -> Steps:

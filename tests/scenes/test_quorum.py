@@ -68,7 +68,7 @@ def late(at: At, lock: Any) -> Steps:
 
 @proves("R2")
 @scene()
-def test_nobody_waits_for_the_rest_of_a_round_that_a_refused_connection_decides(at: At) -> Steps:
+def test_no_client_waits_for_the_rest_of_a_round_that_a_refused_connection_decides(at: At) -> Steps:
     at.kill([0, 1])
     yield at.sleep(0.5)
     at.freeze([2])

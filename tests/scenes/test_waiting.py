@@ -85,7 +85,7 @@ def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[An
 @proves("C3")
 @scene(masters=3)
 @pytest.mark.parametrize("kind", ["name", "names", "slots"])
-def test_of_those_who_try_once_at_the_same_moment_one_gets_it(kind: str) -> list[Any]:
+def test_of_clients_that_try_once_at_the_same_moment_one_gets_it(kind: str) -> list[Any]:
     """Each is near to one master, and refused by those that are near to others."""
     rounds, clients, won = 10, 4, []
 

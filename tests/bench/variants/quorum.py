@@ -17,8 +17,8 @@ VARIANTS = {
         Patch("redlock._core.quorum", "return ttl * factor + ROUNDING", "return 0.0"),
     ),
     "failures-wake-nobody": broken(
-        "A round that is decided by a master that does not answer is waited for to the end of its time (R2)",
-        "test_quorum.test_nobody_waits_for_the_rest_of_a_round_that_a_refused_connection_decides",
+        "A round that a failed connection decides goes on to the end of its time (R2)",
+        "test_quorum.test_no_client_waits_for_the_rest_of_a_round_that_a_refused_connection_decides",
         Patch(
             "redlock._core.rounds",
             "        self.tally.fail(master, failure)\n        return self.decides(at)",
@@ -31,7 +31,7 @@ VARIANTS = {
         Patch("redlock._core.acquire", "valid_until - at >= spec.min_validity and known", "known"),
     ),
     "wall-clock": broken(
-        "Validity is measured on a clock that somebody sets (R5)",
+        "Validity is measured on the wall clock, which can be set (R5)",
         "test_quorum.test_a_wall_clock_that_is_set_moves_the_end_of_no_lease",
         Patch("redlock._clock", "now = partial(time.clock_gettime, ", "now = time.time  # ("),
     ),
@@ -104,7 +104,7 @@ VARIANTS = {
     ),
     # -- fencing --
     "fence-not-written-back": broken(
-        "A fence greater than all that were seen, which no majority has stored (R17)",
+        "A fence is granted that is greater than all that were seen, and that no majority has stored (R17)",
         "test_quorum.test_fences_rise_whatever_the_wall_clocks_of_clients_show",
         Patch(
             "redlock._core.acquire",
@@ -126,13 +126,13 @@ VARIANTS = {
         Patch("redlock._core.voters", "        if at > self.votes_from[master]:\n", "        if True:\n"),
     ),
     "uptime-not-rounded": broken(
-        "An uptime of one second is taken for one second, and it was hardly more than nothing (R21)",
+        "An uptime of 1 s is taken for a whole second, and may be hardly more than nothing (R21)",
         "test_quorum.test_an_uptime_of_one_second_may_be_hardly_more_than_nothing",
         Patch("redlock._core.voters", "max(0, facts.uptime - 1)", "facts.uptime"),
     ),
     # -- masters and connections --
     "keys-that-stay": broken(
-        "A key has no expiry: that of a holder that crashed stays for ever (P3)",
+        "A key has no expiry: the key of a crashed holder stays for ever (P3)",
         "test_lock.test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most",
         Patch("acquire.lua", "redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3])", "redis.call('SET', KEYS[1], ARGV[2], 'NX')"),
     ),
