@@ -64,38 +64,6 @@ def ended(lease: AsyncLease) -> None:
     assert "handed over" in repr(lease)
 
 
-@BOUND
-@pytest.mark.parametrize("auto_extend", [True, False])
-def test_who_hands_a_lease_over_hears_nothing_of_it_one_ttl_later(bound, auto_extend, caplog):
-    """No renewal, no release, no WARNING, no alert: it goes on elsewhere, or its TTL ends it."""
-    lost, events = Told(), Told()
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=TTL, bound=bound, auto_extend=auto_extend, on_lost=lost)
-        async with lock as lease:
-            await asyncio.sleep(TTL / 5)  # before its first renewal
-            before = asked(d)
-            handed = lease.hand_over()
-            ended(lease)
-            assert not lock.owned()
-            assert await lease.wait_lost() is False
-            for call in (lock.release, lock.extend):
-                with pytest.raises(NotHeld):
-                    await call()
-            with pytest.raises(LockLost, match="handed over"):
-                lease.hand_over()
-            await asyncio.sleep(2 * TTL)
-        ended(lease)
-        assert asked(d) == before
-        assert held(d, lease.token)
-        await takes_over(d, handed)
-
-    run(scene, observer=events)
-    assert (lost, caplog.records) == ([], [])
-    of_leases = [type(event) for event in events if hasattr(event, "token")]
-    assert of_leases == [LockAcquired, LockReleased, LeaseExtended, LockReleased]
-
-
 def test_who_waits_for_its_loss_is_told_at_once_that_there_is_none():
     async def scene(d):
         async with d.masters.lock("job", ttl=TTL) as lease:
@@ -226,6 +194,8 @@ def test_a_renewal_that_is_under_way_tells_nobody_anything(caplog):
         await takes_over(d, handed)
 
     run(scene, observer=events)
+    of_leases = [type(event) for event in events if hasattr(event, "token")]
+    assert of_leases == [LockAcquired, LockReleased, LeaseExtended, LockReleased], "the extension takes it over"
     assert not any(event.renewed for event in events if isinstance(event, LeaseExtended))
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock._core.outcomes import ErrorReply
 from redlock._core.subscriptions import Subscription
 from redlock._core.voters import Facts
-from redlock.errors import NotAcquired, QuorumUnreachable
+from redlock.errors import QuorumUnreachable
 from tests.asyncio.virtual import MASTERS, NODE_TIMEOUT, Deployment, read_again, run, stop_reading
 from tests.core.resp import encoded
 
@@ -77,45 +76,6 @@ def test_the_rollbacks_of_tasks_that_are_cancelled_in_one_tick_leave_in_one_pack
         return sends(d)
 
     assert run(scene) == [1] * MASTERS
-
-
-# -- answers -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("length", [1, 7, None])
-def test_answers_belong_to_questions_in_their_order(length):
-    """However they are cut into packets."""
-
-    async def scene(d):
-        for fake in d.fakes:
-            for number in range(TASKS):
-                fake.keys[f"redlock:job-{number}"] = f"holder-{number}"
-        d.mute(*range(MASTERS))
-        ended: list[int] = []
-
-        async def one(number: int) -> str:
-            with pytest.raises(NotAcquired) as refused:
-                async with d.masters.lock(f"job-{number}", ttl=10, timeout=0):
-                    pass
-            ended.append(number)
-            return str(refused.value)
-
-        work = asyncio.gather(*map(one, range(TASKS)))
-        await d.quiet()
-        while any(fake.unsaid for fake in d.fakes):
-            for fake in d.fakes:
-                fake.say(length)
-            await asyncio.sleep(0)
-        d.speak()
-        refusals = await work
-        for fake in d.fakes:
-            fake.keys.clear()
-        return ended, refusals
-
-    ended, refusals = run(scene)
-    assert ended == list(range(TASKS))
-    for number, refusal in enumerate(refusals):
-        assert f"held by holder-{number} for" in refusal
 
 
 # -- announcements -------------------------------------------------------------------------------------
@@ -290,26 +250,6 @@ def test_a_master_that_is_silent_costs_nothing_while_one_waits():
     rounds, lasted = run(scene)
     assert rounds <= 3
     assert lasted == pytest.approx(NODE_TIMEOUT, abs=0.002)
-
-
-def test_a_debt_is_paid_when_the_master_can_do_it_again():
-    """R10: it is looked at ten times a second, and not at all once it is paid."""
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10)
-        await lock.acquire()
-        d.fakes[0].error = ErrorReply("BUSY Redis is busy running a script.")
-        await lock.release()
-        await asyncio.sleep(0.35)
-        assert 3 <= d.fakes[0].by_token()[lock.lease.token].count("release") <= 5
-        d.fakes[0].error = None
-        await asyncio.sleep(0.15)
-        assert not d.connections.owe()
-        before = d.loop.selector.rounds
-        await asyncio.sleep(1.0)
-        return d.loop.selector.rounds - before
-
-    assert run(scene) <= 3
 
 
 def test_a_burst_that_takes_longer_than_node_timeout_to_begin_is_answered_meanwhile():

@@ -51,17 +51,31 @@ def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
 
 
 @scene()
-def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=TTL)
-    lease = yield lock.acquire
-    yield at.sleep(0.1)
-    lease.hand_over()
-    with pytest.raises(at.errors.NotHeld):
-        yield lock.release
+@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not bound"])
+@pytest.mark.parametrize("auto_extend", [True, False], ids=["renewed", "not renewed"])
+def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At, bound: bool, auto_extend: bool) -> Steps:
+    """Nothing is renewed, given back or told of; the lease and its lock say that it has ended."""
+    told: list[Any] = []
+    lock = at.masters.lock("job", ttl=TTL, bound=bound, auto_extend=auto_extend, on_lost=told.append)
     began = at.now
-    yield from at.until(lambda: at.keys() == 0)
-    assert at.exactly(began + TTL - 0.1)
-    assert at.log == []
+
+    def body(lease: Any) -> Steps:
+        yield at.sleep(TTL / 5)  # before its first renewal
+        lease.hand_over()
+        assert not lock.owned()
+        for call in (lock.release, lock.extend):
+            with pytest.raises(at.errors.NotHeld):
+                yield call
+        assert (yield lease.wait_lost) is False
+        with pytest.raises(at.errors.LockLost, match="handed over"):
+            lease.hand_over()
+        yield from at.until(lambda: at.keys() == 0)
+        assert at.exactly(began + TTL)
+        yield at.sleep(TTL)
+        assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
+
+    yield at.within(lock, body)
+    assert (told, at.log) == ([], [])
 
 
 @scene()
