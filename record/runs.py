@@ -131,7 +131,7 @@ def simulated(
 def plays(family: str, part: tuple[int, int]) -> tuple[int, list[str]]:
     """Of so many seeds: grants, and what was violated, each with the command that shows it."""
     start, count = part
-    _, grants, failures = chunk(range(start, start + count), drawn=FAMILIES[family], variant=None)
+    _, grants, failures = chunk(range(start, start + count), drawn=FAMILIES[family])
     return grants, [f"{invariant}: {again(family, seed)}" for seed, invariant, _ in failures]
 
 

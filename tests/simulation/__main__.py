@@ -1,7 +1,6 @@
 """``python -m tests.simulation --seeds 100000``: the long run, on all cores.
 
 --start N           the first seed
---variant NAME      with a broken variant: how often is it caught, and by what?
 --crowd             of runs in which many wait for one name
 --household         of runs in which each client holds many names
 --periods           of runs in which nobody else gets a lock for a while after a grant
@@ -15,7 +14,8 @@
 --shipped           instead: the client as it ships, with threads and event loops, on simulated masters
 --replay            ... where each step must be one of the specification (`bench/replay.py`)
 --coverage          ... and which lines of it that has run
---variants          ... and instead of seeds its variants: which seed catches each of them, and how
+--variant NAME      ... with a broken variant: how often is it caught, and by what?
+--variants          ... and instead of seeds its variants: which seed or scene catches each of them, and how
 --trace SEED        everything that happens in one run
 --schedules         instead: schedules of small scope where an expiry is confirmed (R35)
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
@@ -28,18 +28,16 @@ import os
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from tests.bench import variants as shipped_variants
 from tests.bench.many import main as shipped
+from tests.bench.variants import VARIANTS
 from tests.simulation import parameters
 from tests.simulation.exhaustive import explore
 from tests.simulation.run import Run, collect_rarely, report
 from tests.simulation.schedules import play as play_schedules
 from tests.simulation.seeds import Played, chunks, many, played, trace
-from tests.simulation.variants import VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +62,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0)
     for option in (*DRAWS, "replay", "schedules", "shipped", "coverage", "variants", "exhaustive"):
         parser.add_argument(f"--{option.replace('_', '-')}", action="store_true")
-    parser.add_argument("--variant", choices=sorted({**VARIANTS, **shipped_variants.VARIANTS}), metavar="NAME")
+    parser.add_argument("--variant", choices=sorted(VARIANTS), metavar="NAME")
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
@@ -75,30 +73,19 @@ def main() -> int:
     if options.shipped or options.replay:
         return shipped(options)
     if options.schedules:
-        with VARIANTS[options.variant].applied() if options.variant else nullcontext():
-            if options.trace is not None:
-                print(*play_schedules(range(options.trace, options.trace + 1), traced=True))
-                return 0
-            return tallied(play_schedules, chunks(options.start, options.seeds, 50 * CHUNK), options.jobs)
+        if options.trace is not None:
+            print(*play_schedules(range(options.trace, options.trace + 1), traced=True))
+            return 0
+        return tallied(play_schedules, chunks(options.start, options.seeds, 50 * CHUNK), options.jobs)
     drawn = next((draws for option, draws in DRAWS.items() if getattr(options, option)), parameters.draw)
     if options.trace is not None:
-        context, draws = broken(options.variant, drawn)
-        run = Run(draws(options.trace))
-        with context:
-            return trace(run, run.parameters)
-    play = partial(chunk, drawn=drawn, variant=options.variant)
-    fits = options.variant and VARIANTS[options.variant].expected
-    return many(play, chunks(options.start, options.seeds, CHUNK), options.jobs, options.variant, fits)
+        run = Run(drawn(options.trace))
+        return trace(run, run.parameters)
+    return many(partial(chunk, drawn=drawn), chunks(options.start, options.seeds, CHUNK), options.jobs, None, None)
 
 
-def broken(name: str | None, drawn: Draw) -> tuple[Any, Draw]:
-    return (VARIANTS[name].applied(), VARIANTS[name].parameters) if name else (nullcontext(), drawn)
-
-
-def chunk(seeds: range, *, drawn: Draw, variant: str | None) -> Played:
-    context, drawn = broken(variant, drawn)
-    with context:
-        return played(((seed, Run(drawn(seed))) for seed in seeds), report)
+def chunk(seeds: range, *, drawn: Draw) -> Played:
+    return played(((seed, Run(drawn(seed))) for seed in seeds), report)
 
 
 def tallied(play: Callable[[range], tuple[Counter[str], list[str]]], pieces: list[range], jobs: int) -> int:

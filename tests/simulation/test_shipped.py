@@ -18,6 +18,7 @@ from tests.bench.run import Run, play
 from tests.bench.users import User
 from tests.bench.variants import VARIANTS, hunt
 from tests.owners import proves
+from tests.simulation.invariants import Violation
 
 SEEDS = 9
 CHUNK = 3
@@ -264,6 +265,17 @@ def test_a_variant_finds_what_it_breaks(name):
     for patch in VARIANTS[name].patches:
         text = text_of(patch.module)
         assert patch.applied(text) != text
+
+
+def test_a_violation_says_how_to_see_it_again():
+    """The seed, all that was drawn, and the end of the trace."""
+    variant = VARIANTS["runs-again-at-once"]
+    assert variant.setting is not None
+    with pytest.raises(Violation) as caught:
+        play(variant.setting(0), variant.patches)
+    (note,) = caught.value.__notes__
+    assert "python -m tests.simulation --shipped --trace 0\nSetting(" in note
+    assert "VIOLATION R28" in note
 
 
 def test_each_variant_stands_in_the_table():
