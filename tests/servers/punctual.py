@@ -44,10 +44,6 @@ class Watch:
         """What three threads, each woken by the one before, may have overslept, also bit by bit."""
         return 3 * self.overslept + self.in_all
 
-    @property
-    def prompt(self) -> float:
-        return PROMPT + self.late
-
 
 def punctually(play: Callable[[], T], right: Callable[[T], bool]) -> T:
     """What ``play()`` returns: of the first time when that was ``right``, or when this machine was not late meanwhile."""

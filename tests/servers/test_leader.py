@@ -1,4 +1,4 @@
-"""Elections in threads, in tasks and between processes (R31).  The order of what a candidate does: `core/test_election.py`."""
+"""Elections in threads and in tasks (R31).  What candidates do to each other, and in which order: `scenes/test_leader.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.owners import witness
 from tests.servers import worlds
 from tests.servers.look import all_up, eventually, nothing_left, steal
 from tests.servers.on_a_loop import on_a_loop
-from tests.servers.process import started
 
 pytestmark = witness("R31")
 
@@ -301,18 +300,6 @@ def test_a_body_that_raises_ends_the_loop_and_the_term(masters):
 # -- run ---------------------------------------------------------------------------------------------
 
 
-def test_what_the_body_raised_is_raised_when_all_is_given_back(masters):
-    stopped = []
-
-    def lead(_):
-        raise ValueError("x")
-
-    with pytest.raises(ValueError, match="x"):
-        masters.leader("beat", ttl=30).run(lead, on_stopped=lambda term: stopped.append(term.valid))
-    assert stopped == [True]  # still in its term
-    assert not masters.status("beat").token
-
-
 def test_one_object_is_one_candidate(masters):
     election = masters.leader("beat")
     for term in election.terms():
@@ -358,16 +345,18 @@ def test_wrong_arguments(world, masters):
 # -- signals -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 @in_threads
-def test_a_signal_stops_it_and_a_second_one_does_what_it_did(masters):
-    """Ctrl-C tells the body.  If that goes on, another Ctrl-C raises KeyboardInterrupt in it."""
+def test_a_signal_stops_it_and_a_second_one_does_what_it_did(masters, first):
+    """It tells the body.  If that goes on, a second Ctrl-C raises KeyboardInterrupt in it."""
     stopped: list[redlock.Term] = []
 
     def lead(term):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(first)
         assert term.should_stop
         assert term.wait_stop(20)
-        signal.raise_signal(signal.SIGINT)
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
         pytest.fail("a second Ctrl-C is a KeyboardInterrupt")
 
     with pytest.raises(KeyboardInterrupt):
@@ -665,23 +654,3 @@ async def test_a_body_that_raises_generatorexit_is_told_of_as_any_other(masters,
     assert told == [True]
     async with others.lock("beat", ttl=10, timeout=5):  # given back
         pass
-
-
-# -- between processes -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("world", ["threads", "asyncio"])
-def test_sigterm_hands_over_when_the_body_has_ended(redlock_servers, world):
-    command = ["-m", "tests.servers.candidate", world, *redlock_servers.urls]
-    with started(*command) as first:
-        _, earlier, _ = first.says("leads").split()
-        with started(*command) as second:
-            second.says("follows")
-            assert not second.said("leads")
-            first.popen.terminate()
-            _, later, began = second.says("leads").split()
-            assert int(later) > int(earlier)
-            assert float(began) >= float(first.says("ended").split()[2])
-            assert first.ends() == 0
-            second.popen.terminate()
-            assert second.ends() == 0
