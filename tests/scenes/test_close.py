@@ -46,6 +46,29 @@ def test_a_second_close_waits_for_the_first(at: At) -> Steps:
 
 
 @scene(worlds=["threads"])
+def test_a_release_under_way_is_waited_for(at: At) -> Steps:
+    """P7: it is over when the masters have answered, and not because its `Masters` are."""
+    lock = at.masters.lock("job", ttl=10.0, bound=False)
+    yield lock.acquire
+    yield at.sleep(0.1)
+    at.freeze(3)
+
+    def calls(call: Any) -> Steps:
+        yield call
+
+    releases = yield at.begin(calls(lock.release))
+    yield at.sleep(0.05)
+    closes = yield at.begin(calls(at.masters.close))
+    yield at.sleep(0.1)
+    assert not at.over(releases)
+    assert not at.over(closes)
+    at.thaw(3)
+    yield from at.until(lambda: at.over(closes), 0.05)
+    assert at.over(releases)
+    assert at.keys() == 0
+
+
+@scene(worlds=["threads"])
 def test_an_observer_that_closes_masters_while_they_are_closed_does_not_wait_for_itself(at: At) -> Steps:
     """The observer is called in a thread, and `close` waits for that thread."""
     closed: list[float] = []

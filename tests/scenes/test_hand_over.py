@@ -108,3 +108,36 @@ def test_the_release_of_another_process_comes_before_the_acquire(lags: float, ex
         released.append(at.now)
 
     return [gives, takes]
+
+
+@scene()
+def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> list[Life]:
+    given: list[Any] = []
+    released: list[float] = []
+
+    def gives(at: At) -> Steps:
+        lock = at.masters.lock("job", ttl=TTL)
+        lease = yield lock.acquire
+        given.append(lease)
+        yield from at.until(lambda: released)
+        assert lease.valid
+        yield partial(lease.wait_lost, TTL)
+        assert at.now - released[0] < TTL
+        assert lease.loss().reason == "expired"
+        with pytest.raises(at.errors.LockLost):
+            yield lock.release
+
+    def takes(at: At) -> Steps:
+        yield from at.until(lambda: given)
+        lock = at.masters.lock("job", ttl=TTL, token=given[0].token, fence=given[0].fence)
+        assert (lock.lease.valid, lock.lease.lost, lock.owned()) == (False, False, False)
+        with pytest.raises(at.errors.ConfigurationError):
+            yield lock.acquire
+        assert (yield lock.extend).valid
+        yield at.sleep(2 * TTL)
+        assert lock.owned()
+        assert lock.lease.fence == given[0].fence
+        yield lock.release
+        released.append(at.now)
+
+    return [gives, takes]

@@ -115,6 +115,38 @@ def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(a
 
 
 @scene()
+def test_an_extension_without_answers_takes_nothing_away(at: At) -> Steps:
+    lock = at.masters.lock("job", ttl=5.0)
+    lease = yield lock.acquire
+    yield at.sleep(0.1)
+    before = lease.valid_until
+    at.freeze(3)
+    with pytest.raises(at.errors.NotExtended, match="valid for another") as caught:
+        yield lock.extend
+    assert [vote.outcome for vote in caught.value.votes].count("timeout") == 3
+    assert lease.valid_until == before  # R13
+    assert lease.valid
+    at.thaw(3)
+    yield at.sleep(0.5)
+    assert (yield lock.extend).valid_until > before
+    yield lock.release
+
+
+@scene()
+def test_a_lease_is_renewed_while_a_level_that_asks_for_that_is_inside(at: At) -> Steps:
+    """R26: its time ran out in there, without a word."""
+    lease = yield at.masters.lock("job", ttl=3.0, auto_extend=False).acquire
+    inner = at.masters.lock("job", ttl=3.0)
+    assert (yield inner.acquire) is lease
+    yield at.sleep(10.0)
+    assert lease.valid
+    yield inner.release
+    began = at.now
+    assert (yield partial(lease.wait_lost, 5))
+    assert at.now - began < 3.0
+
+
+@scene()
 def test_keys_that_a_minority_has_lost_are_given_back_with_the_next_renewal(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=3.0)
     lease = yield lock.acquire

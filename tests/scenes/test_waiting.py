@@ -228,6 +228,30 @@ def test_while_masters_answer_another_client_has_the_name(slots: int) -> list[An
     return [(checks, *[partial(tries, told=told, patience=one, slots=slots) for one in (0.0, 0.5, 0.5, 0.5, 0.0)])]
 
 
+@scene()
+@pytest.mark.parametrize(("ends", "options"), [
+    (3.0 / 3, {"ttl": 3.0}), (0.5, {"max_hold": 0.5}), (3.0, {"ttl": 3.0, "auto_extend": False}),
+], ids=["stolen", "max_hold", "expired"])  # fmt: skip
+def test_a_lease_that_is_lost_lets_the_next_waiter_of_its_process_pass(at: At, ends: float, options: Any) -> Steps:
+    """R23: long before its holder looks at it, and without a word of it."""
+    served: list[Any] = []
+    lock, began = at.masters.lock("job", **options), at.now
+    lease = yield lock.acquire
+    retry = wait_fixed(0.02)
+    first = yield at.begin(takes(at, served, 0.0, retry=retry))
+    second = yield at.begin(takes(at, served, 0.1, retry=retry))
+    yield at.sleep(0.2)
+    if ends == 1.0:
+        at.put("redlock:job", "another", ttl=ends)  # the next renewal proves it (R13)
+    yield from at.until(lambda: at.over(first) and at.over(second))
+    assert [came for _, came, _ in served] == [0.0, 0.1]
+    assert 0.0 < served[0][0] - began - ends < 0.3
+    assert served[0][2] > lease.fence
+    assert lease.lost
+    with pytest.raises(at.errors.LockLost):
+        yield lock.release
+
+
 # -- until it is free ------------------------------------------------------------------------------------
 
 

@@ -132,16 +132,6 @@ def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet):
         again.release()
 
 
-def test_it_is_renewed_while_one_who_asks_for_that_is_inside(quiet):
-    """R26: its time ran out in there, without a word."""
-    lease, inner = take(quiet.lock("job", ttl=4, auto_extend=False)), quiet.lock("job", ttl=4)
-    until = lease.valid_until
-    assert inner.acquire() is lease
-    eventually(lambda: lease.valid_until > until)
-    inner.release()
-    assert lease.wait_lost(6)
-
-
 def test_a_shorter_max_hold_than_that_of_the_lease_is_refused(quiet):
     with quiet.lock("job", ttl=10, max_hold=60), quiet.lock("job", ttl=10, max_hold=100), quiet.lock("job", ttl=10):
         with pytest.raises(ConfigurationError, match=r"with max_hold=60.* asks for max_hold=5: give both"):
@@ -373,7 +363,8 @@ def test_a_generator_that_was_entered_in_a_thread_that_has_ended_keeps_its_lease
     """R15: a thread of a pool idles out, and the request goes on."""
     held = section(redlock_masters, [])
     lease = in_a_thread(held.__enter__)
-    assert not lease.wait_lost(1.2 * SHORT["ttl"])
+    until = lease.valid_until + SHORT["ttl"]
+    eventually(lambda: lease.valid_until > until)
     assert lease.valid
     in_a_thread(lambda: held.__exit__(None, None, None))
     assert (lease.valid, lease.lost) == (False, False)

@@ -9,22 +9,13 @@ from typing import Any
 
 import pytest
 
-from redlock import ConfigurationError, LockLost, Masters, _clock
+from redlock import ConfigurationError, LockLost, Masters
 from tests.owners import witness
 from tests.servers.look import all_up, eventually, no_thread_besides, nothing_left, take
-from tests.servers.process import started
 
 pytestmark = witness("R15")
 
 TTL = 1.5
-LONG = 4.0  # of what is to be kept although this machine may stand still for a second or two
-
-
-class Told(list[Any]):
-    """An ``on_lost``, and what it was called with."""
-
-    def __call__(self, lease):
-        self.append((_clock.now(), lease))
 
 
 @pytest.fixture
@@ -45,41 +36,6 @@ def test_an_owner_that_has_ended_is_not_kept(redlock_servers, start):
         assert leases.get(timeout=30).wait_lost(3 * TTL)
         with masters.lock("job", ttl=10, timeout=5):
             pass
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-TAKES_OVER = """
-import sys, time
-from redlock import ConfigurationError, Masters
-token, fence, *urls = sys.argv[1:]
-with Masters(urls, restart_guard=False, node_timeout=0.4) as masters:
-    lock = masters.lock("job", ttl=TTL, token=token, fence=int(fence))
-    assert not lock.lease.valid and not lock.lease.lost and not lock.owned()
-    try:
-        sys.exit(f"acquired {lock.acquire()}")
-    except ConfigurationError:
-        pass
-    assert lock.extend().valid
-    print("took over", flush=True)
-    time.sleep(1.2 * TTL)
-    assert lock.owned() and lock.lease.fence == int(fence)
-    lock.release()
-"""
-
-
-def test_handed_over_to_another_process(quick, redlock_servers):
-    """C11."""
-    first = quick.lock("job", ttl=LONG)
-    lease = take(first)
-    code = TAKES_OVER.replace("TTL", str(LONG))
-    with started("-W", "error", "-c", code, lease.token, str(lease.fence), *redlock_servers.urls) as process:
-        process.says("took over")
-        until = lease.valid_until
-        eventually(lambda: lease.valid_until > until)  # both keep it, until one releases
-        assert first.owned()
-        assert process.ends() == 0, process.lines
-    eventually(lambda: lease.lost)
-    assert lease.loss().reason == "expired"
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -112,31 +68,3 @@ def test_keeping_costs_no_thread_and_no_connection_for_each(world, redlock_serve
         for lock in locks:
             lock.release()
         eventually(lambda: nothing_left(redlock_servers))
-
-
-STOPPED = """
-import asyncio, os, signal, sys, time
-from redlock import AsyncMasters, Masters
-options = {"restart_guard": False, "node_timeout": 0.5}
-told = []
-
-def look(lease):
-    print("up", flush=True)
-    os.kill(os.getpid(), signal.SIGSTOP)
-    print(f"{lease.valid} {lease.lost}\\n", end="", flush=True)  # in one write, beside a log
-
-def threads():
-    masters = Masters(sys.argv[2:], **options)
-    look(masters.lock("job", ttl=TTL, on_lost=told.append).acquire())
-    while not told:
-        time.sleep(0.1)
-
-async def tasks():
-    masters = AsyncMasters(sys.argv[2:], **options)
-    look(await masters.lock("job", ttl=TTL, on_lost=told.append).acquire())
-    while not told:
-        await asyncio.sleep(0.1)
-
-threads() if sys.argv[1] == "threads" else asyncio.run(tasks())
-print(f"{len(told)}\\n", end="", flush=True)
-"""

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import select
 import signal
+import sys
 import threading
 from unittest import mock
 
@@ -364,6 +365,11 @@ def test_a_signal_handler_that_raises_generatorexit_leaves_nothing(redlock_serve
     def strike(number, frame):
         raise GeneratorExit
 
+    def strikes(thread):
+        waits = "_lead" if waits_for == "answers" else "sleep"
+        eventually(lambda: sys._current_frames()[thread].f_code.co_name == waits)
+        signal.pthread_kill(thread, signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, strike)
     try:
         with Masters(redlock_servers.urls, restart_guard=False, node_timeout=5, max_ttl=60) as masters:
@@ -373,7 +379,7 @@ def test_a_signal_handler_that_raises_generatorexit_leaves_nothing(redlock_serve
                 pause(redlock_servers)
             else:
                 take(other)
-            threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
+            threading.Thread(target=strikes, args=(threading.get_ident(),)).start()
             with pytest.raises(GeneratorExit):
                 lock.acquire()
             if waits_for == "answers":

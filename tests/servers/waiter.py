@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 from tenacity import wait_fixed
@@ -16,7 +15,6 @@ class Waiting:
 
     def __init__(self, lock: Any, **options: Any) -> None:
         self.outcome: Any = None
-        self.at = 0.0
         self._lock = lock
         self._options = options
         self._thread = threading.Thread(target=self._work)
@@ -25,7 +23,6 @@ class Waiting:
     def _work(self) -> None:
         try:
             self.outcome = self._lock.acquire(**self._options)
-            self.at = time.monotonic()
             if self.outcome is not None:
                 self._lock.release()
         except BaseException as error:  # noqa: BLE001 - looked at by the test
