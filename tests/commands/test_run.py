@@ -19,6 +19,7 @@ import pytest
 import redlock
 from redlock.testing import LocalMasters
 from tests.commands.terminal import Terminal
+from tests.owners import witness
 from tests.servers.commands import NO_WAIT, PATIENT, RUN, STUBBORN, line, run, start, started
 from tests.servers.look import alive, child_of, each, eventually, in_line, kill, nothing_left, pause
 from tests.servers.needs import as_process_1, missing
@@ -441,6 +442,7 @@ def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
 HELD = r"lost 'job': .*{}; held for [0-9.]+ s by \S+/\d+, fencing token \d+; "
 
 
+@witness("C23")
 def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
     """Child and grandchild are gone (P6)."""
     with started(["job", NEW, "--ttl", "6", "--", "sh", "-c", STUBBORN], servers.urls) as process:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.bench import scene
+from tests.owners import proves
 
 if TYPE_CHECKING:
     from tests.bench import At
@@ -16,6 +17,7 @@ MARGIN = 0.4  # of a TTL of eight seconds: SIGKILL comes so much before its end
 one = scene(worlds=["threads"])
 
 
+@proves("C23")
 @one
 def test_a_command_that_does_not_heed_sigterm_is_killed_before_its_lease_is_over_where_all_masters_hang(
     at: At,

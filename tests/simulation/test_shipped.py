@@ -74,7 +74,7 @@ def test_what_processes_share_keeps_nothing():
     assert {*CORE.modules} == {*SHARED, "redlock", "redlock._core"}, "these are shared as well, and may keep something"
 
 
-@proves("P1", "P2", "P5", "P7", "C23")
+@proves("P1", "P2", "P5", "P7")
 @pytest.mark.parametrize("threads", [True, False], ids=["threads", "tasks"])
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
 def test_seeds_keep_every_promise(start, threads):

@@ -415,24 +415,24 @@ VARIANTS = {
         _where(("branch", 3.0), threads=False),
         (Patch("redlock._io.runtime", "process.in_child(_in_child)", "pass"),),
     ),
-    "guard-dismissed": Variant(
+    "guard-dismissed": broken(
         "redlock-run dismisses what would end its command in time (C23)",
-        (P1,),
-        partial(
-            draw,
-            calm=False,
-            more=False,
-            clients=1,
-            names=3,
-            slots=0,
-            ttl=2.0,
-            max_ttl=2.0,
-            node_timeout=0.1,
-            delay=0.005,
-            faults=(("program", 4.0), ("pause", 8.0)),
-            besides={"users": 1},
+        "test_run.test_a_command_that_does_not_heed_sigterm_is_killed_before_its_lease_is_over_where_all_masters_hang",
+        Patch("redlock._cli.run", "        if self._dog.silent() > self._ttl:", "        if True:"),
+    ),
+    "max-hold-outlives-the-lease": broken(
+        "redlock-run gives its command the grace of --max-hold although its lease ends sooner (C23)",
+        "test_run.test_masters_that_hang_during_the_grace_of_max_hold_do_not_lengthen_it",
+        Patch(
+            "redlock._cli.run",
+            "        end = min(lease.valid_until - self._margin, ",
+            "        end = max(lease.valid_until - self._margin, ",
         ),
-        (Patch("redlock._cli.run", "        if self._dog.silent() > self._ttl:", "        if True:"),),
+    ),
+    "command-without-its-guard": broken(
+        "redlock-run gives back what it has lost, and nobody waits for what its command has under way (R36)",
+        "test_run.test_after_a_loss_the_name_stays_taken_for_the_guard_and_not_for_a_whole_ttl_more",
+        Patch("redlock._cli.run", "        if not self._guard or not lease.valid:", "        if True:"),
     ),
     "lock-left": Variant(
         "redlock-run ends, and leaves its lock to the TTL",
