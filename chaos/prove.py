@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from .explore import Explorer, Left, Next, explore
+from .proof.concrete import Concrete
 from .proof.exclusive import Exclusive
 from .proof.fenced import Fenced, Forgetful
 from .proof.foreign import Foreign
 from .proof.logic import INSTALL, SOLVER, Few
+from .scopes import SCOPES, Scope, Small, left_of
 
 if TYPE_CHECKING:
     import argparse
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from .proof.logic import Proof
     from .proof.solver import Answer
+    from .specification import State
 
 PROOFS: Final[tuple[type[Proof], ...]] = (Exclusive, Fenced, Forgetful, Foreign)
 _BROKEN, _MISSING = 1, 2
@@ -27,10 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Exit 0: all is proved, and what the proofs need is found to be needed; 1: not so; 2: the solver is missing."
     )
     parser.add_argument("--break", dest="broken", metavar="RULE", help="show what happens without it: R12 for example")
+    parser.add_argument("--seen", action="store_true", help="is each step of small worlds one that P1 and P2 allow?")
     parser.add_argument("--only", choices=[one.promise for one in PROOFS], metavar="PROMISE", help="P1 for example")
 
 
 def main(args: argparse.Namespace) -> int:
+    if args.seen:
+        return _see()
     if not SOLVER:
         print(INSTALL)
         return _MISSING
@@ -98,3 +105,49 @@ def _tell(proofs: list[type[Proof]], rule: str) -> int:
     if not found:
         print(f"No proof rests on {rule}.")
     return 0 if found else _MISSING
+
+
+class Walk(Explorer):
+    """Holds each step that is taken in a small world against the proofs, once."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(Small(confirm=scope.confirm), scope)
+        self.proofs = Concrete(self.rules)
+        self._seen: set[int] = set()
+
+    def following(self, state: State, left: Left) -> Iterator[Next]:
+        for path, after, remains in super().following(state, left):
+            now = state
+            for words in path:
+                now = self._take(now, left, *words.split())
+            if now != after:
+                raise RuntimeError(path)
+            yield path, after, remains
+
+    def _take(self, now: State, left: Left, step: str, *words: str) -> State:
+        args: tuple[Any, ...] = tuple(int(word) for word in words if word.isdigit())
+        heard = {"heard": False} if step == "unheard" else {}
+        if step == "ask":
+            c, proposal = args
+            args = c, self.rules.token(c, self.scope.attempts[c] - left.attempts[c]), proposal
+        elif step == "extend":
+            args = (*args, *self.scope.ttls)
+        elif step == "wait":
+            args = (min(one for one in left_of(now) if one > 0),)
+        step = "arrive" if heard else step
+        after: State = getattr(self.rules, step)(now, *args, **heard)
+        if (key := hash((step, args, now, after))) not in self._seen:
+            self._seen.add(key)
+            if not self.scope.confirm:  # else keys go early, and P1 rests on R35, which is not proved
+                self.proofs.exclusive(step, now, args, after)
+            if self.scope.fences:
+                self.proofs.fenced(step, now, args, after)
+        return after
+
+
+def _see() -> int:
+    for scope in SCOPES.values():
+        walk = Walk(scope)
+        explore(walk)
+        print(f"{walk.proofs.compared:>9,} steps of {scope.name} are allowed: {scope.what}", flush=True)
+    return 0

@@ -61,8 +61,8 @@ CHAOS: tuple[tuple[str, ...], ...] = (
     ("chaos.summary", "chaos.settings", "chaos.mutants"),
     ("chaos.report", "chaos.plan", "chaos.scenarios", "chaos.variants", "chaos.fleets"),
     ("chaos.check", "chaos.names", "chaos.backends", "chaos.clients", "chaos.databases", "chaos.pulse"),
-    ("chaos.explore", "chaos.export", "chaos.prove"),
-    ("chaos.cast", "chaos.growth"),  # who starts those who work
+    ("chaos.explore", "chaos.export"),
+    ("chaos.cast", "chaos.growth", "chaos.prove"),  # who starts those who work
     ("chaos.nemesis",),  # who breaks
     ("chaos.session",),
     ("chaos.launch",),  # starts sessions, and has them judged

@@ -302,13 +302,13 @@ class Exclusive(Proof):
 
     def on_release(self, s: State, m: Master, t: Token, u: Token) -> None:
         """``u``: whose key goes."""
-        self.must("R11: the lease is over before that is sent", no(self.live(s, t)))
+        self.must("R9: it is over before that is sent", no(self.live(s, t)))
         self.must("P8: the key is its own", u == t)
         s.key[m, u] = False
 
     def on_release_to_keep(self, s: State, m: Master, t: Token, u: Token, v: Time) -> None:
         """``u``: nobody; it has the name for a while."""
-        self.must("R11: the lease is over before that is sent", no(self.live(s, t)))
+        self.must("R9: it is over before that is sent", no(self.live(s, t)))
         self.must("P8: the key is its own", both(s.key[m, t], no(s.reads[m, t])))
         self.must("R28: nobody has it then", no(self.live(s, u)))
         s.key[m, t] = False
@@ -345,6 +345,6 @@ class Exclusive(Proof):
         s.quarantine[m] = span(d)
 
     def evict(self, s: State, m: Master, t: Token) -> None:
-        """A master loses a key early, as one does whose clock is fast: it is quarantined for as long."""
-        self.must("R43: its vote does not count meanwhile", s.key_left[m, t] <= s.quarantine[m])
+        """A master loses a key early, as one does whose clock is fast; but it is quarantined for longer."""
+        self.must("R21: its vote does not count meanwhile", s.key_left[m, t] <= s.quarantine[m])
         s.key[m, t] = False

@@ -84,14 +84,17 @@ def same(one: Sequence[Term], other: Sequence[Term]) -> Term:
 class Field:
     """What is known of each master, token, ...: ``field[m, t]``.  To set one is to have another field from then on."""
 
-    def __init__(self, read: Callable[..., Term]) -> None:
-        self.read = read
+    def __init__(self, places: str, read: Callable[..., Term]) -> None:
+        self.places, self.read = places, read
+
+    def at(self, at: Term) -> tuple[Term, ...]:
+        return at if self.places.count(" ") or not self.places else (at,)
 
     def __getitem__(self, at: Term) -> Term:
-        return self.read(*at) if isinstance(at, tuple) else self.read(at)
+        return self.read(*self.at(at))
 
     def __setitem__(self, at: Term, value: Term) -> None:
-        old, place = self.read, at if isinstance(at, tuple) else (at,)
+        old, place = self.read, self.at(at)
         self.read = lambda *where: choose(same(where, place), value, old(*where))
 
     def become(self, new: Callable[..., Term]) -> None:
@@ -105,7 +108,7 @@ class Fields:
         self.__dict__.update(fields)
 
     def copy(self) -> Fields:
-        return Fields({name: Field(field.read) for name, field in self.__dict__.items()})
+        return Fields({name: Field(field.places, field.read) for name, field in self.__dict__.items()})
 
 
 class Proof:
@@ -134,6 +137,10 @@ class Proof:
 
     def must(self, rule: str, term: Term) -> None:
         self.allowed.append(self.rule(rule, term))
+
+    def refused(self) -> list[str]:
+        """Of a step that was taken: which clauses are not true."""
+        return [clause for clause, term in zip(self.clauses, self.allowed, strict=False) if term is False]
 
     def take(self, step: str, before: Fields, args: Sequence[Term]) -> tuple[Term, Fields]:
         """Whether the step may be taken, and what is then."""
@@ -181,8 +188,10 @@ class Unlimited:
     def field(self, name: str, places: str, kind: str) -> Field:
         if not places:
             made = self.constant(name, kind)
-            return Field(lambda: made)
-        return Field(z3.Function(name, *(self.sorts[one.capitalize()] for one in places.split()), self.sorts[kind]))
+            return Field(places, lambda: made)
+        return Field(
+            places, z3.Function(name, *(self.sorts[one.capitalize()] for one in places.split()), self.sorts[kind])
+        )
 
     def _bound(self, places: str) -> list[Term]:
         self._fresh += 1
@@ -237,7 +246,7 @@ class Few:
                 found = choose(same(where, at), value, found)
             return found
 
-        return Field(read)
+        return Field(places, read)
 
     def _places(self, places: str) -> Iterator[tuple[int, ...]]:
         return product(*(range(self.sizes[one]) for one in places.split()))

@@ -75,7 +75,7 @@ class Question:
         solver.add(*(z3.BoolVal(one) if isinstance(one, bool) else one for one in (*self.assumed, *terms, *limits)))
         for name, (places, kind, _) in self.proof.fields.items() if tell else ():  # as little as possible
             for at in self._places(places):
-                term = getattr(self.before, name)[at]
+                term = getattr(self.before, name).read(*at)
                 solver.add_soft(z3.Not(term) if kind == "Yes" else term == 0)
         began = time.process_time()
         said = solver.check()
@@ -111,14 +111,14 @@ class Question:
             if text.startswith("..."):
                 continue
             for at in self._places(places):
-                if not self._value(model, getattr(state, name)[at]):
+                if not self._value(model, getattr(state, name).read(*at)):
                     continue
                 more = takewhile(lambda field: field[1][2].startswith("..."), fields[first + 1 :])
                 shown = [NAMES[one][i] for one, i in zip(places.split(), at, strict=True)]
                 fact = [
-                    words.removeprefix("... ").format(*shown, self._shown(model, getattr(state, other)[at], its))
+                    words.removeprefix("... ").format(*shown, self._shown(model, getattr(state, other).read(*at), its))
                     for other, (_, its, words) in [(name, (places, kind, text)), *more]
-                    if its != "Yes" or self._value(model, getattr(state, other)[at])
+                    if its != "Yes" or self._value(model, getattr(state, other).read(*at))
                 ]
                 found.append(" ".join(fact))
         return found

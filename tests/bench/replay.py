@@ -2,7 +2,8 @@
 
 What a process sends is seen where its `Exchange` is asked to send it, what masters do where they do it, and what
 clients decide where users are given leases and observers hear of extensions; each is a step.  Masters run the shipped
-scripts, and after each of them they must have what the specification says.  Left out, because it is not in the
+scripts, and after each of them they must have what the specification says.  And each step is one that the proofs allow
+(`chaos/proof/`), as long as what they assume is so.  Left out, because it is not in the
 specification: several names in one lock, slots, readers, whose turn it is in a line, forks, fences of names that nobody
 has used for long.
 """
@@ -13,6 +14,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from chaos.proof.concrete import Concrete, Disallowed
 from chaos.specification import Forbidden, Request, Rules
 from redlock import scripts
 from redlock._core import wire
@@ -88,6 +90,8 @@ class Recorder(Judge):
         super().__init__(*args)
         self.rules = Shipped(self.parameters)
         self.steps = 0
+        self.proofs = Concrete(self.rules)
+        self._assumed = {"evict": not self.parameters.confirm, "restart": True}  # until then P1 is proved, and P2
         self._names: dict[str, Name] = defaultdict(lambda: Name(self.rules))
         self._lock: dict[str, str] = {}  # the key that each token is for
         self._extensions: dict[str, list[tuple[float, int]]] = defaultdict(list)  # by token: sent when, and the mark
@@ -99,14 +103,26 @@ class Recorder(Judge):
         """Time has passed, and this happens."""
         self.steps += 1
         self.wait(name)
-        try:
-            name.state = getattr(self.rules, step)(name.state, *args, **options)
-        except Forbidden as forbidden:
-            self.fail(f"{forbidden.rule} by the specification", f"{step}{args}: {forbidden}")
+        self._take(name, step, *args, **options)
 
     def wait(self, name: Name) -> None:
-        if self.world.now > name.at:
-            name.state, name.at = self.rules.wait(name.state, self.world.now - name.at), self.world.now
+        if (passed := self.world.now - name.at) > 0:
+            name.at = self.world.now
+            self._take(name, "wait", passed)
+
+    def _take(self, name: Name, step: str, *args: Any, **options: Any) -> None:
+        before = name.state
+        try:
+            name.state = getattr(self.rules, step)(before, *args, **options)
+            self._assumed[step] = False
+            if self._assumed["evict"]:
+                self.proofs.exclusive(step, before, args, name.state)
+            if self._assumed["restart"]:
+                self.proofs.fenced(step, before, args, name.state)
+        except Forbidden as forbidden:
+            self.fail(f"{forbidden.rule} by the specification", f"{step}{args}: {forbidden}")
+        except Disallowed as wrong:
+            self.fail("a step that no proof allows", str(wrong))
 
     def _at(self, token: str) -> tuple[Name, int] | None:
         name = self._names[self._lock[token]] if token in self._lock else None

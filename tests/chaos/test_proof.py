@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from chaos import __main__ as chaos, prove
+from chaos.explore import explore
+from chaos.mutants import MUTANTS
+from chaos.proof.concrete import Concrete, Disallowed
 from chaos.proof.logic import INSTALL
+from chaos.scopes import SCOPES
 
 by_promise = pytest.mark.parametrize("proof", prove.PROOFS, ids=lambda one: one.promise)
 
@@ -34,3 +38,34 @@ def test_without_the_solver_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(prove, "SOLVER", False)
     assert chaos.main(["prove"]) == prove._MISSING
     assert capsys.readouterr().out == INSTALL + "\n"
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_each_step_of_a_small_world_is_one_that_the_proofs_allow(name):
+    walk = prove.Walk(SCOPES[name])
+    assert not explore(walk, most=1000).violation
+    assert walk.proofs.compared > 1000
+
+
+@pytest.mark.parametrize(("mutant", "why"), [
+    ("minority", "R1: "),
+    ("counts-from-the-answer", "R6: it ends with its request"),
+    ("extension-brings-back", "R12: it is valid"),
+    ("restarted-master-votes", "R21: until all is over"),
+    ("equal-is-greater", "R18: equal is not greater"),
+])  # fmt: skip
+def test_a_mutant_of_the_specification_takes_a_step_that_they_do_not(mutant, why):
+    broken = MUTANTS[mutant]
+    walk = prove.Walk(broken.scope)
+    walk.rules = broken.rules(confirm=broken.scope.confirm)
+    walk.proofs.rules = walk.rules
+    with pytest.raises(Disallowed, match=why):
+        explore(walk)
+
+
+def test_a_master_that_removes_the_key_of_another_does_what_they_do_not_allow():
+    rules = MUTANTS["release-without-owner-check"].rules()
+    state = rules.arrive(rules.ask(rules.start(2), 0, "a", 1), 0, 0)
+    state = rules.give_up(rules.arrive(rules.ask(state, 1, "b", 2), 1, 0), 1)
+    with pytest.raises(Disallowed, match=r"key\(0, 'a'\) is False, and by the proof of P1 True"):
+        Concrete(rules).exclusive("arrive", state, (1, 0), rules.arrive(state, 1, 0))

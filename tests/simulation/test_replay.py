@@ -17,6 +17,7 @@ def test_each_step_is_one_of_the_specification(first):
         judge = Replay(drawn(seed)).play().judge
         assert isinstance(judge, Recorder)
         assert judge.steps > 100
+        assert judge.proofs.compared > 0
 
 
 # Some are seen by the judge of promises only when somebody is harmed; each step of them is already wrong.
