@@ -103,9 +103,6 @@ def _used(state: State) -> dict[Any, bool]:
 def exclusive_facts(state: State) -> Facts:  # noqa: C901 - one thing after the other
     facts: Facts = {name: {} for name in Exclusive.fields if name not in Exclusive.ghosts}
     facts["used"] = _used(state)
-    facts["sent"] = {
-        (token, 0): True for token in facts["used"] if not (isinstance(token, tuple) and token[0] in NOBODY)
-    }
     for token, request, left in _requests(state, "acquire", "settle", "extend"):
         facts["sent"][token, request.mark], facts["asked"][token, request.mark] = True, left
     for m, master in enumerate(state.masters):
@@ -152,6 +149,9 @@ def exclusive_steps(  # noqa: C901 - a table
     rules: Rules, step: str, before: State, args: tuple[Any, ...], after: State, old: Facts
 ) -> Taken:
     """The steps of the proof: one, or none if nothing changes there, or more if several readers go at once."""
+    for token in old["used"]:  # it was asked for, even if that is forgotten
+        if not (isinstance(token, tuple) and token[0] in NOBODY):
+            old["sent"][token, 0] = True
     if step in ("wait", "draw"):
         return [("wait", args)] if step == "wait" else []
     if step in ("expire", "evict"):
@@ -176,9 +176,10 @@ def exclusive_steps(  # noqa: C901 - a table
         q = _majority(before, _those(old["vote"], t, rest[0]))
         return [("extended", (t, rest[0], q, then.left if then.left > client.left else 0))]
     if step == "repair":
-        k = next(
-            one.request.mark for one, later in zip(client.rounds, then.rounds, strict=True) if one.said != later.said
-        )
+        told = [one for one, later in zip(client.rounds, then.rounds, strict=True) if one.said != later.said]
+        if not told:
+            return []  # it was told before
+        k = told[0].request.mark
         return [("repair", (t, k, _majority(before, _those(old["vote"], t, k))))]
     if step == "again":
         m, request = rest
