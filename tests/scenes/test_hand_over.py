@@ -122,7 +122,7 @@ def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> l
         yield from at.until(lambda: released)
         assert lease.valid
         yield partial(lease.wait_lost, TTL)
-        assert at.now - released[0] < TTL
+        assert at.now - released[0] < TTL / 2  # R13: at its next renewal
         assert lease.loss().reason == "expired"
         with pytest.raises(at.errors.LockLost):
             yield lock.release

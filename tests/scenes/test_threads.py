@@ -12,7 +12,7 @@ from tests.bench import play
 from tests.bench.library import Patch
 
 if TYPE_CHECKING:
-    from tests.bench import At
+    from tests.bench import At, Life
     from tests.bench.users import Steps
 
 WAITER = "redlock._io.waiter"
@@ -67,7 +67,7 @@ def slowest(*patches: Patch, names: int, naps: float, waits: int = 0, within: fl
         lock = at.masters.lock("taken", ttl=50.0, retry=wait_fixed(1e5))
         assert (yield partial(lock.acquire, timeout=EVERY * (ROUNDS + 1))) is None
 
-    lives = [*(partial(works, number=number) for number in range(4)), *[stays] * waits]
+    lives: list[Life] = [*(partial(works, number=number) for number in range(4)), *[stays] * waits]
     play(
         [tuple(lives)], threads=True, patches=(*NEVER_IMPATIENT, *patches), preempted=0.02, naps=naps, max_ttl=500.0,
         node_timeout=15.0,

@@ -475,7 +475,12 @@ class LastMoment:
         monkeypatch.setattr(host, method, patched)
         close = pairs.host.close_round
         # It needs the mutex, and has it when the answer is counted.
-        monkeypatch.setattr(pairs.host, "close_round", lambda request: (question.go.set(), close(request)))
+
+        def closes(request: Any) -> None:
+            question.go.set()
+            close(request)
+
+        monkeypatch.setattr(pairs.host, "close_round", closes)
 
     def _begin(self) -> None:
         if self._reader.ident is None:
