@@ -15,16 +15,17 @@ import pytest
 TESTS = Path(__file__).parent
 MAY = ("scenes", "witness", "commands", "adapters")
 VIRTUAL = "tests.asyncio.virtual"
-CLOCKS = ("sleep", "monotonic", "monotonic_ns", "perf_counter", "clock_gettime", "punctually", "Watch")
-NOW = ("time.time", "time.time_ns", "_clock.now", "datetime.now")
+CLOCKS = {
+    "sleep", "time.sleep", "asyncio.sleep", "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns",
+    "time.perf_counter", "time.clock_gettime", "monotonic", "perf_counter", "_clock.now", "datetime.now", "punctually", "Watch",
+}  # fmt: skip
 
 
 def looks(node: ast.AST) -> bool:
     """``asyncio.sleep(0)`` is a turn of the loop, and no time."""
     if not isinstance(node, ast.Call) or (node.args and ast.unparse(node.args[0]) == "0"):
         return False
-    called = ast.unparse(node.func)
-    return called.rpartition(".")[2] in CLOCKS or called.endswith(NOW)
+    return ast.unparse(node.func) in CLOCKS
 
 
 def looking(text: str) -> list[str]:
@@ -54,7 +55,7 @@ def test_hardly_any_test_looks_at_a_clock():
     ("now = time.time()", True),
     ("await asyncio.sleep(1)", True),
     ("await asyncio.sleep(0)", False),
-    ("at.now", False),
+    ("world.sleep(1)", False),
     ("redis.time()", False),
 ])  # fmt: skip
 def test_what_a_look_is(line, does):
