@@ -484,13 +484,13 @@ def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
 
 def test_after_max_hold_a_command_has_its_grace_and_the_lock_is_released(servers):
     """C7."""
-    cleans_up = "trap 'sleep 1; echo cleaned up; exit 5' TERM; while :; do sleep 0.1; done"
+    cleans_up = "trap 'echo told; read line; echo cleaned up; exit 5' TERM; while :; do sleep 0.1; done"
     arguments = ["job", NEW, "--ttl", "30", "--grace", "10", "--max-hold", "1", "--", "sh", "-c", cleans_up]
-    with started(arguments, servers.urls) as process:
-        assert line(process) == "cleaned up"
+    with started(arguments, servers.urls, stdin=subprocess.PIPE) as process:
+        assert line(process) == "told"
         assert len(holder_of(servers)) >= 3  # nobody else has the lock during the grace (P1)
-        _, errors = process.communicate(timeout=30)
-    assert process.returncode == 70
+        said, errors = process.communicate("go on\n", timeout=30)
+    assert (process.returncode, said) == (70, "cleaned up\n")
     assert re.search(r"'job' was held for [\d.]+ s, and --max-hold is 1 s; the command gets SIGTERM", errors), errors
     assert "lost" not in errors
     eventually(lambda: nothing_left(servers))  # not left to its TTL
