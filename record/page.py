@@ -46,7 +46,7 @@ def text(runs: Sequence[Line]) -> str:
 
 def _totals(runs: Sequence[Line]) -> Iterator[str]:
     simulation, chaos = _sum(runs, "simulation"), _sum(runs, "chaos")
-    shipped = _sum([line for line in runs if line.get("family") == "shipped"], "simulation")
+    shipped = _sum([line for line in runs if line.get("family", "").startswith("shipped")], "simulation")
     yield (
         f"In all: {simulation['seeds']:,.0f} schedules of the simulation with {simulation['grants']:,.0f} grants, in "
         f"{simulation['seconds']:,.0f} s, of these {shipped['seeds']:,.0f} with the client as it ships; {chaos['holds']:,.0f} holds and {chaos['faults']:,.0f} faults on real servers, in "

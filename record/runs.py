@@ -21,25 +21,20 @@ from chaos.judge import steps
 from chaos.session import HISTORY
 from redlock import __version__
 from tests.bench import many
-from tests.simulation.__main__ import DRAWS, chunk
-from tests.simulation.parameters import draw
-from tests.simulation.run import collect_rarely
+from tests.bench.parameters import FAMILIES
+from tests.simulation.seeds import collect_rarely
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT: Final = Path(__file__).parent.parent
 FILE: Final = Path(__file__).parent / "runs.jsonl"
 # What is tried: changes of it that are in no commit could not be checked by anybody.
-TRIED: Final = ("redlock", "chaos", "tests/simulation")
-# By the option of `python -m tests.simulation` that plays a seed again, if there is one.
-FAMILIES: Final[dict[str, Callable[[int], Any]]] = {
-    "": draw,
-    **{name.replace("_", "-"): drawn for name, drawn in DRAWS.items()},
-}
+TRIED: Final = ("redlock", "chaos", "tests/bench", "tests/simulation")
 STEPS: Final = "steps"
 SHIPPED: Final = "shipped"
-ALL: Final = (*FAMILIES, SHIPPED)
+# What was recorded before by other names was the decisions alone, without the client around them.
+ALL: Final = (SHIPPED, *(f"{SHIPPED} {name}" for name in FAMILIES if name != SHIPPED))
 # The first seed of the record: those below were tried before there was one, by nobody knows which version.
 FIRST: Final = 10_000_000
 _CHUNK: Final = 20
@@ -116,7 +111,7 @@ def simulated(
     with ProcessPoolExecutor(jobs or os.cpu_count(), initializer=collect_rarely) as pool:
         for family in families:
             first, began = following(known, family), time.monotonic()
-            play = shipped if family == SHIPPED else partial(plays, family)
+            play = partial(plays, family.removeprefix(SHIPPED).strip() or SHIPPED)
             parts = [(start, min(_CHUNK, first + seeds - start)) for start in range(first, first + seeds, _CHUNK)]
             grants, violated = 0, []
             for granted, wrong in pool.map(play, parts):
@@ -130,18 +125,10 @@ def simulated(
 
 def plays(family: str, part: tuple[int, int]) -> tuple[int, list[str]]:
     """Of so many seeds: grants, and what was violated, each with the command that shows it."""
-    start, count = part
-    _, grants, failures = chunk(range(start, start + count), drawn=FAMILIES[family])
-    return grants, [f"{invariant}: {again(family, seed)}" for seed, invariant, _ in failures]
-
-
-def shipped(part: tuple[int, int]) -> tuple[int, list[str]]:
-    _, grants, failures = many.chunk(range(part[0], sum(part)))
-    return grants, [f"{invariant}: {again(SHIPPED, seed)}" for seed, invariant, _ in failures]
-
-
-def again(family: str, seed: int) -> str:
-    return f"python -m tests.simulation {f'--{family} ' if family else ''}--trace {seed}"
+    _, grants, failures = many.chunk(family, range(part[0], sum(part)))
+    return grants, [
+        f"{invariant}: python -m tests.simulation --family {family} --trace {seed}" for seed, invariant, _ in failures
+    ]
 
 
 # -- the chaos harness -------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ import pytest
 from tests.bench.parameters import Setting, draw
 from tests.bench.run import Run
 from tests.bench.users import User
-from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.strikes import ANSWERS, REQUESTS
 
 if TYPE_CHECKING:
     import logging
@@ -204,7 +204,7 @@ class At:
         """SIGKILL."""
         process = process or self.client
         process.crash()
-        process.judge.crashed(process)  # type: ignore[arg-type]
+        process.judge.crashed(process)
 
     def run(self, *words: str, lasts: float = math.inf, obeys: float = math.inf) -> Told:
         """`redlock-run` begins: its command ends by itself after ``lasts`` seconds, and ``obeys`` seconds after SIGTERM."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.network import ANSWERS, REQUESTS
-from tests.simulation.strikes import Strikes
+from tests.simulation.strikes import ANSWERS, REQUESTS, Strikes
 
 if TYPE_CHECKING:
     from tests.bench.run import Run
@@ -185,7 +184,7 @@ class Nemesis(Strikes):
         if (client := self._client()) is not None and len(self.run.clients) < MOST:
             self.world.log("fault: crash", client)
             client.crash()
-            self.run.judge.crashed(client)  # type: ignore[arg-type]
+            self.run.judge.crashed(client)
             self.world.after(self.random.random() * self.run.setting.base.ttl, self._replace, client)
 
     def _replace(self, client: Client) -> None:

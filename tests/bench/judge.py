@@ -150,7 +150,7 @@ class Judge(invariants.Judge):
             self._stands(process, call, sent_at)
         reply = master.evaluate(call, attempt, text=text)
         # Of another process: no connection orders its release behind the acquire.
-        if attempt is not None and attempt.client is not process:  # type: ignore[comparison-overlap]
+        if attempt is not None and attempt.client is not process:
             attempt.released_on.clear()
         if attempt is not None and isinstance(reply, list):
             if call.script in EXTENDS and reply[0] == 0:
@@ -174,7 +174,8 @@ class Judge(invariants.Judge):
             names = tuple(key.removeprefix(PREFIX) for key in call.keys[: int(call.args[0])])
             self.line.begins(_Waits(process, token), _Ticket(token), names)  # type: ignore[arg-type]
             waiter = self.line._waiters[token]
-        return waiter.task  # type: ignore[return-value]
+        task: _Waits = waiter.task
+        return task
 
     def _stands(self, process: Process, call: Call, sent_at: float) -> None:
         """It draws a ticket, renews it, or gives it back."""
@@ -182,7 +183,7 @@ class Judge(invariants.Judge):
         self._in_line(process, token, call)
         waiter = self.line._waiters[token]
         if number == "0":
-            waiter.task.over = True  # type: ignore[misc]
+            waiter.task.over = True
         else:
             waiter.ticket.number = int(number)
             waiter.proposed_at = sent_at if waiter.proposed_at is None else waiter.proposed_at
@@ -210,7 +211,7 @@ class Judge(invariants.Judge):
         if attempt is None:
             locks = call.keys if script in _TOKEN_FIRST else call.keys[: int(args[0])]
             names = tuple(name.removeprefix(PREFIX) for name in locks)
-            attempt = self.attempt(process, names, token, 0.0)  # type: ignore[arg-type]
+            attempt = self.attempt(process, names, token, 0.0)
             attempt.owed_until = -math.inf
             self.begun[attempt] = sent_at
             if sent_at <= self._forked.get(process, -math.inf):
@@ -271,7 +272,7 @@ class Judge(invariants.Judge):
         self._none_too_early(hold)
         if not lease.shared:
             self._after_the_guards(hold)
-        self.line.granted(hold, attempt, self.begun[attempt], self._lines_up.get(attempt))  # type: ignore[arg-type]
+        self.line.granted(hold, attempt, self.begun[attempt], self._lines_up.get(attempt))
         for name in lease.names:
             self._holds[name].append(hold)
         hold.ends = process.clock() + max_hold if max_hold is not None else math.inf
@@ -329,7 +330,7 @@ class Judge(invariants.Judge):
 
     # -- how it ends ---------------------------------------------------------------------------------
 
-    def ended(self, hold: Hold) -> None:  # type: ignore[override]
+    def ended(self, hold: Hold) -> None:
         """Its user begins to give it back."""
         hold.late = not hold.valid()
         hold.over = hold.attempt.over = hold.let_go = True
@@ -352,7 +353,7 @@ class Judge(invariants.Judge):
         if process.closing:
             self.excused.update(attempt for attempt in self.won_at if attempt.token.endswith(f":{owner}"))
 
-    def told(self, hold: Hold) -> None:  # type: ignore[override]
+    def told(self, hold: Hold) -> None:
         hold.told += 1
         lease, now = hold.lease, hold.client.clock()
         hold.told_at = now
@@ -379,12 +380,12 @@ class Judge(invariants.Judge):
         late: float = UNSTEPPED + 30 * process.naps + 3 * self.setting.longest_nap
         return late
 
-    def _expect(self, hold: Hold) -> None:  # type: ignore[override]
+    def _expect(self, hold: Hold) -> None:
         client = hold.client
         end = client.true_time(min(hold.lease.valid_until, hold.ends)) + self.slack(client)
         self.world.at(end + 1e-6, self._must_be_told, hold)
 
-    def _must_be_told(self, hold: Hold) -> None:  # type: ignore[override]
+    def _must_be_told(self, hold: Hold) -> None:
         """Its holder learns of the loss by itself, whatever the masters do (P6, C7, C9)."""
         client: Any = hold.client
         if hold.attempt in self.excused:  # of masters that are closed nobody hears
@@ -527,8 +528,8 @@ class Judge(invariants.Judge):
         for master in self.masters:
             for channel, listening in master.listening.items():
                 for tcp in listening:
-                    ours = tcp.socket.pid == tcp.process.pid  # type: ignore[attr-defined]
-                    if ours and not tcp.dead and not tcp.process.dead:  # type: ignore[attr-defined]
+                    ours = tcp.socket.pid == tcp.process.pid
+                    if ours and not tcp.dead and not tcp.process.dead:
                         self.fail(QUIET, f"{tcp} still listens to {channel}")
 
     def _stays(self, attempt: Attempt, master: Master) -> bool:
@@ -544,7 +545,7 @@ class Judge(invariants.Judge):
             without = [
                 f"m{one.index}"
                 for one in self.masters
-                if any(server.master is one for server in hold.client.servers)  # type: ignore[attr-defined]
+                if any(server.master is one for server in hold.client.servers)
                 if self.behind.get((hold.attempt, one.index), -math.inf) < renewed
                 if (key := one.find(PREFIX + name)) is None
                 or not (key.attempt is hold.attempt or (key.attempt and self._stays(key.attempt, one)))

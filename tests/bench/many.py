@@ -1,4 +1,4 @@
-"""``python -m tests.simulation --shipped``: many seeds, on all cores, and what of `_io` and `_lock` they run."""
+"""``python -m tests.simulation``: many seeds, on all cores, and what of `_io` and `_lock` they run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import coverage
 
-from tests.bench.parameters import draw
+from tests.bench.parameters import FAMILIES
 from tests.bench.replay import Replay, drawn
 from tests.bench.run import Run, report
 from tests.bench.variants import VARIANTS, Caught, hunt
-from tests.simulation.run import collect_rarely
-from tests.simulation.seeds import Played, chunks, many, played, trace
+from tests.simulation.seeds import Played, chunks, collect_rarely, many, played, trace
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +25,7 @@ TABLE = Path(__file__).with_name("variants.md")
 HEAD = """# The library, broken
 
 Each of these is caught by one scene, or by a seed of the simulation, as the last column but one says; the last one has the seconds
-of a processor until then. `python -m tests.simulation --shipped --variants` writes this table.
+of a processor until then. `python -m tests.simulation --variants` writes this table.
 
 | variant | what it breaks | caught by | s |
 |---|---|---|---|
@@ -38,11 +37,11 @@ def main(options: argparse.Namespace) -> int:
         return _table(options.jobs)
     variant = VARIANTS[options.variant] if options.variant else None
     if options.trace is not None:
-        run = _run(options.trace, options.variant, options.replay)
+        run = _run(options.trace, options.variant, options.family, options.replay)
         return trace(run, run.setting)
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder) / "data") if options.coverage else None
-        play = partial(chunk, variant=options.variant, data=data, replays=options.replay)
+        play = partial(chunk, options.family, variant=options.variant, data=data, replays=options.replay)
         pieces = chunks(options.start, options.seeds, CHUNK)
         failed = many(play, pieces, options.jobs, options.variant, variant and variant.expected)
         if data is not None:
@@ -67,22 +66,25 @@ def _hunt(name: str) -> Caught | None:
     return hunt(VARIANTS[name], MOST)
 
 
-def _run(seed: int, variant: str | None, replays: bool = False) -> Run:
+def _run(seed: int, variant: str | None, family: str, replays: bool) -> Run:
     if replays:
         return Replay(drawn(seed))
     if variant is None:
-        return Run(draw(seed))
+        return Run(FAMILIES[family](seed))
     broken = VARIANTS[variant]
     if broken.setting is None:
         raise SystemExit(f"{variant} is caught by {broken.scene}: pytest tests/scenes")
     return Run(broken.setting(seed), broken.patches)
 
 
-def chunk(seeds: range, *, variant: str | None = None, data: str | None = None, replays: bool = False) -> Played:
+def chunk(
+    family: str, seeds: range, *, variant: str | None = None, data: str | None = None, replays: bool = False
+) -> Played:
     measured = coverage.Coverage(data, data_suffix=True, branch=True, concurrency="greenlet", source_pkgs=["redlock._io", "redlock._lock"]) if data else None  # fmt: skip
     if measured is not None:
         measured.start()
-    found = played(((seed, _run(seed, variant, replays)) for seed in seeds), report)
+    runs = ((seed, _run(seed, variant, family, replays)) for seed in seeds)
+    found = played(runs, partial(report, family=family))
     if measured is not None:
         measured.stop()
         measured.save()

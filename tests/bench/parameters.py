@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tests.bench.library import STEPPED
 from tests.simulation.parameters import WRONG_FAULTS, Parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Events in one TTL.  Each seed has about a third of them.
 FAULTS = (
@@ -169,3 +173,32 @@ def alone(seed: int, *, threads: bool, besides: dict[str, Any] | None = None, **
     """One process with one user on five masters, and nothing goes wrong."""
     besides = {"users": 1, **(besides or {})}
     return draw(seed, threads=threads, calm=True, masters=5, clients=1, names=1, more=False, besides=besides, **fixed)
+
+
+def _family(
+    *, calm: bool | None = None, besides: dict[str, Any] | None = None, **fixed: Any
+) -> Callable[[int], Setting]:
+    return partial(draw, calm=calm, more=False, besides=besides, **fixed)
+
+
+def guarded(seed: int) -> Setting:
+    """Names that stay taken for a while after a loss (R36)."""
+    return draw(seed, more=False, ttl=4.0, after=2.0, max_ttl=8.0)
+
+
+# What many programs do at once, by name.  None of them is another simulation: a family says what a seed may draw.
+FAMILIES: dict[str, Callable[[int], Setting]] = {
+    "shipped": draw,
+    "crowd": _family(names=1, slots=0, clients=3, besides={"users": 8, "hows": ("with", "hand")}),  # many wait for one
+    "household": _family(names=12, slots=0, clients=2, besides={"users": 6, "hows": ("hand",)}),  # many leases of one
+    "rivals": _family(calm=True, names=1, slots=0, clients=3, masters=5, besides={"users": 4, "hows": ("hand",)}),
+    "periods": _family(names=1, slots=0, besides={"users": 4, "hows": ("period",)}),  # once in a period (R28)
+    "readers": _family(slots=0, names=1, besides={"users": 4, "hows": ("with", "shared", "shared")}),  # (R33)
+    "slots": _family(slots=2, besides={"users": 4, "hows": ("slots",)}),  # (R32)
+    "elections": _family(slots=0, besides={"users": 2, "hows": ("leader",)}),  # (R31)
+    "in-order": _family(names=1, slots=0, besides={"users": 4, "hows": ("fair", "fair", "fair", "with")}),  # (R42)
+    "guarded": guarded,
+    "confirmed": wrong_clocks,  # (R35)
+    "struck": struck,  # (R11)
+    "disagreeing": disagreeing,  # (R34)
+}

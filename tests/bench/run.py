@@ -262,7 +262,7 @@ def play(setting: Setting, patches: tuple[Patch, ...] = ()) -> Run:
         raise
 
 
-def report(run: Run) -> str:
-    lines = "\n".join(run.world.lines(TRACE_LINES))
-    how = "shipped" if run.judged_by is Judge else "replay"
-    return f"seed {run.setting.seed}: python -m tests.simulation --{how} --trace {run.setting.seed}\n{run.setting}\n{lines}"
+def report(run: Run, family: str = "shipped") -> str:
+    lines, seed = "\n".join(run.world.lines(TRACE_LINES)), run.setting.seed
+    how = f"--family {family}" if run.judged_by is Judge else "--replay"
+    return f"seed {seed}: python -m tests.simulation {how} --trace {seed}\n{run.setting}\n{lines}"

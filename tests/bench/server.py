@@ -37,7 +37,7 @@ class Server:
     def gone(self, tcp: Tcp) -> None:
         """The connection has ended."""
         for listening in self.master.listening.values():
-            listening.pop(tcp, None)  # type: ignore[call-overload]
+            listening.pop(tcp, None)
 
     def stop(self) -> None:
         """kill -9."""
@@ -100,10 +100,10 @@ class Server:
                     return ErrorReply("NOPERM this user has no permissions to access the channel used as argument")
                 if tcp.dead:
                     return None
-                master.listening.setdefault(channel, {})[tcp] = self  # type: ignore[index, assignment]
+                master.listening.setdefault(channel, {})[tcp] = self
                 return [b"subscribe", channel.encode("latin-1"), 1]
             case ["UNSUBSCRIBE", channel]:
-                master.listening.get(channel, {}).pop(tcp, None)  # type: ignore[call-overload]
+                master.listening.get(channel, {}).pop(tcp, None)
                 return [b"unsubscribe", channel.encode("latin-1"), 0]
         return ErrorReply(f"ERR unknown command {words[0]!r}")
 

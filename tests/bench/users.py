@@ -23,7 +23,6 @@ from tests.bench.parameters import USES
 from tests.bench.system import System
 from tests.bench.wire import Line
 from tests.simulation.invariants import LIVE
-from tests.simulation.tries import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     Steps = Generator[Callable[[], Any], Any, Any]
 
 
+ENDS = "C3 ends in time"
 CONNECT = 2.0  # seconds: the first operation waits for connections for so long (R2)
 
 

@@ -12,7 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.machine import Descriptor
-from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.strikes import ANSWERS, REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -50,21 +50,21 @@ def test_seeds_go_on_where_the_last_record_ended():
     assert [line["family"] for line in known] == [*runs.ALL]
     assert {line["first"] for line in known} == {runs.FIRST}
     assert sum(line["grants"] for line in known) > len(known)
-    assert {runs.following(known, family) for family in runs.FAMILIES} == {runs.FIRST + 1}
-    [line] = runs.simulated(known, 1, 1, SOURCE, ["slots"])
-    assert (line["family"], line["first"]) == ("slots", runs.FIRST + 1)
+    assert {runs.following(known, family) for family in runs.ALL} == {runs.FIRST + 1}
+    [line] = runs.simulated(known, 1, 1, SOURCE, ["shipped slots"])
+    assert (line["family"], line["first"]) == ("shipped slots", runs.FIRST + 1)
     assert page.text(known).count(f"{len(known)} schedules") == 1
 
 
 def test_a_violation_is_recorded_with_the_command_that_shows_it(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(runs, "chunk", lambda seeds, **_: (1, 0, [(seeds[0], "P1 exclusive", "…")]))
+    monkeypatch.setattr(runs.many, "chunk", lambda _, seeds: (1, 0, [(seeds[0], "P1 exclusive", "…")]))
     monkeypatch.setattr(runs, "ProcessPoolExecutor", InThisProcess)
     monkeypatch.setattr(runs, "source", lambda: SOURCE)
     written: list[runs.Line] = []
     monkeypatch.setattr(page, "write", written.extend)
     assert main(["simulation", "--seeds", "1", "--runs", str(tmp_path / "runs")]) == 1
-    shown = f"P1 exclusive: python -m tests.simulation --slots --trace {runs.FIRST}"
-    assert [line["violated"] for line in written if line["family"] == "slots"] == [[shown]]
+    shown = f"P1 exclusive: python -m tests.simulation --family slots --trace {runs.FIRST}"
+    assert [line["violated"] for line in written if line["family"] == "shipped slots"] == [[shown]]
     assert shown in capsys.readouterr().out
     assert shown in page.text(written)
 

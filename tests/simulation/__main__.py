@@ -1,22 +1,12 @@
-"""``python -m tests.simulation --seeds 100000``: the long run, on all cores.
+"""``python -m tests.simulation --seeds 1000``: the client as it ships, on simulated masters, on all cores.
 
 --start N           the first seed
---crowd             of runs in which many wait for one name
---household         of runs in which each client holds many names
---periods           of runs in which nobody else gets a lock for a while after a grant
---rivals            of runs in which many want the same at once, and nothing else goes wrong
---guarded           of runs in which names stay taken for a while after a loss
---readers           of runs with readers and writers
---come-and-go       of runs with many readers and one writer
---slots             of runs in which all want one of few slots
---in-order          of runs in which most wait in order (R42)
---confirmed         of runs in which a minority of clocks is wrong, and an expiry is confirmed by more than one (R35)
---shipped           instead: the client as it ships, with threads and event loops, on simulated masters
---replay            ... where each step must be one of the specification (`bench/replay.py`)
---coverage          ... and which lines of it that has run
---variant NAME      ... with a broken variant: how often is it caught, and by what?
---variants          ... and instead of seeds its variants: which seed or scene catches each of them, and how
+--family NAME       of runs in which programs do this alone: see `FAMILIES` in `bench/parameters.py`
 --trace SEED        everything that happens in one run
+--variant NAME      with a broken variant: how often is it caught, and by what?
+--variants          instead of seeds the variants: what catches each of them
+--replay            each step must be one of the specification (`bench/replay.py`)
+--coverage          which lines of the client that has run
 --schedules         instead: schedules of small scope where an expiry is confirmed (R35)
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
@@ -28,40 +18,33 @@ import os
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
+from unittest import mock
 
-from tests.bench.many import main as shipped
+from tests.bench.library import replaced
+from tests.bench.many import main as play_seeds
+from tests.bench.parameters import FAMILIES
 from tests.bench.variants import VARIANTS
-from tests.simulation import parameters
 from tests.simulation.exhaustive import explore
-from tests.simulation.run import Run, collect_rarely, report
+from tests.simulation.master import REPLACED
 from tests.simulation.schedules import play as play_schedules
-from tests.simulation.seeds import Played, chunks, many, played, trace
+from tests.simulation.seeds import chunks, collect_rarely
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CHUNK = 20  # seeds of one process at a time
-Draw: TypeAlias = "Callable[[int], parameters.Parameters]"
-# By the name of their option.
-DRAWS: dict[str, Draw] = {
-    name: getattr(parameters, name)
-    for name in (
-        "crowd", "household", "periods", "rivals", "guarded", "come_and_go", "slots", "in_order",
-        "confirmed", "at_once",
-    )
-} | {"readers": parameters.readers_and_writers}  # fmt: skip
+CHUNK = 1000  # schedules of one process at a time
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--start", type=int, default=0)
-    for option in (*DRAWS, "replay", "schedules", "shipped", "coverage", "variants", "exhaustive"):
-        parser.add_argument(f"--{option.replace('_', '-')}", action="store_true")
+    parser.add_argument("--family", choices=FAMILIES, default="shipped", metavar="NAME")
+    for option in ("shipped", "replay", "coverage", "variants", "schedules", "exhaustive"):  # the first is what it does
+        parser.add_argument(f"--{option}", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS), metavar="NAME")
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -70,22 +53,13 @@ def main() -> int:
         for ahead in (-50.0, 0.0, 50.0):
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
-    if options.shipped or options.replay:
-        return shipped(options)
     if options.schedules:
-        if options.trace is not None:
-            print(*play_schedules(range(options.trace, options.trace + 1), traced=True))
-            return 0
-        return tallied(play_schedules, chunks(options.start, options.seeds, 50 * CHUNK), options.jobs)
-    drawn = next((draws for option, draws in DRAWS.items() if getattr(options, option)), parameters.draw)
-    if options.trace is not None:
-        run = Run(drawn(options.trace))
-        return trace(run, run.parameters)
-    return many(partial(chunk, drawn=drawn), chunks(options.start, options.seeds, CHUNK), options.jobs, None, None)
-
-
-def chunk(seeds: range, *, drawn: Draw) -> Played:
-    return played(((seed, Run(drawn(seed))) for seed in seeds), report)
+        with mock.patch.dict(REPLACED, replaced(VARIANTS[options.variant].patches) if options.variant else {}):
+            if options.trace is not None:
+                print(*play_schedules(range(options.trace, options.trace + 1), traced=True))
+                return 0
+            return tallied(play_schedules, chunks(options.start, options.seeds, CHUNK), options.jobs)
+    return play_seeds(options)
 
 
 def tallied(play: Callable[[range], tuple[Counter[str], list[str]]], pieces: list[range], jobs: int) -> int:

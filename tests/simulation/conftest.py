@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.simulation.run import collect_rarely
+from tests.simulation.seeds import collect_rarely
 
 collect_rarely()

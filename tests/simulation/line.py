@@ -6,7 +6,7 @@ ticket, or attempts without one, while the ticket of another is on a majority an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core.tickets import LIFE
@@ -15,7 +15,6 @@ from tests.simulation.parameters import WRONG_FAULTS
 if TYPE_CHECKING:
     from redlock._core.fair import Ticket
     from redlock._core.wire import Call
-    from tests.simulation.client import Task
     from tests.simulation.invariants import Attempt, Hold, Judge
     from tests.simulation.master import Master
 
@@ -31,7 +30,7 @@ TRIPS = 40  # messages from a release to the next grant, retries and pauses incl
 class Waiter:
     """One operation that waits in order."""
 
-    def __init__(self, task: Task, ticket: Ticket, names: tuple[str, ...]) -> None:
+    def __init__(self, task: Any, ticket: Ticket, names: tuple[str, ...]) -> None:
         self.task = task
         self.ticket = ticket
         self.names = names
@@ -64,7 +63,7 @@ class Line:
 
     # -- what happens --------------------------------------------------------------------------------
 
-    def begins(self, task: Task, ticket: Ticket, names: tuple[str, ...]) -> None:
+    def begins(self, task: Any, ticket: Ticket, names: tuple[str, ...]) -> None:
         self._waiters[ticket.token] = Waiter(task, ticket, names)
 
     def sends(self, call: Call) -> None:
@@ -110,7 +109,7 @@ class Line:
 
     # -- what has to be true -------------------------------------------------------------------------
 
-    def granted(self, hold: Hold, attempt: Attempt, sent_at: float, by: Task | None) -> None:
+    def granted(self, hold: Hold, attempt: Attempt, sent_at: float, by: Any | None) -> None:
         """``sent_at``: when its attempt began."""
         for name in attempt.names:
             self._granted[name] = self.world.now

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.wire import Call
-    from tests.simulation.hearing import Subscriber
     from tests.simulation.invariants import Attempt, Judge
-    from tests.simulation.network import Connection
     from tests.simulation.world import World
 
 # Wall time in whole seconds is what Redis computes its uptime from, so the epoch must look real.
@@ -371,7 +369,7 @@ class Master(Keyspace):
         self.durable = durable
         self.version = None if index % 3 == 2 else self.version
         self.announces = judge.parameters.announces  # else the ACL permits no channel
-        self.listening: dict[str, dict[Connection, Subscriber]] = {}  # by channel
+        self.listening: dict[str, dict[Any, Any]] = {}  # by channel
         self.up = True
         self.frozen = False
         self.waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # arrived while frozen

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.network import REQUESTS
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
     from tests.simulation.world import World
+
+REQUESTS, ANSWERS = 0, 1  # the directions of a way
 
 
 class Strikes(ABC):

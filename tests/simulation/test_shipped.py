@@ -11,13 +11,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from tests.bench.library import CORE, SHARED, Patch, text_of
-from tests.bench.parameters import alone, draw, struck, wrong_clocks
+from tests.bench.parameters import FAMILIES, FAULTS, alone, draw, struck, wrong_clocks
 from tests.bench.run import Run, play
 from tests.bench.users import User
 from tests.bench.variants import VARIANTS, hunt
 from tests.owners import proves
+from tests.properties.profile import PROPERTY
 from tests.simulation.invariants import Violation
 
 SEEDS = 9
@@ -82,6 +84,44 @@ def test_seeds_keep_every_promise(start, threads):
     for seed in range(start, start + CHUNK):
         grants += play(draw(seed, threads=threads)).judge.grants
     assert grants > CHUNK, "so little is granted that nothing can go wrong"
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "shipped"])
+def test_seeds_of_each_family_keep_every_promise(name):
+    grants = sum(play(FAMILIES[name](seed)).judge.grants for seed in range(CHUNK))
+    assert grants > CHUNK or name == "disagreeing", "so little is granted that nothing can go wrong"
+
+
+def test_a_violation_says_how_to_see_it_again():
+    """The seed, all that was drawn from it, and the end of the trace."""
+    with pytest.raises(Violation) as caught:
+        for seed in range(MOST):
+            play(draw(seed), (Patch("release.lua", "if found == token then", "if found then"),))
+    (note,) = caught.value.__notes__
+    assert "python -m tests.simulation --family shipped --trace" in note
+    assert "Parameters(seed=" in note
+    assert "VIOLATION P8" in note
+
+
+@settings(PROPERTY, max_examples=30)
+@given(
+    seed=st.integers(0, 2**32), faults=st.dictionaries(st.sampled_from(FAULTS), st.sampled_from((0.05, 0.3, 1.0)), max_size=4),
+    masters=st.integers(1, 7), clients=st.integers(1, 4), names=st.integers(1, 3), users=st.integers(1, 8),
+)  # fmt: skip
+def test_any_schedule_keeps_every_promise(seed, faults, masters, clients, names, users):
+    """What no seed would draw, and made small where it fails."""
+    play(
+        draw(
+            seed,
+            calm=False,
+            masters=masters,
+            clients=clients,
+            names=names,
+            budget=400,
+            faults=tuple(faults.items()),
+            besides={"users": users},
+        )
+    )
 
 
 def test_found_a_thread_that_lost_the_lead_just_before_it_would_sleep():
@@ -267,20 +307,7 @@ def test_a_variant_finds_what_it_breaks(name):
         assert patch.applied(text) != text
 
 
-def test_a_violation_says_how_to_see_it_again():
-    """The seed, all that was drawn, and the end of the trace."""
-    variant = VARIANTS["runs-again-at-once"]
-    assert variant.setting is not None
-    with pytest.raises(Violation) as caught:
-        play(variant.setting(0), variant.patches)
-    (note,) = caught.value.__notes__
-    assert "python -m tests.simulation --shipped --trace 0\nSetting(" in note
-    assert "VIOLATION R28" in note
-
-
 def test_each_variant_stands_in_the_table():
     text = Path(__file__).parent.with_name("bench").joinpath("variants.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| ", text, re.MULTILINE)
-    assert rows == [(name, one.what) for name, one in VARIANTS.items()], (
-        "python -m tests.simulation --shipped --variants"
-    )
+    assert rows == [(name, one.what) for name, one in VARIANTS.items()], "python -m tests.simulation --variants"
