@@ -1,7 +1,7 @@
 """What was tried, and what it found: docs/track-record.md is made of it.
 
     python -m record simulation [--seeds 200]     the next seeds of every family, from where the last record ended
-    python -m record simulation --family shipped  of the client as it ships alone
+    python -m record simulation --family shipped  of all that programs do, mixed
     python -m record chaos [OPTION ...]           `python -m chaos ci` with these options
     python -m record page                         docs/track-record.md again
 

@@ -183,7 +183,7 @@ def _family(
 
 def guarded(seed: int) -> Setting:
     """Names that stay taken for a while after a loss (R36)."""
-    return draw(seed, more=False, ttl=4.0, after=2.0, max_ttl=8.0)
+    return draw(seed, more=False, ttl=4.0, after=2.0, max_ttl=8.0, node_timeout=0.25, delay=0.01)
 
 
 # What many programs do at once, by name.  None of them is another simulation: a family says what a seed may draw.
