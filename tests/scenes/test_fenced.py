@@ -75,6 +75,9 @@ def made(at: At, database: Database, slow: float) -> Any:
             self._over()
             return True
 
+        def _throw_away(self) -> None:
+            self._over()
+
         def _over(self) -> None:
             self.open = False
             database.owner = None if database.owner is self else database.owner
