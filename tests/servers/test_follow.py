@@ -475,16 +475,12 @@ class LastMoment:
         monkeypatch.setattr(host, method, patched)
         close = pairs.host.close_round
         # It needs the mutex, and has it when the answer is counted.
-<<<<<<< HEAD
 
         def closes(request: Any) -> None:
             question.go.set()
             close(request)
 
         monkeypatch.setattr(pairs.host, "close_round", closes)
-=======
-        monkeypatch.setattr(pairs.host, "close_round", lambda request: (question.go.set(), close(request)))  # type: ignore[func-returns-value]
->>>>>>> aa074a9 (The older driver goes: one simulation, of the client as it ships, with families as settings)
 
     def _begin(self) -> None:
         if self._reader.ident is None:
