@@ -39,3 +39,15 @@ def plain(request, tmp_path):
 def bank(request, plain):
     """The same account, reached in each way."""
     return plain if request.param == "plain" else banks.through_sqlalchemy(plain)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def database(request, tmp_path):
+    """The settings of a database, for Django."""
+    if request.param == "sqlite":
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "db")}
+    where = request.getfixturevalue(request.param)
+    name = banks.new_database(where, mariadb=request.param == "mariadb")
+    if request.param == "postgresql":
+        return {"ENGINE": "django.db.backends.postgresql", "HOST": where, "USER": "redlock", "NAME": name}
+    return {"ENGINE": "django.db.backends.mysql", "HOST": where, "USER": "root", "NAME": name}

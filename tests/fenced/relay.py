@@ -28,7 +28,7 @@ class Relay:
         self._lock = threading.Lock()
         self.strike: Callable[[int, str], object] | None = None
         self.said: list[bytes] = []
-        self._threads = [threading.Thread(target=self._accept)]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
     def _accept(self) -> None:
@@ -38,7 +38,7 @@ class Relay:
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._target)
                 self._sockets += [client, server]
-                self._threads.append(threading.Thread(target=self._pump, args=(client, server)))
+                self._threads.append(threading.Thread(target=self._pump, args=(client, server), daemon=True))
                 self._threads[-1].start()
 
     def _pump(self, client: socket.socket, server: socket.socket) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.fenced import banks
 from tests.servers.process import run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -55,18 +54,6 @@ NESTED = (
     "a transaction is open on the database 'default': fenced(...) begins and commits its own, so it has no place "
     "inside of atomic(); with ATOMIC_REQUESTS the view needs @transaction.non_atomic_requests"
 )
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
-def database(request, tmp_path):
-    """The settings of a database."""
-    if request.param == "sqlite":
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "db")}
-    where = request.getfixturevalue(request.param)
-    name = banks.new_database(where, mariadb=request.param == "mariadb")
-    if request.param == "postgresql":
-        return {"ENGINE": "django.db.backends.postgresql", "HOST": where, "USER": "redlock", "NAME": name}
-    return {"ENGINE": "django.db.backends.mysql", "HOST": where, "USER": "root", "NAME": name}
 
 
 def printed(servers, database, program, *, more="", warnings="error", databases=None, path=""):

@@ -23,6 +23,7 @@ from redlock import LockLost
 from redlock.fenced import CommitUnknown, FenceRefused, PausedTooLong, fenced
 from tests.fenced import banks, struck
 from tests.fenced.relay import Relay
+from tests.fenced.test_django import printed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -265,3 +266,62 @@ def test_a_task(bank, relay, tmp_path, make, what):
 
     for _ in attack.strikes():
         asyncio.run(run())
+
+
+DJANGO = """
+    import functools, signal, sys, threading
+    from pathlib import Path
+    import django.db
+    import psycopg
+    from tests.fenced import banks, struck, test_every_message as messages
+    from tests.fenced.relay import Relay
+
+    folder, what, kind = {folder!r}, {what!r}, {kind!r}
+    here = connection.settings_dict
+    bank = object.__new__(banks.Bank)
+    bank.kind = kind
+    if kind == "postgresql":
+        bank.open = functools.partial(psycopg.connect, host=here["HOST"], user="redlock", dbname=here["NAME"])
+    else:
+        bank.open = functools.partial(
+            pymysql.connect, unix_socket=here["HOST"], user="root", database=here["NAME"], ssl_disabled=True
+        )
+        here["OPTIONS"]["ssl_disabled"] = True
+    path = f"{{folder}}/{{messages.SOCKET}}"
+    relay = Relay(f"{{here['HOST']}}/{{messages.SOCKET}}" if kind == "postgresql" else here["HOST"], path)
+    here["HOST"] = folder if kind == "postgresql" else path
+    messages.ALLOWED["the connection breaks"] += (django.db.Error,)
+    messages.ALLOWED["Ctrl-C"] += (django.db.Error, messages.CommitUnknown)  # Django: the connection is busy
+    attack = messages.Attack(bank, relay, what)
+    if what == "Ctrl-C":
+        attack.interrupt = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    def limits():
+        with connection.cursor() as cursor:
+            cursor.execute(messages.LIMITS[kind])
+            return cursor.fetchall()
+
+    for _ in attack.strikes():
+        connection.close()
+        first, before, ended = limits(), bank.stored, None
+        try:
+            with fenced(attack.lease(struck.lock())):
+                pay(balance() - 1)
+        except BaseException as error:
+            ended = error
+        attack.judge(before, ended)
+        assert limits() == first, attack.place
+        with fenced(attack.lease(struck.lock())):
+            balance()
+    connection.close()
+    relay.close()
+    print("all")
+"""
+
+
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("what", ["the connection breaks", "the lease ends", "Ctrl-C", "the client is frozen"])
+def test_django(redlock_servers, database, tmp_path, what):
+    kind = "postgresql" if "postgresql" in database["ENGINE"] else "mariadb"
+    program = DJANGO.format(folder=str(tmp_path), what=what, kind=kind)
+    assert printed(redlock_servers, database, program) == ["all"]

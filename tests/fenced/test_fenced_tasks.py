@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import sqlite3
+import threading
 import time
 from typing import Any
 
@@ -296,6 +299,72 @@ async def test_a_commit_that_is_cancelled_from_outside(masters, engine):
         await task
     assert "look in the database" in cancelled.value.__notes__[0]
     assert not await masters.lock("account:7").locked()
+
+
+@pytest.mark.parametrize("way", ["AsyncSession", "AsyncConnection"])
+def test_a_task_that_is_cancelled_at_every_statement(tmp_path, way):
+    """Its thread goes on with the statement.  The note says what is written, or that it is not known."""
+    bank = struck.bank_in(tmp_path)
+
+    async def pay(engine, at, seen):
+        task: Any = asyncio.current_task()
+        loop, done, lock = asyncio.get_running_loop(), threading.Event(), struck.awaited_lock()
+
+        def strike(sql, when):
+            seen.append(sql)
+            if len(seen) == at + 1:
+                for function in (task.cancel, done.set):
+                    loop.call_soon_threadsafe(function)
+                done.wait()
+
+        async with AsyncSession(engine) if way == "AsyncSession" else engine.connect() as session:
+            driver = await driver_of(session)
+            await session.rollback()
+            driver.strike = strike
+            try:
+                async with fenced(lock, session):
+                    balance = (await session.execute(READ)).scalar_one()
+                    await session.execute(WRITE, {"balance": balance - 1})
+            finally:
+                del driver.strike
+                open_ = False
+                with contextlib.suppress(sqlite3.ProgrammingError):  # it was closed
+                    open_ = driver.in_transaction
+                seen.append(open_ or not lock.free)
+
+    async def run(at):
+        engine = create_async_engine(
+            f"sqlite+aiosqlite:///{tmp_path}/bank",
+            connect_args={"factory": struck.Struck},
+            poolclass=AsyncAdaptedQueuePool,
+            pool_size=1,
+            max_overflow=0,
+        )
+        seen: list[Any] = []
+        before, notes = bank.stored, None
+        try:
+            await asyncio.create_task(pay(engine, at, seen))
+        except asyncio.CancelledError as cancelled:
+            notes = str(getattr(cancelled, "__notes__", []))
+        # SQLite ends a connection that was closed in the middle of a query when its cursor has gone.
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert seen.pop() is False, (at, seen)  # nothing is open, and the lock is free
+        written = bank.stored != before
+        if notes is None:
+            assert written
+        elif "got no answer" not in notes:
+            assert written == ("was committed" in notes), (at, seen, notes)
+        async with AsyncSession(engine) as session, fenced(struck.awaited_lock(), session):
+            await session.execute(WRITE, {"balance": 50 + at})
+        assert bank.stored == 50 + at
+        await engine.dispose()
+        return at < len(seen)
+
+    for at in range(100):
+        if not asyncio.run(run(at)):
+            break
+    assert at > 10
 
 
 @scene_in_sqlite

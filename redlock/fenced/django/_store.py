@@ -38,8 +38,12 @@ class DjangoStore(Store):
 
     def check(self) -> None:
         connection = self._connection
-        with connection.wrap_database_errors:
-            by_hand = not connection.in_atomic_block and in_transaction(connection.connection)
+        try:
+            with connection.wrap_database_errors:
+                by_hand = not connection.in_atomic_block and in_transaction(connection.connection)
+        except BaseException:
+            self._throw_away()
+            raise
         if by_hand or is_open(self._alias):
             raise ConfigurationError(
                 f"a transaction is open on the database {self._alias!r}: fenced(...) begins and commits its own, so it "
