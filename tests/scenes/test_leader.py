@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -191,6 +192,35 @@ def test_the_lock_is_given_back_when_the_body_has_ended_and_on_stopped_was_told(
     assert keys == [5, 5]
     yield at.sleep(0.1)
     assert at.keys() == 0
+
+
+@scene()
+def test_a_lost_term_ends_silently_and_the_next_one_begins(at: At) -> Steps:
+    election, said, cancelled = at.masters.leader("job", ttl=TTL), list[tuple[str, int]](), list[str]()
+
+    def body(term: Any) -> Steps:
+        said.append(("leads", term.number))
+        if len(said) > 2:
+            election.stop()
+            return
+        at.put("redlock:job", "another", ttl=1.5)
+        try:
+            yield partial(term.wait_lost, 10.0)
+        except asyncio.CancelledError as error:
+            cancelled.append(str(error))
+            raise
+        finally:
+            assert term.lost
+            assert term.should_stop
+            assert election.term is None
+            with pytest.raises(at.errors.LockLost):
+                term.ensure()
+
+    yield partial(at.client.kind.stand, election, body, on_stopped=lambda term: said.append(("stopped", term.number)))
+    first, second = said[0][1], said[-1][1]
+    assert first < second
+    assert said == [("leads", first), ("stopped", first), ("leads", second), ("stopped", second)]
+    assert [text.split(" ", 2)[2] for text in cancelled] == ["of 'job' was lost"] * (not at.threads)
 
 
 @scene()

@@ -139,29 +139,6 @@ def test_a_term_that_is_copied_or_pickled_says_what_to_do(masters):
         break
 
 
-def test_a_lost_term_ends_silently_and_the_next_one_begins(masters, redlock_servers):
-    election = masters.leader("beat", ttl=TTL)
-    calls = []
-
-    def lead(term):
-        calls.append(("lead", term.number))
-        if len(calls) == 3:
-            election.stop()
-            return
-        steal(redlock_servers, "redlock:beat")
-        told(term)  # long before the end of the test, and without a stop
-        assert term.lost
-        assert term.wait_lost(20)
-        with pytest.raises(LockLost):
-            term.ensure()
-        assert election.term is None
-
-    election.run(lead, on_stopped=lambda term: calls.append(("stopped", term.number)))
-    first, second = calls[0][1], calls[2][1]
-    assert first < second
-    assert calls == [("lead", first), ("stopped", first), ("lead", second), ("stopped", second)]
-
-
 def test_ensure_may_leave_the_body(masters):
     election = masters.leader("beat", ttl=TTL)
     numbers = []
@@ -448,27 +425,6 @@ async def until(condition):
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - whatever it is about
             await asyncio.sleep(0.005)
-
-
-@in_tasks
-async def test_a_lost_term_cancels_the_body_and_the_next_one_begins(masters, others, *, redlock_servers):
-    election = masters.leader("beat", ttl=TTL)
-    numbers, messages = [], []
-    async for term in election.terms():
-        async with term:
-            assert election.term is term
-            numbers.append(term.number)
-            if len(numbers) == 3:
-                election.stop()
-            try:
-                await asyncio.to_thread(steal, redlock_servers, "redlock:beat")
-                await for_ever()
-            except asyncio.CancelledError as error:
-                messages.append(str(error))
-                raise
-        assert election.term is None
-    assert numbers == sorted(set(numbers))
-    assert [message.split(" ", 2)[2] for message in messages[:2]] == ["of 'beat' was lost"] * 2
 
 
 @in_tasks
