@@ -470,12 +470,20 @@ class Rules:
         return state._replace(flight=put(state.flight, c, put(state.flight[c], m, queue)))
 
     def again(self, state: State, c: int, m: int, request: Request) -> State:
-        """Nobody knows whether it arrived, so it is sent once more, in front of its release; what sets a key only there (R10)."""
+        """Nobody knows whether it arrived, so it is sent once more, in front of its release; what sets a key only there (R10).
+
+        What sets the time of a key is not sent behind a later extension (R12).
+        """
         creates = request.what in ("acquire", "repair", "phantom") or (request.what == "settle" and self.confirm)
         queue = state.flight[c][m]
         of_it = [i for i, one in enumerate(queue) if one.what == "release" and one.token == request.token]
         wanted = not creates or bool(of_it) or state.clients[c].token == request.token
         self._must(wanted, "R10", f"{request.what} behind its release")
+        client = state.clients[c]
+        later = client.token == request.token and any(one.request.mark > request.mark for one in client.rounds)
+        self._must(
+            request.what not in ("acquire", "extend") or not later, "R12", f"{request.what} behind a later extension"
+        )
         place = of_it[0] if of_it else len(queue)
         queue = (*queue[:place], request, *queue[place:])
         return state._replace(flight=put(state.flight, c, put(state.flight[c], m, queue)))

@@ -115,7 +115,7 @@ class Recorder(Judge):
         try:
             name.state = getattr(self.rules, step)(before, *args, **options)
             self._assumed[step] = False
-            if self._assumed["evict"]:
+            if self._assumed["evict"] and (self._assumed["restart"] or self.parameters.guard):
                 self.proofs.exclusive(step, before, args, name.state)
             if self._assumed["restart"]:
                 self.proofs.fenced(step, before, args, name.state)

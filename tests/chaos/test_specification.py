@@ -38,6 +38,8 @@ def scene():
     ("R6", lambda rules, state: rules.expire(rules.wait(state, 9), 0)),
     ("R10", lambda rules, state: rules.lose(rules.release(state, 0), 0, 0)),
     ("R10", lambda rules, state: rules.again(rules.arrive(rules.release(state, 0), 0, 0), 0, 0, Request("acquire", "a"))),
+    ("R12", lambda rules, state: rules.again(rules.extend(rules.extend(state, 0, 1), 0, 2), 0, 0, Request("extend", "a", mark=1))),
+    ("R12", lambda rules, state: rules.again(rules.extend(state, 0, 1), 0, 2, Request("acquire", "a"))),
     ("R13", lambda rules, state: rules.denied(rules.extend(state, 0, 1), 0, 1)),
     ("R14", lambda rules, state: rules.repair(rules.extend(state, 0, 1), 0, 2)),
     ("R17", lambda rules, state: rules.settle(rules.ask(state, 1, "b", 8), 1, 9)),
