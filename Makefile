@@ -1,6 +1,6 @@
 # Two commands do all the set-up, on a machine with Python >= 3.11 (pip, venv) and make:
 #   make demo    see the lock at work on five local masters
-#   make test    all but chaos and containers, which CI runs as well
+#   make test    what a newcomer runs; make everything: what CI runs
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ CHAOS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test announce lint faces types core simulation servers uneven harness docs package oldest newest chaos simulation-long record coverage bench bench-full bench-page compose share sbom dist clean
+.PHONY: help demo quick test everything checks announce scenes witnesses examples lint faces types core simulation servers uneven harness docs package oldest newest chaos simulation-long record coverage bench bench-full bench-page compose share sbom dist clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -49,9 +49,19 @@ demo: $(BIN)/.demo
 quick: lint types core
 	$(BIN)/pytest -q -n $(JOBS) tests/servers/test_lock.py tests/benchmarks/test_shape.py
 
-## make test              lint, types, core, simulation, real servers, harness, docs, the wheel, oldest dependencies
-##                        and Redis, newest Redis
-test: announce lint
+## make test              core, scenes and seeds in virtual time, one test of real servers for each rule, commands, examples of the pages
+test: $(BIN)/.ready
+	@echo "core; scenes and seeds; then witnesses and commands beside the examples of the pages.  MINUTES minutes on two free processors."
+	+@$(MAKE) --no-print-directory core
+	+@$(MAKE) --no-print-directory scenes
+	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) witnesses examples
+
+## make everything        what CI runs: checks, chaos and compose
+everything: checks chaos compose
+
+## make checks            lint, types, core, simulation, real servers, databases, adapters, harness, docs, the wheel, oldest
+##                        dependencies and Redis, newest Redis
+checks: announce lint
 	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) types core
 	+@$(MAKE) --no-print-directory simulation
 	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) servers package harness docs oldest newest
@@ -60,7 +70,7 @@ test: announce lint
 # nothing: it would only take from the others what they need to be in time.
 announce:
 	@echo "lint; types and core; simulation; then servers, package, harness, docs, oldest, newest, two at a time.  Each of"
-	@echo "these shows what it did when it has ended.  Some 10 minutes on two processors."
+	@echo "these shows what it did when it has ended.  Some 20 minutes on two processors."
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff format --check --quiet
@@ -84,6 +94,16 @@ core: $(BIN)/.ready
 ## make simulation        scenes in virtual time, the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
 	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 tests/simulation tests/scenes  # it computes, so a busy machine makes it slow
+
+## make scenes            the scenes and the fixed seeds, without the broken variants
+scenes: $(BIN)/.ready
+	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 -m "not broken" tests/simulation tests/scenes
+
+witnesses: $(BIN)/.ready
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/witness tests/commands
+
+examples: $(BIN)/.ready
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal tests/docs
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready

@@ -1,4 +1,4 @@
-"""The tests over the versions that are supported: ``nox -l`` lists the sessions, ``make test`` runs on one.
+"""The tests over the versions that are supported: ``nox -l`` lists the sessions, ``make checks`` runs on one.
 
     nox -s "tests-3.12(server='valkey')"            the newest of all dependencies
     nox -s "oldest(server='redis-6.2')"             the oldest that pyproject.toml allows

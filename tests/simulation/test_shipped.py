@@ -295,6 +295,7 @@ def test_what_a_coroutine_was_granted_that_nobody_ran_before_its_masters_were_cl
     assert play(setting).judge.excused
 
 
+@pytest.mark.broken
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_broken_client_is_caught(name):
     assert hunt(VARIANTS[name], MOST), f"its scene, or {MOST} seeds, have not seen: {VARIANTS[name].what}"
