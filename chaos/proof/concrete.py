@@ -59,7 +59,8 @@ class Concrete:
                 raise Disallowed(f"{step}{args}: {proof.promise} does not allow {name}{chosen}: {proof.refused()}")
         self.compared += 1
         for name, known in new.items():
-            for at, value in known.items():
+            there = dict.fromkeys(old[name], False) | known if name in ALL else known
+            for at, value in there.items():
                 said = getattr(fields, name)[at]
                 if not RELATION.get(name, _equal)(value, said):
                     raise Disallowed(f"{step}{args}: {name}{at} is {value}, and by the proof of {proof.promise} {said}")
@@ -74,6 +75,7 @@ def _equal(value: Any, said: Any) -> bool:
     return bool(abs(value - said) < TINY)
 
 
+ALL: Final = ("key", "asking", "holding")  # where there is none, there must be none
 RELATION: Final[dict[str, Callable[[Any, Any], bool]]] = {
     # the proof remembers, or the client counts on less
     "used": lambda *_: True,
@@ -105,21 +107,22 @@ def exclusive_facts(state: State) -> Facts:  # noqa: C901 - one thing after the 
     facts["used"] = _used(state)
     for token, request, left in _requests(state, "acquire", "settle", "extend"):
         facts["sent"][token, request.mark], facts["asked"][token, request.mark] = True, left
+    for line in state.flight:
+        for m, queue in enumerate(line):
+            for one in queue:
+                if one.what in ("acquire", "extend"):
+                    place = m, one.token
+                    facts["following"][place] = min(one.mark, facts["following"].get(place, one.mark))
     for m, master in enumerate(state.masters):
         facts["quarantine"][m] = master.quarantined
-        for token in facts["used"]:
-            for one in (
-                one
-                for line in state.flight
-                for one in line[m]
-                if one.token == token and one.what in ("acquire", "extend")
-            ):
-                facts["following"][m, token] = min(one.mark, facts["following"].get((m, token), one.mark))
-            key = next((one for one in (master.key, *master.readers) if one and one.token == token), None)
-            facts["key"][m, token] = key is not None
+        for key in (master.key, *master.readers):
             if key:
-                facts["key_left"][m, token] = max(0, key.left)
-                facts["reads"][m, token] = key is not master.key
+                place = m, key.token
+                facts["key"][place], facts["key_left"][place], facts["reads"][place] = (
+                    True,
+                    max(0, key.left),
+                    key is not master.key,
+                )
     for client in state.clients:
         token = client.token
         facts["asking"][token] = client.phase in ("asking", "settling")
@@ -130,8 +133,6 @@ def exclusive_facts(state: State) -> Facts:  # noqa: C901 - one thing after the 
                 if reply and reply.said in YES:
                     at = m, token, asked.request.mark
                     facts["vote" if reply.votes else "late"][at] = True
-    for name in ("asking", "holding"):
-        facts[name] = {token: facts[name].get(token, False) for token in facts["used"]}
     return facts
 
 
@@ -192,7 +193,7 @@ def _arrived(rules: Rules, before: State, after: State, c: int, m: int, old: Fac
     request, key = before.flight[c][m][0], after.masters[m].key
     t, said = request.token, getattr(rules, f"on_{request.what}")(before.masters[m], request)[1].said
     if request.what == "release":
-        if old["key"][m, t] and key and key.token == ("released", t):
+        if (m, t) in old["key"] and key and key.token == ("released", t):
             return [("on_release_to_keep", (m, t, key.token, key.left))]
         return [("on_release", (m, t, t))]
     if said not in (*YES, "done"):
