@@ -304,7 +304,8 @@ class Recorder(Judge):
         for one in name.state.clients[c].rounds:
             if _same(one.request, request):
                 return one.request._replace(left=one.left)
-        return request
+        on_its_way = (one for queue in name.state.flight[c] for one in queue if _same(one, request))
+        return next(on_its_way, request)
 
     def _compare(self, name: Name, master: Master, lock: str) -> None:
         key, grant = master.find(lock), master.find(wire.fence_key(lock, ":grant"))
