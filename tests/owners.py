@@ -1,4 +1,4 @@
-"""Marks that say who proves what; the table of `tests/README.md` is written from them (`docs/owners.py`)."""
+"""Marks that say who proves what; the table of `tests/owners.md` is written from them (`docs/owners.py`)."""
 
 from __future__ import annotations
 

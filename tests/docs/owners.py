@@ -1,4 +1,4 @@
-"""``python -m tests.docs.owners``: the table of `tests/README.md` that says who proves what, from marks and variants."""
+"""``python -m tests.docs.owners``: the table of `tests/PAGE.md` that says who proves what, from marks and variants."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TESTS = ROOT / "tests"
-README = TESTS / "README.md"
+PAGE = TESTS / "owners.md"
 # What chaos has of a rule: what it judges, or the scenario or the broken variant that is about it.
 CHAOS = dict(
     pair.split("=") for pair in ["P1=exclusive", "P2=fenced", "P3=live", "P4=live", "P5=amnesia-guarded", "P6=prompt", "P7=clean", "P8=no-owner-check", "R1=minority", "R5=wall-clock", "R8=one-token", "R9=no-rollback", "R10=clean", "R11=clean", "R12=resurrecting-extension", "R14=no-repair", "R16=fence-by-maximum", "R17=fenced", "R18=fenced", "R19=fenced", "R21=amnesia-guarded", "R22=amnesia", "R31=resigns-late", "R32=slots", "R33=counts-no-readers", "R34=records-every-list", "R35=trusts-expiry", "R39=without-fence-row", "R42=in-order"]
 )  # fmt: skip
-_TABLE = re.compile(r"\| rule \|.*?\n\n", re.DOTALL)
+_TABLE = re.compile(r"\| rule \|.*", re.DOTALL)
 _RULE = re.compile(r"\b[PRC]\d+\b")
 
 
@@ -79,7 +79,7 @@ def table() -> str:
         owner = owners[rule][0] if owners[rule] else ""
         words = (owner, turned_red(owner, rule, broken), next(iter(witnesses[rule]), None), CHAOS.get(rule))
         lines.append(f"| {rule} | {' | '.join(f'`{_short(word)}`' if word else '-' for word in words)} |")
-    return "\n".join(lines) + "\n\n"
+    return "\n".join(lines) + "\n"
 
 
 def _short(word: str) -> str:
@@ -91,5 +91,5 @@ def written(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     sys.exit(0)

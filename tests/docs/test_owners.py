@@ -7,7 +7,7 @@ import pytest
 from chaos.history import MUST
 from chaos.scenarios import SCENARIOS
 from chaos.variants import VARIANTS
-from tests.docs.owners import CHAOS, README, breaks, marked, table, turned_red, written
+from tests.docs.owners import CHAOS, PAGE, breaks, marked, table, turned_red, written
 from tests.docs.test_rules import defined
 
 REAL = ("witness", "servers", "commands", "fenced", "adapters", "compat", "compose")
@@ -33,7 +33,7 @@ def test_chaos_has_what_the_table_says():
 
 
 def test_the_table_is_that_of_the_marks():
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     assert written(text) == text, "python -m tests.docs.owners"
     assert table() in text
 
