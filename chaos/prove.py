@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .specification import State
 
 PROOFS: Final[tuple[type[Proof], ...]] = (Exclusive, Fenced, Forgetful, Foreign)
+R35: Final = "R35"  # no proof, but what it rests on
 _BROKEN, _MISSING = 1, 2
 
 
@@ -32,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--break", dest="broken", metavar="RULE", help="show what happens without it: R12 for example")
     parser.add_argument("--seen", action="store_true", help="is each step of small worlds one that P1 and P2 allow?")
-    parser.add_argument("--only", choices=[one.promise for one in PROOFS], metavar="PROMISE", help="P1 for example")
+    parser.add_argument(
+        "--only", choices=[*(one.promise for one in PROOFS), R35], metavar="PROMISE", help="P1 for example"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -63,8 +66,32 @@ def main(args: argparse.Namespace) -> int:
             word = {"sat": "breaks", "unsat": "is kept"}.get(answer.said, answer.said)
             said = f"  [{needs}]" if needs else ""
             print(f"  {word:<8}{answer.seconds:6.2f}  {clause}{said}", flush=True)
+    if args.only in (None, R35):
+        right = _confirmed() and right
     print(f"{'all as it should be' if right else 'NOT PROVED'}, {time.process_time() - began:.1f} s")
     return 0 if right else _BROKEN
+
+
+def _confirmed() -> bool:
+    """What R35 rests on, and each sentence of it left out."""
+    from .proof import confirmed  # noqa: PLC0415
+
+    print(f"{R35}: what a dismissal or a phantom takes for over is over, whatever a minority of clocks does.")
+    right = True
+    for answer in (*confirmed.counted(), *map(confirmed.lemma, confirmed.LEMMAS)):
+        right = right and answer.said == "unsat"
+        print(
+            f"  {'proved' if answer.said == 'unsat' else answer.said:<8}{answer.seconds:6.2f}  {answer.step}",
+            flush=True,
+        )
+    for name, said in confirmed.LEMMAS.items():
+        print(f"{R35}, {name}, with a sentence left out:")
+        for without in said:
+            answer = confirmed.lemma(name, without)
+            right = right and answer.said == "sat"
+            word = "breaks" if answer.said == "sat" else answer.said
+            print(f"  {word:<8}{answer.seconds:6.2f}  {without}", flush=True)
+    return right
 
 
 def proved(proof: type[Proof]) -> Iterator[Answer]:

@@ -7,6 +7,7 @@ import pytest
 from chaos import __main__ as chaos, prove
 from chaos.explore import explore
 from chaos.mutants import MUTANTS
+from chaos.proof import confirmed
 from chaos.proof.concrete import Concrete, Disallowed
 from chaos.proof.logic import INSTALL
 from chaos.scopes import SCOPES
@@ -25,6 +26,22 @@ def test_each_clause_is_needed_or_said_not_to_be(proof):
     said = {clause: answer.said for clause, answer in prove.mutants(proof)}
     assert said == {clause: "unsat" if prove.elsewhere(proof, clause) else "sat" for clause in said}
     assert said.keys() >= {*proof.elsewhere, *proof.needs}
+
+
+def test_what_is_confirmed_to_be_over_is_over_whatever_a_minority_of_clocks_does():
+    """R35, for any number of masters; and each sentence that it rests on is needed."""
+    for answer in confirmed.counted():
+        assert answer.said == "unsat", answer
+    for name, assumed in confirmed.LEMMAS.items():
+        assert confirmed.lemma(name).said == "unsat"
+        assert confirmed.possible(name).said == "sat"
+        assert {without: confirmed.lemma(name, without).said for without in assumed} == dict.fromkeys(assumed, "sat")
+
+
+def test_of_fewer_masters_the_sentences_on_sets_are_not_true():
+    half, as_many_as_may_be_wrong = confirmed.counted(needed=1), confirmed.counted(witnesses=1)
+    assert [answer.said for answer in half] == ["sat", "sat", "unsat"]
+    assert [answer.said for answer in as_many_as_may_be_wrong] == ["unsat", "sat", "sat"]
 
 
 def test_a_rule_that_is_left_out_is_told_as_a_story(capsys):

@@ -105,7 +105,7 @@ complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlo
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -l break -x -d 'show what happens without it: R12 for example'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -l seen -d 'is each step of small worlds one that P1 and P2 allow?'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -l only -xka "P1 P2 'P2, forgetful' P8" -d 'P1 for example'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using prove' -l only -xka "P1 P2 'P2, forgetful' P8 R35" -d 'P1 for example'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a ci -d 'Every scenario: those in the model must keep all promises, the others must show what breaks; and every broken variant of the lock, which must be caught. No step may be one that the specification forbids. Fixed seeds, and one run with a random one, which is printed. Exit 0: all as it must be; 1: something was violated, or not caught; 2: unknown.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using ci' -l backend -xka "auto namespace proxy compose" -d 'auto takes the first that works here'
