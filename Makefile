@@ -51,7 +51,7 @@ quick: lint types core
 
 ## make test              core, scenes and seeds in virtual time, one test of real servers for each rule, commands, examples of the pages
 test: $(BIN)/.ready
-	@echo "core; scenes and seeds; then witnesses and commands beside the examples of the pages.  MINUTES minutes on two free processors."
+	@echo "core; scenes and seeds; then witnesses and commands beside the examples of the pages.  Some six minutes on two free processors."
 	+@$(MAKE) --no-print-directory core
 	+@$(MAKE) --no-print-directory scenes
 	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) witnesses examples
