@@ -326,7 +326,6 @@ class Judge:
 
     def crashed(self, client: Any) -> None:
         """Look at every moment at which a key of ``client`` may have to be gone."""
-        self.line.died()
         for attempt in self._attempts:
             if attempt.client is client:
                 self.world.after(self._lifetime(attempt), self.freed)

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from tests.simulation.master import Master
 
 IN_ORDER = "R42 in order"
-A_SECOND = "R42 a second, once"
 LEFT = "R42 leaves"
 
 KEY = ":tickets"
-SLOWEST = 2.0  # of a message where nothing is unusually late, in typical delays
-TRIPS = 40  # messages from a release to the next grant, retries and pauses included
 
 
 class Waiter:
@@ -51,36 +48,14 @@ class Line:
         self.world = judge.world
         self.waited = 0  # grants of those who had a ticket
         self._waiters: dict[str, Waiter] = {}  # by their tokens
-        self._granted: dict[str, float] = {}  # by name: when it was granted last
-        self._lost_at = -1.0  # when a waiter died, or ended, last
         parameters = judge.parameters
         steps = any(map(parameters.rate, ("step", "jump", *WRONG_FAULTS)))
         self._judges_order = not steps and parameters.fence_ttl > parameters.max_ttl * 2
-        calm = {fault for fault, _ in parameters.faults} <= {"crash", "cancel", "wall"}
-        # Who waits for several names keeps one from those behind it while another one of them is held.
-        alone = parameters.names == 1 or not parameters.several
-        self._judges_time = calm and alone and not (parameters.slow or parameters.young) and parameters.fair == 1.0
 
     # -- what happens --------------------------------------------------------------------------------
 
     def begins(self, task: Any, ticket: Ticket, names: tuple[str, ...]) -> None:
         self._waiters[ticket.token] = Waiter(task, ticket, names)
-
-    def sends(self, call: Call) -> None:
-        """A waiter sends what is about its ticket."""
-        waiter = self._waiters.get(call.args[1])
-        if waiter is not None and waiter.proposed_at is None:
-            waiter.proposed_at = self.world.now
-
-    def died(self) -> None:
-        self._lost_at = self.world.now
-
-    def ended(self, ticket: Ticket) -> None:
-        """The operation is over, and with it its ticket."""
-        self._lost_at = self.world.now
-        if self._judges_time:
-            waiter = self._waiters[ticket.token]
-            self.world.after(TRIPS * SLOWEST * self.judge.parameters.delay, self._must_be_gone, waiter)
 
     def before(self, master: Master, call: Call) -> None:
         """A script is about to run."""
@@ -111,8 +86,6 @@ class Line:
 
     def granted(self, hold: Hold, attempt: Attempt, sent_at: float, by: Any | None) -> None:
         """``sent_at``: when its attempt began."""
-        for name in attempt.names:
-            self._granted[name] = self.world.now
         own = next((one for one in self._waiters.values() if one.task is by), None)
         if own is not None and own.proposed_at is not None:
             self.waited += 1
@@ -136,34 +109,6 @@ class Line:
                     f"{attempt} was granted {attempt.names}, and {waiter.task} stands before it: "
                     f"masters {known} knew its ticket {waiter.ticket.number} before {sent_at:.4f}",
                 )
-
-    def released(self, hold: Hold) -> None:
-        """It was given back: a waiter has it within a second, even if another one has died meanwhile."""
-        if self._judges_time and not hold.late:
-            self._look_later(hold.attempt.names, self.world.now)
-
-    def _look_later(self, names: tuple[str, ...], since: float) -> None:
-        trips = TRIPS * SLOWEST * self.judge.parameters.delay
-        most = LIFE * (1 + 2 * self.judge.parameters.drift_factor) + 0.5 + trips
-        self.world.at(max(since, self._lost_at) + most, self._must_be_granted, names, since, self._lost_at)
-
-    def _must_be_granted(self, names: tuple[str, ...], since: float, lost_at: float) -> None:
-        if any(self._granted.get(name, -1.0) >= since for name in names):
-            return
-        if self._lost_at > lost_at:
-            self._look_later(names, since)
-            return
-        need = len(self.judge.masters) // 2 + 1
-        for waiter in self._waiters.values():
-            settled = sum(at < since for at in waiter.since.values()) >= need
-            if settled and waiter.waits and set(waiter.names) <= set(names):
-                self.judge.fail(A_SECOND, f"{names} was given back at {since:.4f}, and {waiter.task} still waits")
-
-    def _must_be_gone(self, waiter: Waiter) -> None:
-        for master in self.judge.masters:
-            master.tick()
-            if not waiter.task.client.crashed and self._is_on(master, waiter, str(waiter.ticket.number)):
-                self.judge.fail(LEFT, f"m{master.index} has a ticket of {waiter.task}, which is over")
 
     def clean(self) -> None:
         """Everything has had time to settle: no ticket is left."""

@@ -20,12 +20,10 @@ class Parameters:
     masters: int = 3
     clients: int = 3
     names: int = 1
-    several: float = 0.0  # share of acquires that want all names at once
     ttl: float = 2.0
     max_ttl: float = 4.0
     fence_ttl: float = 3600.0
     node_timeout: float = 0.25
-    patience: float = 0.5
     drift_factor: float = 0.01
     min_validity: float = 0.5  # share of the TTL
     guard: bool = True
@@ -37,14 +35,10 @@ class Parameters:
     budget: int = 1500  # ... or so many script calls
     spread: float = 1.0  # share of the allowed difference of clock rates that is used
     skew: float = 0.0  # clients' wall clocks differ by at most so much
-    keep: float = 0.0  # share of holds that a renewer looks after
     announces: bool = True  # masters permit channels
-    after: float = 0.0  # seconds for which names stay taken after a loss (R36); drawn by `guarded`
-    readers: float = 0.0  # share of acquires that are shared (R33); drawn by `readers_and_writers`
-    fair: float = 0.0  # share of other acquires that wait in order (R42); drawn by `in_order`
-    slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
-    confirm: bool = False  # an expiry is confirmed by more than one clock (R35); drawn by `confirmed`
-    far: float = 0.0  # all links but one are so many times as long; drawn by `at_once`
+    after: float = 0.0  # seconds for which names stay taken after a loss (R36)
+    slots: int = 0  # of one group, which everybody wants one of
+    confirm: bool = False  # an expiry is confirmed by more than one clock (R35)
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
