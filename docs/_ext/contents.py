@@ -1,4 +1,4 @@
-"""The lists of the index are the table of contents, and ``llms.txt``.
+"""The lists of the index, and of the page "Inside", are the table of contents, and ``llms.txt``.
 
 A line ``- [Title](page.md): when to read it`` below a heading ``## Caption`` is written once and used three times: on
 the index, in the sidebar (Sphinx wants a ``toctree``, which is added here), and in ``llms.txt`` beside the built pages.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+LISTS = ("index", "inside")  # of pages for users, and for developers
 _LINE = re.compile(r"^- \[(?P<title>[^\]]+)\]\((?P<page>[\w/-]+)\.md\): (?P<when>\S.*)$", re.MULTILINE)
 
 
@@ -41,7 +42,7 @@ def llms(index: str, base: str) -> str:
 
 
 def _add_toctrees(_app: Sphinx, name: str, source: list[str]) -> None:
-    if name == "index":
+    if name in LISTS:
         for head, entries in contents(source[0]).items():
             pages = "\n".join(f"{title} <{page}>" for title, page, _ in entries)
             source[0] += f"\n```{{toctree}}\n:caption: {head}\n:hidden:\n\n{pages}\n```\n"
@@ -49,7 +50,7 @@ def _add_toctrees(_app: Sphinx, name: str, source: list[str]) -> None:
 
 def _write_llms(app: Sphinx, error: Exception | None) -> None:
     if error is None:
-        index = Path(app.srcdir, "index.md").read_text(encoding="utf-8")
+        index = "".join(Path(app.srcdir, f"{page}.md").read_text(encoding="utf-8") for page in LISTS)
         Path(app.outdir, "llms.txt").write_text(llms(index, app.config.html_baseurl), encoding="utf-8")
 
 

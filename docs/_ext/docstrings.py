@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?<![`:])`([^`\n]+)`(?![`_])")
 _ATTRIBUTE = object()  # what a class does not have, an object does
 _RULE = re.compile(r"\b([RPC][1-9]\d?)\b(?!`)")
+_PAGE = {"P": "concepts/promises"}  # all others are rules
 _FOR_TYPE_CHECKERS = re.compile(
     r": ?[\w.~]*Unpack\[[^\]]*\]"
 )  # of options that are handed on; the class that takes them has them all
@@ -83,7 +84,7 @@ def _docstring(_app: Sphinx, kind: str, name: str, _thing: object, _options: obj
     around = name if kind in ("class", "exception") else name.rpartition(".")[0]
     for number, line in enumerate(lines):
         text = _NAME.sub(lambda match: _linked(match, around), line)
-        lines[number] = _RULE.sub(r":doc:`\1 </rules>`", text)
+        lines[number] = _RULE.sub(lambda match: f":doc:`{match[1]} </{_PAGE.get(match[1][0], 'rules')}>`", text)
 
 
 def _signature(

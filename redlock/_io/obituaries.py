@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class Watched:
+    """Goes when its `Anchor` goes, and is watched for that."""
+
     __slots__ = ("__weakref__",)
 
 
