@@ -17,7 +17,7 @@ from unittest import mock
 import hiredis
 
 from redlock import _clock, _connect, scripts
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 from redlock._core.voters import Facts
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from benchmarks.scripted import MASTERS, scripted, standstill, urls, warming
 from benchmarks.workers.bare_protocols import BareProtocols
 from benchmarks.workers.bare_sockets import BareSockets, Commands
 from redlock import AsyncMasters, Masters
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 from tools.unasync import HEAD
 
 if TYPE_CHECKING:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from redlock import _clock, scripts
-from redlock._core import acquire as acquiring, ballots, extend as extending, extend_many, fair, quorum, renewals, wire
-from redlock._core.extend import Extension
+from redlock._core import extend_many, renewals, wire
+from redlock._core.fair import target as fair
+from redlock._core.kernel import attempt, ballot as ballots, extension as extending, quorum
+from redlock._core.kernel.extension import Extension
+from redlock._core.kernel.release import Claim
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.mode import EXCLUSIVE
-from redlock._core.release import Claim
 from redlock._io import deployment
 from redlock._lock import election_async as asyncio_election, election_threads as threads_election, lock as locks
 from redlock.fenced import _store as fenced_store
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from redlock._core.effects import Op
-    from redlock._core.quorum import Tally
-    from redlock._core.rounds import Round
+    from redlock._core.kernel.quorum import Tally
+    from redlock._core.kernel.rounds import Round
     from redlock._core.settings import LockSpec, MastersSettings
 
     from .history import Must
@@ -73,7 +75,7 @@ def _() -> None:
     def rollback(spec: LockSpec, token: str, round_: Round) -> Iterator[Any]:  # noqa: ARG001
         yield from ()
 
-    _patch(acquiring, "rollback", rollback)
+    _patch(attempt, "rollback", rollback)
 
 
 @_variant("wall-clock", scenario="jumping-clocks", breaks="prompt")
@@ -118,7 +120,7 @@ def _() -> None:
         settings.fences.learn(proposal)
         return proposal, first.sent_at, first.tally
 
-    _patch(acquiring, "second_round", second_round)
+    _patch(attempt, "second_round", second_round)
 
 
 @_variant("resurrecting-extension", scenario="stop-clients", breaks="exclusive")

@@ -10,7 +10,8 @@ import redis
 from benchmarks.lab import TTL
 from benchmarks.records import ratio
 from redlock import Masters, scripts
-from redlock._core import records, wire
+from redlock._core import wire
+from redlock._core.confirm import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ import hiredis
 
 from benchmarks.workers import serve, tasks
 from benchmarks.workers.bare_sockets import Commands, connected
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 
 if TYPE_CHECKING:
     import socket

@@ -18,7 +18,7 @@ import hiredis
 from benchmarks.workers import serve, threads
 from redlock import _connect, scripts
 from redlock._core import wire
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock._core import quorum, tickets, wire
-from redlock._core.ballots import Ballot, Grant, Refusal, SecondBallot
+from redlock._core import wire
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Timeout, Turn, WakeBehind, sleep, wait
+from redlock._core.fair import tickets
+from redlock._core.kernel import quorum
+from redlock._core.kernel.attempt import Granted, attempt
+from redlock._core.kernel.ballot import Ballot, Grant, Refusal
+from redlock._core.kernel.quorum import Tally
+from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.local_queue import Place
 from redlock._core.outcomes import NEVER
 from redlock._core.patience import Patience, short_pause
-from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.subscriptions import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redlock._core.lease import LeaseState
     from redlock._core.protocols import Observing
-    from redlock._core.rounds import Round
     from redlock._core.settings import LockSpec, MastersSettings
 
 T = TypeVar("T")
-Granted: TypeAlias = "Callable[[Grant], object]"
 _WAITS = itertools.count(1)  # numbers for an observer
 
 
@@ -260,123 +260,6 @@ def keep_new_readers_away(target: Target, *, by_readers: bool, pause: float) -> 
     token = marks[0].call.args[0] if marks else settings.token()
     marks[:] = [Send(wire.mark(spec.keys, token, 0.0), owed_until=NEVER)]
     yield Send(wire.mark(spec.keys, token, 2 * max(pause, settings.node_timeout)))
-
-
-def attempt(  # noqa: C901 - flat: each call costs
-    target: Target, granted: Granted | None = None, number: int = 1, *, enter: bool = False, listens: bool = False
-) -> Op[Grant | Refusal | None]:
-    """Try once: one token, one round, and a rollback on every way out but a grant (R8, R9, R11).
-
-    ``enter``: stand in line first.  None: nothing was sent, because others go first.
-    """
-    settings, spec = target.settings, target.spec
-    own = spec
-    token = settings.token()
-    fencing = bool(spec.keys.fences)
-    proposal = settings.fences.propose() if fencing else 0
-    call = spec.mode.acquire(spec.keys, token, spec.ttl + spec.guard, proposal, settings.fence_ttl)
-    ballot = target.ballot(settings, call)
-    ballot.highest = proposal
-    ballot.wait_for = settings.node_timeout
-    ballot.enters = target.place if enter else None
-    try:
-        at = yield from ballot.ask()
-        if at == NEVER:
-            return None
-        tally = ballot.tally
-        if tally.yes < tally.need or settings.outages.since:
-            settings.outages.attempted(tally, at)
-        if not target.stays:
-            own, tally = target.settle(ballot), ballot.tally
-        fence = proposal or None
-        if fencing and (ballot.elsewhere and not ballot.stored if tally.yes >= tally.need else ballot.confirmed):
-            fence, at, tally = yield from second_round(settings, own, token, ballot)
-        valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        # Others may forget our `max_ttl` and our list of masters, if we were stopped.  No lease lasts longer than they
-        # know both (R21), and none was asked for before they knew the list, or knew it again (R34): votes may have been
-        # counted before we noticed that.
-        known = ballot.sent_at >= settings.voters.known_from and valid_until <= settings.voters.known_until
-        if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:  # a majority, and in time (R7)
-            votes, place = ballot.tally.votes, target.place if target.stays else None
-            listened = listens and target.stays and tally.yes < tally.size
-            grant = Grant(token, fence, valid_until, at, ballot.reached(), votes, number, place, tally, listened)
-            if granted is not None:
-                granted(grant)
-            outcome: Grant | Refusal = grant
-            interruption = None if target.stays else (yield from despite_interrupts(*target.besides(ballot, token)))
-        else:
-            yield from ballot.place_phantom(spec, token, at)
-            outcome = ballot.refusal(tally, at, valid_until)
-            interruption = yield from rollback(spec, token, ballot)
-        if interruption is not None:
-            raise interruption  # noqa: TRY301 - `except` below rolls back all of it, again if need be: that does no harm
-    except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
-        raise
-    except BaseException:  # a cancellation or Ctrl-C: the keys must not outlive this operation (R11)
-        try:
-            yield from rollback(spec, token, ballot)
-        except GeneratorExit:
-            raise
-        except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
-            yield from rollback(spec, token, ballot)
-        raise
-    return outcome
-
-
-def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: Ballot) -> Op[tuple[int, float, Tally]]:
-    """Send a fence greater than all seen to the masters that may have stored it by then (R17, R35).
-
-    This round ends with the time of the attempt: a master does not get more time because it is asked twice.
-    """
-    proposal = first.highest + 1
-    settings.fences.learn(proposal)
-    call, to = first.settling(spec, token, proposal)
-    call = tickets.settling(call) if first.in_line else call
-    second = SecondBallot(settings, call, to=to, before=first.tally)
-    at = yield from second.ask(first.sent_at + settings.node_timeout)
-    return proposal, at, second.tally
-
-
-def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | None]:
-    """Release on all masters that may have the key, above all on the silent ones (R9).
-
-    Nobody waits for the answers.  On each connection the release stands behind the acquire (R10).  If the
-    connection breaks before the answer, the release is owed for as long as the key can live.
-    Returns the interruption, if there was one.
-    """
-    sent_at = round_.sent_at
-    if sent_at == NEVER:  # interrupted before the round was sent
-        return None
-    release = Send(
-        spec.mode.release(spec.keys, token, 0.0, None), to=round_.reached(), owed_until=sent_at + 2 * spec.lasts
-    )
-    return (yield from despite_interrupts(release))
-
-
-def carry_out(*effects: Send | Leave) -> Op[None]:
-    """`despite_interrupts`, and raise the first interruption."""
-    interruption = yield from despite_interrupts(*effects)
-    if interruption is not None:
-        raise interruption
-
-
-def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
-    """Carry out each of ``effects`` although somebody keeps pressing Ctrl-C: a second time does no harm.
-
-    Returns the first interruption.  The caller raises it, unless it is raising one already.
-    """
-    first: BaseException | None = None
-    for effect in effects:
-        for _ in range(3):
-            try:
-                yield effect
-            except GeneratorExit:
-                raise
-            except BaseException as interruption:  # noqa: BLE001 - handed to the caller
-                first = first or interruption
-            else:
-                break
-    return first
 
 
 class Target:

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
+    from redlock._core.kernel.quorum import Tally
     from redlock._core.local_queue import Place
     from redlock._core.outcomes import Failure
     from redlock._core.protocols import Inbox
-    from redlock._core.quorum import Tally
     from redlock._core.stop import Stop
     from redlock._core.subscriptions import Subscription
     from redlock._core.wire import Call

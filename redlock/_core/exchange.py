@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from redlock._core.effects import Send
+    from redlock._core.kernel.quorum import Entry, Tally
     from redlock._core.protocols import Inbox
-    from redlock._core.quorum import Entry, Tally
 
 CHUNK = 65536
 

@@ -28,12 +28,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from redlock._core import quorum, records, wire
+from redlock._core import wire
+from redlock._core.confirm import records
 from redlock._core.effects import Op, Timeout, Wait
-from redlock._core.extend import Extension, is_missing, repair
+from redlock._core.kernel import quorum
+from redlock._core.kernel.extension import Extension, is_missing, repair
+from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.lease import PendingExtension
 from redlock._core.outcomes import NEVER
-from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

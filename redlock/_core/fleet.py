@@ -31,8 +31,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from redlock._core import quorum, wire
-from redlock._core.quorum import majority
+from redlock._core import wire
+from redlock._core.kernel import quorum
+from redlock._core.kernel.quorum import majority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set as AbstractSet

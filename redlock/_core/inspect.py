@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
+from redlock._core.kernel.quorum import Tally, majority
+from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import ErrorReply
-from redlock._core.quorum import Tally, majority
-from redlock._core.rounds import GRANTED, Round
 from redlock._core.tokens import READERS, by_whom, is_phantom, owner_of, released_token
 from redlock.errors import QuorumUnreachable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._core.effects import Op
-    from redlock._core.rounds import RoundEnd
+    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.settings import MastersSettings
     from redlock.errors import Outcome, Vote
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from redlock._core.ballots import Grant
+    from redlock._core.kernel.ballot import Grant
+    from redlock._core.kernel.quorum import Tally
+    from redlock._core.kernel.rounds import Round
     from redlock._core.local_queue import Place
     from redlock._core.mode import Mode
-    from redlock._core.quorum import Tally
-    from redlock._core.rounds import Round
     from redlock._core.settings import LockSpec
 
 ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]

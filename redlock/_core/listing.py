@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from redlock._core import wire
 from redlock._core.effects import sleep
 from redlock._core.inspect import inspect, inspect_many, known
-from redlock._core.quorum import Tally
-from redlock._core.rounds import GRANTED, Round
+from redlock._core.kernel.quorum import Tally
+from redlock._core.kernel.rounds import GRANTED, Round
 from redlock.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
-    from redlock._core.rounds import RoundEnd
+    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.settings import MastersSettings
     from redlock._core.wire import Scanned
     from redlock.errors import Outcome

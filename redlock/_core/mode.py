@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from redlock._core import records, wire
+from redlock._core import wire
+from redlock._core.confirm import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.quorum import Tally
+    from redlock._core.kernel.quorum import Tally
 
 EVERY = 60.0  # seconds between two reports of one outage
 

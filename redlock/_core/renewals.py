@@ -33,10 +33,11 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from redlock._core import attributes, quorum
-from redlock._core.extend import Extension, extend
+from redlock._core import attributes
 from redlock._core.extend_many import MOST, renew
-from redlock._core.release import abandon, release_lost
+from redlock._core.kernel import quorum
+from redlock._core.kernel.extension import Extension, extend
+from redlock._core.kernel.release import abandon, release_lost
 from redlock._core.whole import AGAIN, lacking, listen, make_whole
 
 if TYPE_CHECKING:

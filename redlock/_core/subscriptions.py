@@ -36,7 +36,7 @@ import math
 from typing import TYPE_CHECKING
 
 from redlock._core import wire
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from redlock._core import quorum, wire
+from redlock._core import wire
+from redlock._core.kernel import quorum
 from redlock._core.outcomes import Failure
 from redlock.errors import Vote
 

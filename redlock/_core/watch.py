@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redlock._core import quorum, wire
+from redlock._core import wire
 from redlock._core.effects import Listen, Op, Timeout, wait
 from redlock._core.inspect import Look, known, status_of
+from redlock._core.kernel import quorum
 from redlock._core.patience import Patience
 from redlock._core.retry import BETWEEN_LOOKS, delay
 from redlock._core.subscriptions import Subscription
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._core.inspect import LockStatus
-    from redlock._core.quorum import Tally
+    from redlock._core.kernel.quorum import Tally
     from redlock._core.settings import MastersSettings
 
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redlock._core import quorum
 from redlock._core.effects import Listen, Op, Timeout, wait
-from redlock._core.extend import repair
+from redlock._core.kernel import quorum
+from redlock._core.kernel.extension import repair
 from redlock._core.subscriptions import Subscription
 
 if TYPE_CHECKING:

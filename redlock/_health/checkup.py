@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from redlock import _clock, _connect
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 from redlock._health.records import Probe
 from redlock._health.survey import Survey
 from redlock._health.verdict import governing_max_ttl, judge, voting

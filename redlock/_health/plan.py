@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from redlock._core.fleet import compatible, difference
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

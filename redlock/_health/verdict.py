@@ -12,7 +12,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redlock._core.quorum import drift, majority
+from redlock._core.kernel.quorum import drift, majority
 from redlock._core.voters import Facts, Voters
 from redlock._health import fleet
 from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth

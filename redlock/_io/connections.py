@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from redlock import _clock, _connect
 from redlock._core.effects import Leave, LookAhead, Notified, ReleaseHeard, Send, Turn, WakeBehind, WakeOnStop
 from redlock._core.exchange import Exchange
+from redlock._core.kernel.quorum import majority
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import NEVER, Failure
-from redlock._core.quorum import majority
 from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import LINGER, Subscriptions
 from redlock._io.process import brief

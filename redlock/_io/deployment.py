@@ -6,10 +6,11 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from redlock import _clock, options
-from redlock._core import inspect, tickets, wire
+from redlock._core import inspect, wire
 from redlock._core.acquire import Target
+from redlock._core.fair import tickets
 from redlock._core.mode import EXCLUSIVE, RECORDED
-from redlock._core.slots import KnownSlots, SlotTarget, group_of, slot_name
+from redlock._core.slots.target import KnownSlots, SlotTarget, group_of, slot_name
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
+    from redlock._core.kernel.quorum import Tally
     from redlock._core.listing import Listing
-    from redlock._core.quorum import Tally
     from redlock._core.settings import LockSpec, MastersSettings
-    from redlock._core.slots import Group
+    from redlock._core.slots.target import Group
     from redlock._core.watch import Watch
 
 
@@ -54,7 +55,7 @@ class Deployment:
         self.target: type[Target] = Target
         self.slot_target: type[SlotTarget] = SlotTarget
         if records:
-            from redlock._core import confirm  # noqa: PLC0415 - few programs confirm
+            from redlock._core.confirm import ballot as confirm  # noqa: PLC0415 - few programs confirm
 
             self.mode, self.target, self.slot_target = RECORDED, confirm.ConfirmingTarget, confirm.ConfirmingSlotTarget
         self._announced = frozenset((wire.announcement_key(prefix), wire.fleet_key(prefix)))

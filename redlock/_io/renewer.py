@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redlock._core.release import leave_line
+from redlock._core.kernel.release import leave_line
 from redlock._core.renewals import Renewal, failed_to_keep, tasks
 from redlock._core.schedule import MANY, Schedule
 from redlock._io.obituaries import read_obituaries

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.ballots import Grant, Refusal
     from redlock._core.effects import Op
     from redlock._core.election import Pause, Step
+    from redlock._core.kernel.ballot import Grant, Refusal
     from redlock._core.lease import LeaseState
     from redlock._lock.holds import Hold, WithExit
 

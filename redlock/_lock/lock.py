@@ -31,11 +31,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, options
-from redlock._core.acquire import acquire, carry_out
-from redlock._core.ballots import Grant, Refusal
-from redlock._core.extend import downgrade, extend
+from redlock._core.acquire import acquire
+from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.extension import downgrade, extend
+from redlock._core.kernel.release import abandon, leave_line, release
+from redlock._core.kernel.rollback import carry_out
 from redlock._core.mode import MOST_READERS, resumed, shared_by
-from redlock._core.release import abandon, leave_line, release
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock._io import process
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
 
     from redlock._core.acquire import Target
     from redlock._core.effects import Op
-    from redlock._core.extend import Extension
-    from redlock._core.fair import FairTarget
+    from redlock._core.fair.target import FairTarget
+    from redlock._core.kernel.extension import Extension
     from redlock._core.lease import LeaseState
     from redlock._core.mode import Mode
     from redlock._io.runtime import Runtime
@@ -670,7 +671,7 @@ def _in_order(fair: object, *, shared: object, fencing: object, token: object, r
         raise ConfigurationError("fair=True with fencing=False: the order is that of proposed fencing tokens (R42)")
     if token is not None:
         raise ConfigurationError("fair=True with token: a lease that is resumed does not wait")
-    from redlock._core.fair import FairConfirmingTarget, FairTarget  # noqa: PLC0415 - few locks wait in order
+    from redlock._core.fair.target import FairConfirmingTarget, FairTarget  # noqa: PLC0415 - few locks wait in order
 
     return FairConfirmingTarget if records else FairTarget
 

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock, options
-from redlock._core.ballots import Refusal
+from redlock._core.kernel.ballot import Refusal
 
 # > from redlock._io.connections import Inside
 # > from redlock._io.driver_threads import check_python

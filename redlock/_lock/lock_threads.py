@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
-from redlock._core.ballots import Refusal
+from redlock._core.kernel.ballot import Refusal
 from redlock._io.connections import Inside
 from redlock._io.driver_threads import check_python
 from redlock._io.runtime import running_loop

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from redlock._core.events import Event
-    from redlock._core.quorum import Tally
+    from redlock._core.kernel.quorum import Tally
     from redlock._core.renewals import Renewal
     from redlock._core.wire import Way
     from redlock._health.checkup import Checkup

@@ -59,7 +59,6 @@ class AsyncMasters(MastersBase[Driver]):
         import redlock._lock.check_async  # noqa: F401, PLC0415
 
         # both again
-        from redlock._core import confirm, fair, listing, watch  # noqa: F401, PLC0415 - see `MastersBase`
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
         from redlock._lock import election_async, lock_async, slots_async, synchronized_async  # noqa: F401, PLC0415
 

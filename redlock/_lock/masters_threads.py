@@ -45,7 +45,6 @@ class Masters(MastersBase[Driver]):
 
     @staticmethod
     def _import() -> None:
-        from redlock._core import confirm, fair, listing, watch  # noqa: F401, PLC0415 - see `MastersBase`
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
         from redlock._lock import election_threads, lock_threads, slots_threads, synchronized_threads  # noqa: F401, PLC0415
 

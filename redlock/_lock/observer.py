@@ -11,7 +11,7 @@ from redlock._io.report import report_failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from redlock._core.ballots import Grant, Refusal
+    from redlock._core.kernel.ballot import Grant, Refusal
     from redlock._core.lease import LeaseState
     from redlock.errors import Vote
 

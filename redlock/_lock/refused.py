@@ -9,11 +9,11 @@ from redlock._core.tokens import is_phantom, owner_of, readers_of, released_toke
 from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable
 
 if TYPE_CHECKING:
-    from redlock._core.ballots import Refusal
-    from redlock._core.extend import Extension
     from redlock._core.inspect import LockStatus
+    from redlock._core.kernel.ballot import Refusal
+    from redlock._core.kernel.extension import Extension
+    from redlock._core.kernel.quorum import Tally
     from redlock._core.lease import LeaseState
-    from redlock._core.quorum import Tally
     from redlock._core.settings import LockSpec, MastersSettings
 
 

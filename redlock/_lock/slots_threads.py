@@ -11,8 +11,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from redlock import options
-from redlock._core.ballots import Grant
 from redlock._core.inspect import SlotsStatus, known
+from redlock._core.kernel.ballot import Grant
 from redlock._lock.lock_threads import MultiLock
 from redlock._lock.refused import none_free
 from redlock._lock.typed import SlotOptions
@@ -21,8 +21,8 @@ from redlock.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from redlock._core.ballots import Refusal
     from redlock._core.effects import Op
+    from redlock._core.kernel.ballot import Refusal
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec
     from redlock._lock.holds import Hold

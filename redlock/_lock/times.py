@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from redlock import options
-from redlock._core import quorum
+from redlock._core.kernel import quorum
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -29,8 +29,9 @@ STEPPED = ("redlock._io", "redlock._lock", "redlock._cli.run", *(f"redlock._core
 )))  # fmt: skip
 # Where nothing changes after it was loaded, and nothing happens between two statements; nor in what they import.
 SHARED = ("redlock.errors", "redlock.options", "redlock.scripts", *(f"redlock._core.{one}" for one in (
-    "attributes", "ballots", "effects", "events", "expiry", "fleet", "inspect", "listing", "mode", "outages",
-    "outcomes", "protocols", "quorum", "records", "rounds", "sizes", "stop", "tickets", "tokens", "voters", "wire",
+    "attributes", "confirm", "confirm.expiry", "confirm.records", "effects", "events", "fair", "fair.tickets", "fleet",
+    "inspect", "kernel", "kernel.ballot", "kernel.quorum", "kernel.rounds", "listing", "mode", "outages", "outcomes",
+    "protocols", "sizes", "stop", "tokens", "voters", "wire",
 )))  # fmt: skip
 
 

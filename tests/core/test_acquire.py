@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from redlock._core.acquire import attempt
-from redlock._core.ballots import Grant, Refusal
+from redlock._core.kernel.attempt import attempt
+from redlock._core.kernel.ballot import Grant, Refusal
 from tests.core.world import NEVER, OTHER, START, Master, World, breaks, down, held, outcomes, refuses
 
 YES, NO = Master, held  # so that a row of a table reads as what it is

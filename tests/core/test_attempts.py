@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from redlock._core.ballots import Grant, Refusal
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.outcomes import Failure
 from tests.core.world import NEVER, START, Interrupt, Master, World, down, held, refuses, turns
 from tests.owners import proves

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redlock import NotAcquired
-from redlock._core.ballots import Grant, Refusal
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._lock.refused import not_acquired
 from tests.core.world import GRANTS, NEVER, START, WALL, Master, World, down, held, turns
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock._core.acquire import despite_interrupts
 from redlock._core.effects import Leave, Wait
+from redlock._core.kernel.rollback import despite_interrupts
 from redlock._core.local_queue import Place
 from redlock._core.operation import OperationBase
 from redlock._io.runtime import without_masters

@@ -10,19 +10,19 @@ from hypothesis import given, strategies as st
 
 from redlock._connect import NOTHING, parser
 from redlock._core import wire
-from redlock._core.ballots import Ballot
 from redlock._core.effects import Send
 from redlock._core.exchange import Exchange
+from redlock._core.kernel.ballot import Ballot
+from redlock._core.kernel.release import Claim
 from redlock._core.outcomes import ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, SentAgain
-from redlock._core.release import Claim
 from redlock._core.voters import Facts
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
-    from redlock._core.rounds import Round
+    from redlock._core.kernel.rounds import Round
 
 KEYS = wire.keys_for("redlock:", ["a"])
 TOKEN = "0f" * 20

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import pytest
 
-from redlock._core.expiry import Judgement, Record, judge
+from redlock._core.confirm.expiry import Judgement, Record, judge
 
 # What one master may say: it took it; it refused, or has no vote; nothing yet; or a record of A or B with this mark.
 CLEAN, REFUSED, NOTHING = "clean", "refused", "nothing"

@@ -7,12 +7,13 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from redlock._core import records, wire
+from redlock._core import wire
+from redlock._core.confirm import records
 from redlock._core.effects import Send
-from redlock._core.extend import Extension, extend
+from redlock._core.kernel.extension import Extension, extend
+from redlock._core.kernel.release import Claim
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import NEVER as EFFECTS_NEVER
-from redlock._core.release import Claim
 from tests.core.renewer import rest
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
 from tests.owners import proves

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from redlock._core.extend import extend
 from redlock._core.extend_many import MOST
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import ErrorReply, Failure
-from redlock._core.release import release
 from redlock._core.renewals import failed_to_keep
 from tests.core.renewer import TTL, VALIDITY, Scene, rest
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, down, outcomes

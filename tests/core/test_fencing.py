@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import wire
-from redlock._core.acquire import Target, attempt
-from redlock._core.ballots import Grant, Refusal
+from redlock._core.acquire import Target
+from redlock._core.kernel.attempt import attempt
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.tokens import LIMIT, FenceClock
 from redlock._core.voters import Facts
 from tests.core.scripted_master import ScriptedMaster

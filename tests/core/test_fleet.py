@@ -13,7 +13,7 @@ import pytest
 
 from redlock._core import wire
 from redlock._core.fleet import Fleet, compatible
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 from redlock._core.voters import Voters
 from redlock._io.announcer import Announcement, Announcer
 from tests.simulation.master import ENGINE, EPOCH, Keyspace

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from redlock import AsyncMasters, ConfigurationError, Masters
-from redlock._core.ballots import Grant
-from redlock._core.extend import extend
+from redlock._core.kernel.ballot import Grant
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.release import abandon, release
 from redlock._core.lease import LeaseState
-from redlock._core.release import abandon, release
 from redlock._core.renewals import OVER, tasks
 from tests.core.renewer import renewal_of
 from tests.core.world import NEVER, START, Master, World, held

@@ -8,10 +8,10 @@ import pytest
 
 from redlock._core import wire
 from redlock._core.acquire import acquire
-from redlock._core.ballots import Grant, Refusal
-from redlock._core.extend import extend
 from redlock._core.fleet import Fleet
-from redlock._core.slots import KnownSlots, SlotTarget, group_of, slot_name
+from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.extension import extend
+from redlock._core.slots.target import KnownSlots, SlotTarget, group_of, slot_name
 from redlock._lock.refused import unreachable
 from tests.core.renewer import Scene
 from tests.core.world import START, Master, World

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from redlock._core.ballots import Grant
+from redlock._core.kernel.ballot import Grant
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._lock.lease import LeaseBase
 from redlock.errors import ConfigurationError, LockLost, Reason, Vote

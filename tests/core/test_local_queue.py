@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Effect, Leave, Op, Send, Turn, Wait
+from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.quorum import Tally
+from redlock._core.kernel.release import release
 from redlock._core.local_queue import LocalQueue, Place
-from redlock._core.quorum import Tally
-from redlock._core.release import release
 from tests.core.world import NEVER, START, WALL, Interrupt, Master, World, breaks, down, held, refuses
 from tests.owners import proves
 from tests.properties.profile import PROPERTY

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock._core.ballots import Grant, Refusal
+from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.quorum import Tally
 from redlock._core.outages import EVERY, Outages
 from redlock._core.outcomes import Failure
-from redlock._core.quorum import Tally
 from redlock._core.watch import wait_until_free
 from redlock._lock.refused import unreachable
 from tests.core.test_attempts import HELD, frees_itself

@@ -11,7 +11,7 @@ import pytest
 
 from redlock import Vote
 from redlock._core import inspect
-from redlock._core.quorum import Tally
+from redlock._core.kernel.quorum import Tally
 from redlock._core.wire import Seen
 from redlock._lock.refused import is_locked
 from redlock.errors import OUTCOMES, Outcome, Part, QuorumUnreachable, Unheard, unheard

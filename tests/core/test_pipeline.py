@@ -9,10 +9,11 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core import tickets, wire
+from redlock._core import wire
 from redlock._core.effects import Send
-from redlock._core.extend import Extension, extend
 from redlock._core.extend_many import renew
+from redlock._core.fair import tickets
+from redlock._core.kernel.extension import Extension, extend
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import NEVER, ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, Queued, SentAgain, request_of

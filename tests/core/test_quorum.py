@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core.quorum import Tally, drift, majority, valid_until
+from redlock._core.kernel.quorum import Tally, drift, majority, valid_until
 from redlock.errors import OUTCOMES, Outcome
 from tests.owners import proves
 from tests.properties.profile import PROPERTY

@@ -8,9 +8,9 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from redlock._core.extend import Extension, extend
+from redlock._core.kernel.extension import Extension, extend
+from redlock._core.kernel.release import abandon, release, release_lost
 from redlock._core.lease import LeaseState, PendingExtension
-from redlock._core.release import abandon, release, release_lost
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, turns
 from tests.servers.interrupt import InTheCleanup, at_every_line
 
@@ -206,7 +206,7 @@ def test_interrupted_again_at_any_line_of_what_follows(which: Callable[..., Op[o
 
 def test_interrupted_before_it_is_known_where_it_goes_it_still_goes_there() -> None:
     scene = Scene(asked=frozenset([1, 2]))
-    with patch("redlock._core.release.Claim", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with patch("redlock._core.kernel.release.Claim", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         scene.release()
     assert scene.world.verbs() == ["release"]
     assert scene.world.sent[0].to == {1, 2}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from redlock._core.effects import Send, Timeout
-from redlock._core.extend import Extension, extend
-from redlock._core.quorum import drift
-from redlock._core.release import release
+from redlock._core.kernel.extension import Extension, extend
+from redlock._core.kernel.quorum import drift
+from redlock._core.kernel.release import release
 from redlock._core.renewals import _STEP, OVER, RENEWALS, tasks
 from tests.core.renewer import renewal_of
 from tests.core.world import NEVER, START, Master, World, down

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from redlock._core import outcomes, wire
-from redlock._core.acquire import Target, attempt, despite_interrupts
-from redlock._core.ballots import Grant, Refusal
+from redlock._core.acquire import Target
 from redlock._core.effects import Send, Wait
+from redlock._core.kernel.attempt import attempt
+from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.rollback import despite_interrupts
 from redlock._core.outcomes import ErrorReply, Failure
 from tests.core.world import NEVER, START, WALL, Interrupt, Master, Sent, World, breaks, down, held, refuses
 from tests.properties.profile import PROPERTY

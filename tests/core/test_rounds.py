@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from redlock._core import wire
-from redlock._core.ballots import Ballot
 from redlock._core.effects import Op, Timeout, Turn
+from redlock._core.kernel.ballot import Ballot
+from redlock._core.kernel.quorum import Tally
+from redlock._core.kernel.release import Claim
+from redlock._core.kernel.rounds import Round
 from redlock._core.outcomes import Failure
-from redlock._core.quorum import Tally
-from redlock._core.release import Claim
-from redlock._core.rounds import Round
 from redlock._core.voters import Facts
 from tests.core.test_wire import replies
 from tests.core.world import NEVER, START, Interrupt, Master, World, down, outcomes

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from redlock._core.extend import extend
-from redlock._core.release import release
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.release import release
 from redlock._core.schedule import MANY, Schedule
 from tests.core.renewer import VALIDITY, Held, Scene
 from tests.core.world import START, Master

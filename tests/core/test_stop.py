@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from redlock._core.ballots import Grant, Refusal
 from redlock._core.election import until_stopped
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.stop import Stop, Stopped
 from tests.core.world import NEVER, Master, World, held
 

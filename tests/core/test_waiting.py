@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity.wait import wait_base, wait_fixed
 
-from redlock._core.ballots import Grant, Refusal
 from redlock._core.effects import Leave, Listen, Send, Wait
-from redlock._core.release import release
+from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.release import release
 from redlock._core.voters import Facts
 from redlock._core.watch import wait_until_free
 from tests.core.world import GRANTS, NEVER, OTHER, START, WALL, Interrupt, Master, World, down, refuses, turns
 
 if TYPE_CHECKING:
-    from redlock._core.quorum import Tally
+    from redlock._core.kernel.quorum import Tally
 
 FREE: list[Any] = [b"", -2, b"0"]
 PAUSE = 0.5  # of `World.spec`

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from redlock._core.ballots import Grant
 from redlock._core.effects import Listen
-from redlock._core.extend import extend
+from redlock._core.kernel.ballot import Grant
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
-from redlock._core.release import release
 from redlock._core.renewals import tasks
 from redlock._core.whole import AGAIN
 from tests.core.renewer import renewal_of

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 from tenacity.wait import wait_fixed
 
 from redlock._core import wire
-from redlock._core.acquire import Granted, Target, acquire
-from redlock._core.ballots import Grant, Refusal
+from redlock._core.acquire import Target, acquire
 from redlock._core.effects import (
     Leave,
     Listen,
@@ -35,6 +34,8 @@ from redlock._core.effects import (
     Wait,
     WakeBehind,
 )
+from redlock._core.kernel.attempt import Granted
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outages import Outages

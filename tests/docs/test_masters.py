@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 from tests.docs.pages import DOCS
 
 if TYPE_CHECKING:

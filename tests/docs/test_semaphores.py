@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "concepts" / "semaphores.md"

@@ -20,14 +20,15 @@ from hypothesis import example, given, strategies as st
 from redis.connection import Connection as RedisConnection
 
 from redlock import Masters, _clock, _connect, scripts
-from redlock._core import quorum, wire
-from redlock._core.ballots import Grant, Refusal
+from redlock._core import wire
 from redlock._core.effects import Send
-from redlock._core.extend import extend
 from redlock._core.inspect import inspect
+from redlock._core.kernel import quorum
+from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import ErrorReply
-from redlock._core.release import release
 from redlock._core.voters import Facts, Voters
 from redlock._io.connections import Connections
 from redlock._io.report import report

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock._core import tickets, wire
+from redlock._core import wire
+from redlock._core.fair import tickets
 from tests.bench import scene
 from tests.owners import proves
 

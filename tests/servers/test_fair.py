@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from redlock import ConfigurationError
-from redlock._core import tickets, wire
+from redlock._core import wire
+from redlock._core.fair import tickets
 from tests.servers.look import all_up, eventually, in_line, script_calls
 
 KEYS = wire.keys_for("redlock:", ["job"])

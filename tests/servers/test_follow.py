@@ -17,9 +17,9 @@ import pytest
 
 from redlock import Lease, Masters, QuorumUnreachable, _clock
 from redlock._core import wire
-from redlock._core.ballots import Ballot
 from redlock._core.effects import Turn
-from redlock._core.release import Claim
+from redlock._core.kernel.ballot import Ballot
+from redlock._core.kernel.release import Claim
 from redlock._core.voters import Facts
 from redlock._io import waiter as threads_that_wait
 from redlock._io.driver_threads import Driver, RenewalOperation

@@ -11,7 +11,8 @@ import pytest
 
 import redlock
 from redlock import QuorumUnreachable
-from redlock._core import tickets, wire
+from redlock._core import wire
+from redlock._core.fair import tickets
 from redlock.testing import LocalMasters
 from tests.owners import witness
 from tests.servers.commands import CHECK, run

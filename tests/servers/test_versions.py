@@ -12,7 +12,9 @@ import pytest
 from redis.exceptions import ResponseError
 
 from redlock import scripts
-from redlock._core import records, tickets, wire
+from redlock._core import wire
+from redlock._core.confirm import records
+from redlock._core.fair import tickets
 from tests.servers.look import all_up, each, eventually, take
 from tests.servers.waiter import Waiting
 

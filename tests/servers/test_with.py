@@ -16,7 +16,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from redlock import AsyncMasters, LockLost, Masters
-from redlock._core.release import abandon
+from redlock._core.kernel.release import abandon
 from tests.servers.interrupt import Interrupt, Struck, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 from tests.servers.process import soon

@@ -196,8 +196,8 @@ class Side:
         self.operation.start()
 
     def acquires(self) -> None:
-        acquire = self.core("acquire")
-        self._run(acquire.attempt(acquire.Target(self.settings, self.spec)))
+        target = self.core("acquire").Target(self.settings, self.spec)
+        self._run(self.core("kernel.attempt").attempt(target))
 
     def ends(self, outcome: Any) -> None:
         if type(outcome).__name__ == "Grant":
@@ -210,7 +210,7 @@ class Side:
         assert self.attempt is not None
         lease = self.core("lease").LeaseState(self.spec, self.grant, clock=self.now, mine=lambda: True)
         self.lease, self.attempt.over = lease, True
-        self._run(self.core("release").release(self.settings, self.spec, lease))
+        self._run(self.core("kernel.release").release(self.settings, self.spec, lease))
 
     def goes_on(self) -> None:
         while self.ready:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
-from redlock._core.tickets import LIFE
+from redlock._core.fair.tickets import LIFE
 from tests.simulation.parameters import WRONG_FAULTS
 
 if TYPE_CHECKING:
-    from redlock._core.fair import Ticket
+    from redlock._core.fair.target import Ticket
     from redlock._core.wire import Call
     from tests.simulation.invariants import Attempt, Hold, Judge
     from tests.simulation.master import Master

@@ -15,14 +15,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.acquire import attempt
-from redlock._core.ballots import Grant, SecondBallot
-from redlock._core.confirm import ConfirmingBallot, ConfirmingTarget, PhantomRound
+from redlock._core.confirm.ballot import ConfirmingBallot, ConfirmingTarget, PhantomRound
 from redlock._core.effects import Send, Timeout, Wait
-from redlock._core.extend import Extension, extend
+from redlock._core.kernel.attempt import attempt
+from redlock._core.kernel.ballot import Grant, SecondBallot
+from redlock._core.kernel.extension import Extension, extend
+from redlock._core.kernel.release import release
 from redlock._core.mode import RECORDED
 from redlock._core.outcomes import ErrorReply
-from redlock._core.release import release
 from redlock._core.tokens import FenceClock
 from redlock._core.whole import lacking, make_whole
 from tests.core import world

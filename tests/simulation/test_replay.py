@@ -23,8 +23,8 @@ def test_each_step_is_one_of_the_specification(first):
 # Some are seen by the judge of promises only when somebody is harmed; each step of them is already wrong.
 @pytest.mark.broken
 @pytest.mark.parametrize(("rule", "patch"), [
-    ("R1", Patch("redlock._core.quorum", "return masters // 2 + 1", "return max(1, masters // 2)")),
-    ("R8", Patch("redlock._core.acquire", "    token = settings.token()", "    token = 'one'")),
+    ("R1", Patch("redlock._core.kernel.quorum", "return masters // 2 + 1", "return max(1, masters // 2)")),
+    ("R8", Patch("redlock._core.kernel.attempt", "    token = settings.token()", "    token = 'one'")),
     ("R12", Patch("redlock._core.lease", """_lost is not None or not self.mine():
             return False
         return now < self.valid_until or self._resumed""", "released:\n            return False\n        return True")),

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from redlock._core import expiry
+from redlock._core.confirm import expiry
 from tests.bench.library import replaced
 from tests.bench.variants import VARIANTS
 from tests.simulation.master import REPLACED

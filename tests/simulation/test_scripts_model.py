@@ -10,7 +10,8 @@ import redis
 from redis.exceptions import NoScriptError, RedisError
 
 from redlock import scripts
-from redlock._core import tickets, wire
+from redlock._core import wire
+from redlock._core.fair import tickets
 from redlock._core.outcomes import ErrorReply
 from tests.servers.one import redis_server
 from tests.simulation.invariants import Judge

@@ -137,7 +137,7 @@ def test_found_in_long_runs(seed):
 def test_found_a_slot_that_others_saw_before_its_lease_was_granted():
     """Who asked for a slot in another thread got an AttributeError.  Here the thread sleeps just there."""
     grants = "        lease.granted(grant)\n"
-    asleep = Patch("redlock._core.slots", grants, f"        __import__('time').sleep(0.05)\n{grants}")
+    asleep = Patch("redlock._core.slots.target", grants, f"        __import__('time').sleep(0.05)\n{grants}")
     play(draw(4, threads=True, calm=True, more=False, slots=3, names=1, faults=(), besides={"users": 8}), (asleep,))
 
 

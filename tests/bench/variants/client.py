@@ -218,7 +218,7 @@ VARIANTS = {
         struck,
         (
             Patch(
-                "redlock._core.acquire",
+                "redlock._core.kernel.attempt",
                 "the keys must not outlive this operation (R11)\n",
                 "the keys must not outlive this operation (R11)\n        raise\n",
             ),
@@ -228,7 +228,7 @@ VARIANTS = {
         "A second interruption ends the cleanup (R11)",
         (P7, CALM),
         partial(struck, threads=True),
-        (Patch("redlock._core.acquire", "        for _ in range(3):\n", "        for _ in range(1):\n"),),
+        (Patch("redlock._core.kernel.rollback", "        for _ in range(3):\n", "        for _ in range(1):\n"),),
     ),
     "interrupted-release-given-up": Variant(
         "A release that is interrupted has reached whom it has reached (R11)",
@@ -236,7 +236,7 @@ VARIANTS = {
         partial(struck, threads=True),
         (
             Patch(
-                "redlock._core.release",
+                "redlock._core.kernel.release",
                 "            yield from _interrupted(settings, spec, lease, claim)\n        except GeneratorExit",
                 "            lease.changed()\n        except GeneratorExit",
             ),
@@ -248,11 +248,12 @@ VARIANTS = {
         partial(struck, threads=True),
         (
             Patch(
-                "redlock._core.acquire",
-                "    return first\n\n\nclass Target",
+                "redlock._core.kernel.rollback",
+                "    return first\n",
                 "    for effect in effects:\n        if first and isinstance(effect, Send):\n"
-                "            yield from wait(effect.sent_at + 8.0)\n    return first\n\n\nclass Target",
+                "            yield from wait(effect.sent_at + 8.0)\n    return first\n",
             ),
+            Patch("redlock._core.kernel.rollback", "import Leave, Op, Send\n", "import Leave, Op, Send, wait\n"),
         ),
     ),
     "repair-forgotten": Variant(
@@ -278,7 +279,7 @@ VARIANTS = {
         partial(struck, threads=True, users=1, longest=9.0),
         (
             Patch(
-                "redlock._core.acquire",
+                "redlock._core.kernel.attempt",
                 "            interruption = yield from rollback(spec, token, ballot)\n",
                 "            yield from rollback(spec, token, ballot)\n            interruption = None\n",
             ),
@@ -288,7 +289,7 @@ VARIANTS = {
         "Nobody keeps a grant for whoever is interrupted on the way back to the caller (R11)",
         (P7, LIVE),
         partial(struck, threads=True, users=1, longest=0.1),
-        (Patch("redlock._core.acquire", "                granted(grant)\n", "                pass\n"),),
+        (Patch("redlock._core.kernel.attempt", "                granted(grant)\n", "                pass\n"),),
     ),
     "never-under-way-no-more": Variant(
         "An extension that was interrupted limits all that follow (C6)",
@@ -334,7 +335,7 @@ VARIANTS = {
             faults=(),
             besides={"users": 8, "uses": ("slots",), "uneven": 20.0},
         ),
-        (Patch("redlock._core.slots", "        if not elsewhere:\n", "        if True:\n"),),
+        (Patch("redlock._core.slots.target", "        if not elsewhere:\n", "        if True:\n"),),
         first=20,
     ),
     # -- wrong clocks (R35) --
@@ -342,7 +343,7 @@ VARIANTS = {
         "A single master that says that a lease has run out is believed (R35)",
         (P1,),
         wrong_clocks,
-        (Patch("redlock._core.expiry", "if times > wrong and not", "if times and not"),),
+        (Patch("redlock._core.confirm.expiry", "if times > wrong and not", "if times and not"),),
     ),
     "no-second-round": Variant(
         "What has run out for certain is a vote, and nothing is taken there (R35)",
@@ -350,7 +351,7 @@ VARIANTS = {
         wrong_clocks,
         (
             Patch(
-                "redlock._core.acquire",
+                "redlock._core.kernel.attempt",
                 "        if fencing and (ballot.elsewhere and not ballot.stored if tally.yes >= tally.need else ballot.confirmed):\n",
                 "        if ballot.confirmed and tally.yes < tally.need:\n            for flagged in ballot.shown:\n"
                 "                tally.entries[flagged] = None\n                tally.count(flagged, 'granted')\n"
@@ -365,13 +366,13 @@ VARIANTS = {
         partial(
             draw, calm=False, more=False, after=2.0, ttl=4.0, max_ttl=8.0, faults=(("crash", 2.0), ("isolate", 1.0))
         ),
-        (Patch("redlock._core.acquire", "spec.ttl + spec.guard, proposal", "spec.ttl, proposal"),),
+        (Patch("redlock._core.kernel.attempt", "spec.ttl + spec.guard, proposal", "spec.ttl, proposal"),),
     ),
     "runs-again-at-once": Variant(
         "A release gives away what is to be held for a while (R28)",
         (R28,),
         _where(calm=True, uses=("period",)),
-        (Patch("redlock._core.release", "if lease.hold_at_least and (left := lease.kept) > 0:", "if False:"),),
+        (Patch("redlock._core.kernel.release", "if lease.hold_at_least and (left := lease.kept) > 0:", "if False:"),),
     ),
     "asks-as-one-in-line": Variant(
         "A client that does not wait in order proposes as those do who have a ticket, and is served before them (R42)",
@@ -388,13 +389,13 @@ VARIANTS = {
     "never-settled": broken(
         "The first number that was proposed is the ticket, whoever has stored a greater one (R42)",
         "test_waiting.test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came",
-        Patch("redlock._core.fair", "= self._settled or tally.won", "= True"),
+        Patch("redlock._core.fair.target", "= self._settled or tally.won", "= True"),
     ),
     "ticket-left": Variant(
         "A waiter whose masters are closed leaves its ticket to its time (R42)",
         (NO_TICKET,),
         partial(_IN_ORDER, faults=(("leave", 8.0),)),
-        (Patch("redlock._core.fair", "settings.fence_ttl), owed_until=NEVER)", "settings.fence_ttl))"),),
+        (Patch("redlock._core.fair.target", "settings.fence_ttl), owed_until=NEVER)", "settings.fence_ttl))"),),
     ),
     "ticket-forgotten": Variant(
         "A ticket is not given back to a master that has forgotten the script (R42)",

@@ -24,7 +24,7 @@ VARIANTS = {
     "one-fewer-is-enough": broken(
         "As many masters as may be wrong about time say that it has run out (R35)",
         "test_confirmed.test_kleppmanns_client_is_refused_by_three_masters",
-        Patch("redlock._core.expiry", "if times > wrong and not", "if times > max(0, wrong - 1) and not"),
+        Patch("redlock._core.confirm.expiry", "if times > wrong and not", "if times > max(0, wrong - 1) and not"),
     ),
     "no-mark": broken(
         "The extensions of a lease look alike on record (R35)",
@@ -68,7 +68,7 @@ VARIANTS = {
         "All have answered, and none says that it is held by the client on record: that lease is over (R35)",
         "test_wrong_clocks.test_answers_that_are_not_of_one_moment",
         Patch(
-            "redlock._core.expiry",
+            "redlock._core.confirm.expiry",
             'return Judgement("open" if missing else "doubt")',
             "over = {(name, *one[:2]) for records in shown.values() for name, one in records.items()}\n"
             '    return Judgement("open" if missing else "confirmed", over)',
@@ -78,7 +78,7 @@ VARIANTS = {
         "A master that shows the same lease for two names is two witnesses (R35)",
         "test_wrong_clocks.test_two_names_on_one_master_are_no_two_witnesses",
         Patch(
-            "redlock._core.expiry",
+            "redlock._core.confirm.expiry",
             "if times > wrong and",
             "if sum(alike[of] for of in alike if of[1:] == one[1:]) > wrong and",
         ),
@@ -130,7 +130,7 @@ VARIANTS = {
         "A phantom lasts for a third of what it hides (R35)",
         "test_confirmed.test_behind_a_client_that_keeps_no_records",
         Patch(
-            "redlock._core.confirm",
+            "redlock._core.confirm.ballot",
             "call = records.settle(keys, token, ttl,",
             "call = records.settle(keys, token, 0.3 * ttl,",
         ),
@@ -138,7 +138,7 @@ VARIANTS = {
     "ttl-by-the-clock-of-a-master": broken(
         "A phantom lasts for as long as a master says that the record has left (R35)",
         "test_confirmed.test_behind_a_client_that_keeps_no_records",
-        Patch("redlock._core.confirm", "ttl = max(one.ttl for", "ttl = max(0.02 for"),
+        Patch("redlock._core.confirm.ballot", "ttl = max(one.ttl for", "ttl = max(0.02 for"),
     ),
     "rollback-takes-back-the-phantom": broken(
         "The rollback behind a phantom takes it back, too (R35)",
@@ -163,7 +163,7 @@ VARIANTS = {
         "A phantom goes to all masters at once, so those of several waiters split them (R35, P3)",
         "test_confirmed.test_waiters_get_through_in_little_more_than_one_ttl",
         Patch(
-            "redlock._core.confirm",
+            "redlock._core.confirm.ballot",
             "        placed = PhantomRound(settings, call, frozenset((first,)))\n",
             "        yield Send(call, to=frozenset((first, *others)))\n        return\n"
             "        placed = PhantomRound(settings, call, frozenset((first,)))\n",
@@ -172,12 +172,12 @@ VARIANTS = {
     "phantom-a-moment-early": broken(
         "An attempt does not wait for a key that ends soon, and leaves a phantom (R35, P3)",
         "test_confirmed.test_a_client_that_only_tries_waits_for_a_key_that_ends_soon",
-        Patch("redlock._core.confirm", "        ballot.again = self._again\n", "        ballot.again = True\n"),
+        Patch("redlock._core.confirm.ballot", "        ballot.again = self._again\n", "        ballot.again = True\n"),
     ),
     "readers-behind-a-record": broken(
         "Readers stay out for as long as a writer that vanished is on record (R33, R35)",
         "test_confirmed.test_readers_come_in_behind_a_writer_that_vanished",
-        Patch("redlock._core.confirm", 'return self.judgement.verdict == "confirmed"', "return False"),
-        Patch("redlock._core.confirm", 'if self.judgement.verdict != "doubt" or', "if True or"),
+        Patch("redlock._core.confirm.ballot", 'return self.judgement.verdict == "confirmed"', "return False"),
+        Patch("redlock._core.confirm.ballot", 'if self.judgement.verdict != "doubt" or', "if True or"),
     ),
 }

@@ -10,7 +10,7 @@ VARIANTS = {
         "A vote does not say why there is none (R3)",
         "core/test_quorum.py",
         Patch(
-            "redlock._core.quorum",
+            "redlock._core.kernel.quorum",
             "else Vote(name, entry[0], entry[1], entry[2])",
             'else Vote(name, entry[0], entry[1], "")',
         ),
@@ -114,7 +114,9 @@ VARIANTS = {
     "silent-is-no-outage": broken(
         "Masters that did not vote are taken for masters that have refused (C2)",
         "core/test_quorum.py",
-        Patch("redlock._core.quorum", "return self.lost and self.size - self._absent() < self.need", "return False"),
+        Patch(
+            "redlock._core.kernel.quorum", "return self.lost and self.size - self._absent() < self.need", "return False"
+        ),
     ),
     "waits-as-if-it-had-failed-once": broken(
         "The wait object hears of one attempt, however many there were (C4)",

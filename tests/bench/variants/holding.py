@@ -7,7 +7,7 @@ from tests.bench.variants.variant import broken
 
 _KEEPER = "redlock._core.renewals"
 _LEASE = "redlock._core.lease"
-_EXTEND = "redlock._core.extend"
+_EXTEND = "redlock._core.kernel.extension"
 _LOOKS = "redlock._core.watch"
 
 VARIANTS = {
@@ -86,7 +86,7 @@ VARIANTS = {
         "A lease is valid for as long as masters keep its keys (R36)",
         "test_hold_at_least.test_after_a_loss_the_guard_and_after_a_release_nothing",
         Patch(
-            "redlock._core.acquire",
+            "redlock._core.kernel.attempt",
             "quorum.valid_until(ballot.sent_at, spec.ttl,",
             "quorum.valid_until(ballot.sent_at, spec.lasts,",
         ),
@@ -99,7 +99,7 @@ VARIANTS = {
     "keys-without-a-guard": broken(
         "Masters keep keys for the TTL alone, and their clocks step by up to the guard (R36)",
         "test_hold_at_least.test_clocks_that_step_by_less_than_the_guard_give_a_name_away_to_no_one",
-        Patch("redlock._core.acquire", "spec.ttl + spec.guard, proposal", "spec.ttl, proposal"),
+        Patch("redlock._core.kernel.attempt", "spec.ttl + spec.guard, proposal", "spec.ttl, proposal"),
         Patch(_EXTEND, "lasts = ttl + lease.guarded", "lasts = ttl"),
         Patch("redlock._core.extend_many", "ttl + one.lease.guarded", "ttl"),
     ),
@@ -215,7 +215,7 @@ VARIANTS = {
     "kept-without-drift": broken(
         "What is left of the time is counted by a master's clock as if that ran like ours (R28)",
         "test_hold_at_least.test_fast_clocks_of_masters_give_nothing_away_sooner",
-        Patch("redlock._core.release", "keep = left + quorum.drift(left, settings.drift_factor)", "keep = left"),
+        Patch("redlock._core.kernel.release", "keep = left + quorum.drift(left, settings.drift_factor)", "keep = left"),
     ),
     "kept-longer-than-the-key": broken(
         "A release lengthens the life of a key (R28)",
@@ -226,7 +226,7 @@ VARIANTS = {
         "A grant of which little is left counts, and its holder may die (R28)",
         "test_hold_at_least.test_a_grant_that_leaves_less_than_that_is_none",
         Patch(
-            "redlock._core.quorum",
+            "redlock._core.kernel.quorum",
             "    return min(at_least, ttl - drift(ttl, factor) - node_timeout)\n",
             "    return 0.0\n",
         ),
@@ -235,7 +235,7 @@ VARIANTS = {
         "What a failed attempt takes back stays for as long as a grant would have (R28)",
         "test_hold_at_least.test_an_attempt_that_fails_keeps_nothing",
         Patch(
-            "redlock._core.acquire",
+            "redlock._core.kernel.rollback",
             "spec.mode.release(spec.keys, token, 0.0, None)",
             "spec.mode.release(spec.keys, token, spec.hold_at_least, None)",
         ),
@@ -244,7 +244,7 @@ VARIANTS = {
         "What the renewer gives back, because nobody else can, is deleted (R28)",
         "test_hold_at_least.test_a_lease_that_ends_by_max_hold_is_kept_from_others_as_well",
         Patch(
-            "redlock._core.release",
+            "redlock._core.kernel.release",
             "Send(_call(settings, spec, lease), to=lease.asked,",
             "Send(lease.mode.release(spec.keys, lease.token, 0.0, lease.fence), to=lease.asked,",
         ),
@@ -253,13 +253,13 @@ VARIANTS = {
     "release-overtakes-the-acquire": broken(
         "A lease that was handed over is released once, although its acquire may still be on its way to a master (R10)",
         "test_hand_over.test_the_release_of_another_process_comes_before_the_acquire",
-        Patch("redlock._core.release", "    if not lease.in_order:\n", "    if False:\n"),
+        Patch("redlock._core.kernel.release", "    if not lease.in_order:\n", "    if False:\n"),
     ),
     "repair-taken-for-the-acquire": broken(
         "A key that an extension has given back is taken for that of the acquire, which is still on its way (R10, R14)",
         "test_hand_over.test_the_release_of_another_process_comes_before_the_acquire",
         Patch(
-            "redlock._core.release",
+            "redlock._core.kernel.release",
             "        self._repaired = lease.repaired\n",
             "        self._repaired = frozenset()\n",
         ),

@@ -9,18 +9,18 @@ VARIANTS = {
     "minority": broken(
         "Half of the masters are enough (R1)",
         "test_lock.test_any_set_of_two_masters_that_another_client_occupies",
-        Patch("redlock._core.quorum", "return masters // 2 + 1", "return max(1, masters // 2)"),
+        Patch("redlock._core.kernel.quorum", "return masters // 2 + 1", "return max(1, masters // 2)"),
     ),
     "no-drift": broken(
         "Clocks are taken to run at one rate (R6)",
         "test_quorum.test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ",
-        Patch("redlock._core.quorum", "return ttl * factor + ROUNDING", "return 0.0"),
+        Patch("redlock._core.kernel.quorum", "return ttl * factor + ROUNDING", "return 0.0"),
     ),
     "failures-wake-nobody": broken(
         "A round that a failed connection decides goes on to the end of its time (R2)",
         "test_quorum.test_no_client_waits_for_the_rest_of_a_round_that_a_refused_connection_decides",
         Patch(
-            "redlock._core.rounds",
+            "redlock._core.kernel.rounds",
             "        self.tally.fail(master, failure)\n        return self.decides(at)",
             "        self.tally.fail(master, failure)\n        return self.decides(at) and False",
         ),
@@ -28,7 +28,7 @@ VARIANTS = {
     "validity-not-checked": broken(
         "A majority is enough, however late it came (R7)",
         "test_quorum.test_masters_that_grant_too_late_grant_nothing",
-        Patch("redlock._core.acquire", "valid_until - at >= spec.min_validity and known", "known"),
+        Patch("redlock._core.kernel.attempt", "valid_until - at >= spec.min_validity and known", "known"),
     ),
     "wall-clock": broken(
         "Validity is measured on the wall clock, which can be set (R5)",
@@ -44,13 +44,13 @@ VARIANTS = {
     "no-rollback": broken(
         "A failed attempt leaves its keys to their TTL (R9)",
         "test_quorum.test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_were_silent",
-        Patch("redlock._core.acquire", "    if sent_at == NEVER:  # interrupted", "    if True:  # interrupted"),
+        Patch("redlock._core.kernel.rollback", "    if sent_at == NEVER:  # interrupted", "    if True:  # interrupted"),
     ),
     "rollback-only-where-granted": broken(
         "A failed attempt is not released on the masters that were silent (R9)",
         "test_quorum.test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_were_silent",
         Patch(
-            "redlock._core.acquire",
+            "redlock._core.kernel.rollback",
             "to=round_.reached(), owed_until=sent_at + 2 * spec.lasts",
             "to=frozenset(master for master in round_.reached() if round_.tally.outcome(master) == 'granted'),\n"
             "        owed_until=sent_at + 2 * spec.lasts",
@@ -66,7 +66,7 @@ VARIANTS = {
         "test_quorum.test_each_attempt_has_a_token_of_its_own",
         Patch("redlock._core.acquire", '"marks", "patience"', '"token", "marks", "patience"'),
         Patch("redlock._core.acquire", "        self.settings = settings\n", "        self.settings, self.token = settings, settings.token()\n"),
-        Patch("redlock._core.acquire", "    token = settings.token()\n    fencing", "    token = target.token\n    fencing"),
+        Patch("redlock._core.kernel.attempt", "    token = settings.token()\n    fencing", "    token = target.token\n    fencing"),
     ),
     "release-without-owner-check": broken(
         "Any client that releases removes the key (P8)",
@@ -88,8 +88,8 @@ VARIANTS = {
             'self._late, self._resumed = "expired", False',
             'self._late, self._resumed, self._lost = "expired", False, None',
         ),
-        Patch("redlock._core.extend", "lambda: not lease.over and", "lambda: not lease.released and"),
-        Patch("redlock._core.extend", "claim.ask(lease.ends_at)", "claim.ask()"),
+        Patch("redlock._core.kernel.extension", "lambda: not lease.over and", "lambda: not lease.released and"),
+        Patch("redlock._core.kernel.extension", "claim.ask(lease.ends_at)", "claim.ask()"),
         Patch("extend.lua", "if found ~= token then", "if found and found ~= token then"),
         Patch("extend.lua", "redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
     ),
@@ -107,7 +107,7 @@ VARIANTS = {
         "A fence is granted that is greater than all that were seen, and that no majority has stored (R17)",
         "test_quorum.test_fences_rise_whatever_the_wall_clocks_of_clients_show",
         Patch(
-            "redlock._core.acquire",
+            "redlock._core.kernel.attempt",
             "    at = yield from second.ask(first.sent_at + settings.node_timeout)\n    return proposal, at, second.tally",
             "    yield from ()\n    return proposal, first.decided_at, first.tally",
         ),

@@ -33,13 +33,17 @@ VARIANTS = {
     "votes-for-different-slots-add-up": broken(
         "An attempt for any of several slots counts what masters give, whichever slot it is (R1, R32)",
         "test_slots.test_clients_that_masters_give_different_slots_hold_different_slots",
-        Patch("redlock._core.slots", "return self._others.get(master, self._asked[0]) if", "return self._asked[0] if"),
+        Patch(
+            "redlock._core.slots.target",
+            "return self._others.get(master, self._asked[0]) if",
+            "return self._asked[0] if",
+        ),
     ),
     "asks-for-one-slot-again-and-again": broken(
         "A refused client asks for the same slot again, and does not pause (R25, R32)",
         "test_slots.test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it",
         Patch(
-            "redlock._core.slots",
+            "redlock._core.slots.target",
             '        if refusal.kind == "held":\n',
             '        if refusal.kind == "held":\n            self._ask(self.slot)\n            return None\n',
         ),
@@ -53,12 +57,12 @@ VARIANTS = {
         "A client that was refused asks for one of the free slots, and so do those that were refused with it (R32)",
         "test_slots.test_contenders_for_as_many_free_slots_need_two_rounds",
         Patch(
-            "redlock._core.slots",
+            "redlock._core.slots.target",
             "self.slot, self.wanted = slots[0], slots",
             "self.slot, self.wanted = slots[0], slots[:1]",
         ),
         Patch(
-            "redlock._core.slots",
+            "redlock._core.slots.target",
             "        self._asked.update(slots)\n        self.spec",
             "        slots = slots[:1]\n        self._asked.update(slots)\n        self.spec",
         ),
@@ -110,12 +114,12 @@ VARIANTS = {
         "A lease claims the name for itself until a majority has let readers in (R33)",
         "test_shared.test_a_lease_is_shared_from_the_moment_in_which_its_downgrade_is_sent",
         Patch(
-            "redlock._core.extend",
+            "redlock._core.kernel.extension",
             "    lease.mode = shared_by()\n    try:\n",
             "    lease.mode = shared_by()._replace(shared=False)\n    try:\n",
         ),
         Patch(
-            "redlock._core.extend",
+            "redlock._core.kernel.extension",
             "lease, lease.ttl, now)\n    except",
             "lease, lease.ttl, now)\n        lease.mode = shared_by()\n    except",
         ),
@@ -125,11 +129,11 @@ VARIANTS = {
         "A ticket has the number that the clock of its client shows, and masters take any number (R42)",
         "test_waiting.test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came",
         Patch(
-            "redlock._core.fair",
+            "redlock._core.fair.target",
             "self.number = settings.fences.propose()",
             "self.number = settings.fences._wall_ns() // 1000",
         ),
-        Patch("redlock._core.fair", "settings.fence_ttl, new=new)", "settings.fence_ttl, new=False)"),
+        Patch("redlock._core.fair.target", "settings.fence_ttl, new=new)", "settings.fence_ttl, new=False)"),
     ),
     "dead-waiters-stay": broken(
         "The ticket of a waiter that has died stays for as long as others wait (R42)",
@@ -152,7 +156,7 @@ VARIANTS = {
     "tickets-outlive-their-operation": broken(
         "A waiter that gives up leaves its ticket to its time (R42)",
         "test_waiting.test_a_waiter_that_gives_up_leaves_no_ticket_behind",
-        Patch("redlock._core.fair", "tickets.leave(self._keys, self.token,", "tickets.leave(self._keys, '',"),
+        Patch("redlock._core.fair.target", "tickets.leave(self._keys, self.token,", "tickets.leave(self._keys, '',"),
     ),
     "outage-of-the-first-in-line-untold": broken(
         "A waiter whose time is up behind another one takes the outage that that one has met for a holder (C2)",

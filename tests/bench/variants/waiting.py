@@ -115,7 +115,7 @@ VARIANTS = {
     "outage-taken-for-a-holder": broken(
         "A client with too few votes waits for a release, and rollbacks of failed attempts wake such clients (R24)",
         "test_heard.test_waiters_do_not_wake_each_other_where_a_majority_answers_too_late",
-        Patch("redlock._core.ballots", 'return Refusal("unreachable", tally, at)', 'return Refusal("held", tally, at)'),
+        Patch("redlock._core.kernel.ballot", 'return Refusal("unreachable", tally, at)', 'return Refusal("held", tally, at)'),
     ),
     "channel-left-behind": broken(
         "A channel without waiters stays subscribed (R24)",

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock import scripts
-from redlock._core import records, wire
+from redlock._core import wire
+from redlock._core.confirm import records
 
 if TYPE_CHECKING:
     from redlock._core.wire import Call, Keys

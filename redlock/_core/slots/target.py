@@ -36,20 +36,21 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redlock._core import records, wire
+from redlock._core import wire
 from redlock._core.acquire import Target
-from redlock._core.ballots import Ballot, Refusal
+from redlock._core.confirm import records
 from redlock._core.effects import Send
+from redlock._core.kernel.ballot import Ballot, Refusal
+from redlock._core.kernel.quorum import Tally, majority
 from redlock._core.local_queue import Place
 from redlock._core.mode import EXCLUSIVE, RECORDED
-from redlock._core.quorum import Tally, majority
 from redlock._core.subscriptions import Subscription
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable
 
-    from redlock._core.ballots import Grant
+    from redlock._core.kernel.ballot import Grant
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome

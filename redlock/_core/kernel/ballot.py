@@ -6,16 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import wire
+from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import NEVER
-from redlock._core.rounds import GRANTED, Round
 from redlock._core.tokens import READERS, TICKETS, by_whom, released_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Op
+    from redlock._core.kernel.quorum import Tally
     from redlock._core.local_queue import Place
-    from redlock._core.quorum import Tally
     from redlock._core.settings import LockSpec
     from redlock.errors import Outcome, Vote
 

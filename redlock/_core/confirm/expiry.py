@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from redlock._core.quorum import majority
+from redlock._core.kernel.quorum import majority
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,24 +21,24 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from redlock._core import records
 from redlock._core.acquire import Target
-from redlock._core.ballots import Ballot
+from redlock._core.confirm import records
+from redlock._core.confirm.expiry import judge
 from redlock._core.effects import Send
-from redlock._core.expiry import judge
-from redlock._core.rounds import GRANTED, Round
-from redlock._core.slots import SlotBallot, SlotTarget
+from redlock._core.kernel.ballot import Ballot
+from redlock._core.kernel.rounds import GRANTED, Round
+from redlock._core.slots.target import SlotBallot, SlotTarget
 from redlock._core.tokens import by_whom, is_phantom
 from redlock._core.wire import Keys, read_fence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from redlock._core.ballots import Refusal
+    from redlock._core.confirm.expiry import Judgement, Records
     from redlock._core.effects import Op
-    from redlock._core.expiry import Judgement, Records
-    from redlock._core.quorum import Tally
-    from redlock._core.rounds import RoundEnd
+    from redlock._core.kernel.ballot import Refusal
+    from redlock._core.kernel.quorum import Tally
+    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.wire import Call
     from redlock.errors import Outcome

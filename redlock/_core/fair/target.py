@@ -33,19 +33,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from redlock._core import quorum, tickets
 from redlock._core.acquire import Target
-from redlock._core.ballots import Refusal
-from redlock._core.confirm import ConfirmingTarget
+from redlock._core.confirm.ballot import ConfirmingTarget
 from redlock._core.effects import Notified, Send, Timeout, sleep, wait
+from redlock._core.fair import tickets
+from redlock._core.fair.tickets import LIFE
+from redlock._core.kernel import quorum
+from redlock._core.kernel.ballot import Refusal
+from redlock._core.kernel.quorum import Tally
+from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import NEVER
-from redlock._core.quorum import Tally
-from redlock._core.rounds import GRANTED, Round
-from redlock._core.tickets import LIFE
 
 if TYPE_CHECKING:
-    from redlock._core.ballots import Ballot
     from redlock._core.effects import Op
+    from redlock._core.kernel.ballot import Ballot
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.wire import Call, Keys
     from redlock.errors import Outcome

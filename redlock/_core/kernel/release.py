@@ -33,19 +33,20 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from redlock._core import quorum, wire
-from redlock._core.acquire import carry_out, despite_interrupts
+from redlock._core import wire
 from redlock._core.effects import Leave, Op, ReleaseHeard, Send
+from redlock._core.kernel import quorum
+from redlock._core.kernel.rollback import carry_out, despite_interrupts
+from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import NEVER
-from redlock._core.rounds import GRANTED, Round
 from redlock._core.tokens import by_whom, released_token
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.lease import LeaseState
-    from redlock._core.rounds import RoundEnd
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Reason
 

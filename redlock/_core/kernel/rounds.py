@@ -20,8 +20,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock._core.effects import Op, Send, Timeout, Wait
+from redlock._core.kernel.quorum import Tally
 from redlock._core.outcomes import NEVER
-from redlock._core.quorum import Tally
 
 if TYPE_CHECKING:
     from redlock._core.outcomes import Failure

@@ -19,19 +19,20 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redlock._core import quorum, wire
-from redlock._core.acquire import carry_out, despite_interrupts
+from redlock._core import wire
 from redlock._core.effects import Leave, Op, Send
+from redlock._core.kernel import quorum
+from redlock._core.kernel.release import Claim
+from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.lease import ExtensionEnd, PendingExtension
 from redlock._core.mode import shared_by
 from redlock._core.outcomes import NEVER
-from redlock._core.release import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from redlock._core.kernel.quorum import Tally
     from redlock._core.lease import LeaseState
-    from redlock._core.quorum import Tally
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
 

@@ -1,0 +1,1 @@
+"""An expiry is confirmed by more than one clock (R35)."""

@@ -1,0 +1,1 @@
+"""Waiters are served in the order in which they came (R42)."""

@@ -1,0 +1,54 @@
+"""Takes back what an attempt may have left on masters (R9), despite interruptions (R11)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock._core.effects import Leave, Op, Send
+from redlock._core.outcomes import NEVER
+
+if TYPE_CHECKING:
+    from redlock._core.kernel.rounds import Round
+    from redlock._core.settings import LockSpec
+
+
+def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | None]:
+    """Release on all masters that may have the key, above all on the silent ones (R9).
+
+    Nobody waits for the answers.  On each connection the release stands behind the acquire (R10).  If the
+    connection breaks before the answer, the release is owed for as long as the key can live.
+    Returns the interruption, if there was one.
+    """
+    sent_at = round_.sent_at
+    if sent_at == NEVER:  # interrupted before the round was sent
+        return None
+    release = Send(
+        spec.mode.release(spec.keys, token, 0.0, None), to=round_.reached(), owed_until=sent_at + 2 * spec.lasts
+    )
+    return (yield from despite_interrupts(release))
+
+
+def carry_out(*effects: Send | Leave) -> Op[None]:
+    """`despite_interrupts`, and raise the first interruption."""
+    interruption = yield from despite_interrupts(*effects)
+    if interruption is not None:
+        raise interruption
+
+
+def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
+    """Carry out each of ``effects`` although somebody keeps pressing Ctrl-C: a second time does no harm.
+
+    Returns the first interruption.  The caller raises it, unless it is raising one already.
+    """
+    first: BaseException | None = None
+    for effect in effects:
+        for _ in range(3):
+            try:
+                yield effect
+            except GeneratorExit:
+                raise
+            except BaseException as interruption:  # noqa: BLE001 - handed to the caller
+                first = first or interruption
+            else:
+                break
+    return first

@@ -1,0 +1,1 @@
+"""At most k holders, by k locks (R32)."""
