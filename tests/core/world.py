@@ -34,7 +34,6 @@ from redlock._core.effects import (
     Wait,
     WakeBehind,
 )
-from redlock._core.kernel.attempt import Granted
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Effect, LocalEffect
+    from redlock._core.kernel.attempt import Granted
     from redlock.errors import Vote
 
 T = TypeVar("T")
