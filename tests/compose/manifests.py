@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from tests.compose.programs import COMPOSE
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 KUBERNETES = COMPOSE / "kubernetes"
 FILES = ("masters.yaml", "check.yaml", "app.yaml")
 MAX_TTL = 60.0  # the default of `Masters`
-MAJORITY_NEEDS = 5
 Documents = dict[str, Any]
 
 
@@ -48,89 +44,73 @@ def options(command: list[str]) -> dict[str, str]:
     return dict(zip(command[1::2], command[2::2], strict=True))
 
 
+LABELS = {"app": "redlock-master"}
+SET, POD = "StatefulSet/master spec", "StatefulSet/master spec template spec"
+SERVER = f"{POD} containers 0"
+# Where it is said, what is allowed there, and why; None: nothing.
+RULES: list[tuple[str, Any, str]] = [
+    (f"{SET} replicas", 5, "one set of five (R1)"),
+    (f"{SET} updateStrategy", {"type": "RollingUpdate"}, "one at a time"),
+    (f"{SET} podManagementPolicy", "Parallel", "none waits for another one to start"),
+    (f"{SET} minReadySeconds", MAX_TTL, "the next one is restarted when this one votes (R21)"),
+    (f"{SET} serviceName", "masters", "the set's names are the service's"),
+    (f"{SET} volumeClaimTemplates", None, "no disk, so no old one"),
+    (f"{SET} template metadata labels", LABELS, "what the others select"),
+    (f"{SERVER} env", [{"name": "MAX_TTL", "value": f"{MAX_TTL:.0f}"}], "ready is who votes (R21)"),
+    (f"{SERVER} livenessProbe", None, "nobody restarts a slow one"),
+    (f"{SERVER} startupProbe", None, "nobody restarts a slow one"),
+    (f"{POD} affinity podAntiAffinity requiredDuringSchedulingIgnoredDuringExecution",
+        [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": LABELS}}], "one on a node"),
+    (f"{POD} topologySpreadConstraints", [{"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": LABELS}}], "over the zones"),
+    (f"{SERVER} command", [
+        "redis-server", "--save", "", "--appendonly", "no", "--maxmemory", "64mb", "--maxmemory-policy", "noeviction",
+        "--port", "0", "--tls-port", "6379", "--tls-auth-clients", "no", "--tls-cert-file", "/secrets/tls.crt",
+        "--tls-key-file", "/secrets/tls.key", "--tls-ca-cert-file", "/secrets/ca.crt", "--aclfile", "/secrets/users.acl",
+    ], "no disk, no eviction, nothing without TLS, users, no replica"),
+    (f"{POD} volumes", [{"name": "secrets", "secret": {"secretName": "masters", "defaultMode": 0o440}}], "no disk, so no old one"),
+    (f"{SERVER} resources", {"requests": {"cpu": "100m", "memory": "192Mi"}, "limits": {"memory": "192Mi"}},
+        "thrice what it may keep, not the first to be evicted, not throttled (R7)"),
+    ("Service/masters spec clusterIP", "None", "each has an address of its own"),
+    ("Service/masters spec selector", LABELS, "of the masters"),
+    ("Service/masters spec publishNotReadyAddresses", True, "one that does not vote is asked (R21)"),
+    ("PodDisruptionBudget/masters spec", {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": LABELS}}, "one is evicted at a time, and a broken one blocks no node"),
+    ("NetworkPolicy/masters spec", {"podSelector": {"matchLabels": LABELS}, "policyTypes": ["Ingress", "Egress"], "egress": [],
+        "ingress": [{"from": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"redlock-client": "true"}}}],
+                     "ports": [{"port": 6379}]}]}, "clients only, and a master calls nobody"),
+    ("CronJob/redlock-check spec concurrencyPolicy", "Forbid", "one check at a time"),
+    ("CronJob/redlock-check spec jobTemplate spec backoffLimit", 0, "a failed check stays failed"),
+    ("Namespace/redlock metadata labels pod-security.kubernetes.io/enforce", "restricted", "the cluster holds us to that"),
+]  # fmt: skip
+NOT_ROOT = {
+    "runAsNonRoot": True, "runAsUser": 999, "runAsGroup": 999, "fsGroup": 999, "seccompProfile": {"type": "RuntimeDefault"},
+}  # fmt: skip
+NO_PRIVILEGES = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
 def broken(documents: Documents) -> set[str]:
-    """The names of the rules that are not kept."""
-    return {name for name, kept in (*_masters(documents), *_around(documents), *_everywhere(documents)) if not kept}
-
-
-def _masters(documents: Documents) -> Iterator[tuple[str, bool]]:
-    found = documents["StatefulSet/master"]["spec"]
-    pod = found["template"]["spec"]
-    (server,) = pod["containers"]
-    labels = found["template"]["metadata"]["labels"]
-    yield "one set of five (R1)", found["replicas"] == MAJORITY_NEEDS
-    yield "one at a time", found["updateStrategy"] == {"type": "RollingUpdate"}
-    yield "none waits for another one to start", found["podManagementPolicy"] == "Parallel"
-    yield "the next one is restarted when this one votes (R21)", found["minReadySeconds"] >= MAX_TTL
-    (environment,) = [one["value"] for one in server["env"] if one["name"] == "MAX_TTL"]
-    probe = server["readinessProbe"]["exec"]["command"][-1]
-    yield "ready is who votes (R21)", float(environment) >= MAX_TTL and '[ "$up" -gt "$MAX_TTL" ]' in probe
-    yield "nobody restarts a slow one", "livenessProbe" not in server and "startupProbe" not in server
-    anti = pod["affinity"]["podAntiAffinity"].get("requiredDuringSchedulingIgnoredDuringExecution", [])
-    yield (
-        "one on a node",
-        [(one["topologyKey"], one["labelSelector"]["matchLabels"]) for one in anti]
-        == [("kubernetes.io/hostname", labels)],
-    )
-    spread = [
-        (one["topologyKey"], one["maxSkew"], one["whenUnsatisfiable"], one["labelSelector"]["matchLabels"])
-        for one in pod["topologySpreadConstraints"]
-    ]
-    yield "over the zones", spread == [("topology.kubernetes.io/zone", 1, "DoNotSchedule", labels)]
-    says = options(server["command"])
-    yield "never evicts", says["--maxmemory-policy"] == "noeviction"
-    volumes = [set(volume) - {"name"} for volume in pod["volumes"]]
-    no_disk = says["--save"] == "" and says["--appendonly"] == "no" and volumes == [{"secret"}]
-    yield "no disk, so no old one", no_disk and "volumeClaimTemplates" not in found
-    yield "nothing without TLS", says["--port"] == "0" and says["--tls-port"] == "6379"
-    yield "users", says.get("--aclfile") == "/secrets/users.acl"
-    yield "no replica", not any(option.startswith(("--replicaof", "--slaveof", "--cluster")) for option in says)
-    megabytes = int(says["--maxmemory"].removesuffix("mb"))
-    limits, requests = server["resources"]["limits"], server["resources"]["requests"]
-    yield "memory for it", int(limits["memory"].removesuffix("Mi")) >= 2 * megabytes
-    yield "not the first to be evicted", requests["memory"] == limits["memory"]
-    yield "not throttled (R7)", "cpu" not in limits and "cpu" in requests
-
-
-def _around(documents: Documents) -> Iterator[tuple[str, bool]]:
-    labels = documents["StatefulSet/master"]["spec"]["template"]["metadata"]["labels"]
-    service = documents["Service/masters"]["spec"]
-    yield "each has an address of its own", service["clusterIP"] == "None" and service["selector"] == labels
-    yield "the set's names are the service's", documents["StatefulSet/master"]["spec"]["serviceName"] == "masters"
-    yield "one that does not vote is asked (R21)", service.get("publishNotReadyAddresses") is True
-    budget = documents["PodDisruptionBudget/masters"]["spec"]
-    yield "one is evicted at a time", budget["maxUnavailable"] == 1 and budget["selector"]["matchLabels"] == labels
-    yield "a broken one blocks no node", budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
-    policy = documents["NetworkPolicy/masters"]["spec"]
-    yield "of the masters", policy["podSelector"]["matchLabels"] == labels
-    yield "a master calls nobody", "Egress" in policy["policyTypes"] and policy["egress"] == []
-    ((rule),) = policy["ingress"]
-    (client,) = [one["podSelector"]["matchLabels"] for one in rule["from"]]
-    only_redis = [one["port"] for one in rule["ports"]] == [6379]
-    yield "clients only", "Ingress" in policy["policyTypes"] and only_redis and client == {"redlock-client": "true"}
+    """The rules that are not kept."""
+    found = {rule for place, allowed, rule in RULES if at(documents, place) != allowed}
+    if '[ "$up" -gt "$MAX_TTL" ]' not in at(documents, f"{SERVER} readinessProbe exec command 2"):
+        found.add("ready is who votes (R21)")
     for name, pod in pods(documents).items():
-        if name != "StatefulSet/master":
-            yield f"{name} reaches the masters", client.items() <= pod["metadata"]["labels"].items()
-    check = documents["CronJob/redlock-check"]["spec"]
-    yield "one check at a time", check["concurrencyPolicy"] == "Forbid"
-    yield "a failed check stays failed", check["jobTemplate"]["spec"]["backoffLimit"] == 0
+        spec, labels = pod["spec"], pod["metadata"]["labels"]
+        kept = {
+            "reaches the masters": labels == LABELS or labels.get("redlock-client") == "true",
+            "not root": spec["securityContext"] == NOT_ROOT,
+            "no token": spec["automountServiceAccountToken"] is False,
+            "its group reads the secrets": [one["secret"]["defaultMode"] for one in spec["volumes"]] == [0o440],
+            "no privileges": all(one["securityContext"] == NO_PRIVILEGES for one in containers(pod)),
+            "memory is limited": all("memory" in one["resources"]["limits"] for one in containers(pod)),
+            "no password in the environment": "redis://" not in str(pod) and "PASS" not in str(pod),
+        }
+        found |= {f"{name}: {rule}" for rule, is_kept in kept.items() if not is_kept}
+    return found
 
 
-def _everywhere(documents: Documents) -> Iterator[tuple[str, bool]]:
-    enforced = documents["Namespace/redlock"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
-    yield "the cluster holds us to that", enforced == "restricted"
-    for name, pod in pods(documents).items():
-        security = pod["spec"]["securityContext"]
-        yield f"{name}: not root", security["runAsNonRoot"] is True and security["runAsUser"] > 0
-        yield f"{name}: seccomp", security["seccompProfile"] == {"type": "RuntimeDefault"}
-        yield f"{name}: no token", pod["spec"]["automountServiceAccountToken"] is False
-        secret = [one["secret"]["defaultMode"] for one in pod["spec"]["volumes"]]
-        yield f"{name}: its group reads the secrets", secret == [0o440] and security["fsGroup"] > 0
-        for container in containers(pod):
-            own = container["securityContext"]
-            unprivileged = own["allowPrivilegeEscalation"] is False and own["capabilities"] == {"drop": ["ALL"]}
-            yield f"{name}: no privileges", unprivileged
-            yield f"{name}: nothing is written", own["readOnlyRootFilesystem"] is True
-            yield f"{name}: memory is limited", "memory" in container["resources"]["limits"]
-            plain = [one for one in container.get("env", []) if "pass" in one["name"].lower()]
-            yield f"{name}: no password in the environment", not plain and "redis://" not in str(container)
+def at(documents: Documents, place: str) -> Any:
+    found: Any = documents
+    for step in place.split(" "):
+        found = found[int(step)] if isinstance(found, list) else (found or {}).get(step)
+    return found
