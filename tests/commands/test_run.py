@@ -482,20 +482,6 @@ def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
     assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
 
 
-def test_after_max_hold_a_command_has_its_grace_and_the_lock_is_released(servers):
-    """C7."""
-    cleans_up = "trap 'echo told; read line; echo cleaned up; exit 5' TERM; while :; do sleep 0.1; done"
-    arguments = ["job", NEW, "--ttl", "30", "--grace", "10", "--max-hold", "1", "--", "sh", "-c", cleans_up]
-    with started(arguments, servers.urls, stdin=subprocess.PIPE) as process:
-        assert line(process) == "told"
-        assert len(holder_of(servers)) >= 3  # nobody else has the lock during the grace (P1)
-        said, errors = process.communicate("go on\n", timeout=30)
-    assert (process.returncode, said) == (70, "cleaned up\n")
-    assert re.search(r"'job' was held for [\d.]+ s, and --max-hold is 1 s; the command gets SIGTERM", errors), errors
-    assert "lost" not in errors
-    eventually(lambda: nothing_left(servers))  # not left to its TTL
-
-
 def test_the_end_of_a_command_leaves_no_guard(servers):
     options = ["--guard", "20", *PATIENT]
     done = run([*RUN, "job", NEW, *options, "--", "sh", "-c", "exit 3"], servers.urls)
@@ -898,14 +884,6 @@ def test_a_command_that_stops_itself_for_the_terminal_gets_it(servers, tmp_path)
         terminal.type(f"{RUN_JOB} -- {like_top(tmp_path)}; echo ended $?\n", "on the screen")
         terminal.type("\x03", "ended 130")
     eventually(lambda: nothing_left(servers))
-
-
-def test_a_script_in_which_a_command_stops_itself_for_the_terminal(servers, tmp_path):
-    """There it is given when it stops: until then a Ctrl-C is for the whole script."""
-    (tmp_path / "script").write_text(f"{RUN_JOB} -- {like_top(tmp_path)}\necho ended $?\n", encoding="utf-8")
-    with shell_on_a_terminal(servers, tmp_path) as terminal:
-        terminal.type("sh script\n", "on the screen")
-        terminal.type("q", "ended 3")
 
 
 def test_a_ctrl_c_in_a_script_reaches_the_script(servers, tmp_path):

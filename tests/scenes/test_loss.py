@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -240,3 +241,82 @@ def test_a_release_is_no_loss_in_the_log(at: At) -> Steps:
         yield lock.release
     yield at.sleep(10.0)
     assert at.log == []
+
+
+# -- what is logged --------------------------------------------------------------------------------------
+
+
+def losses(at: At) -> list[str]:
+    return [text for text in at.log if "was lost" in text]
+
+
+@scene()
+@pytest.mark.parametrize(("what", "options", "how", "ran"), [
+    ("it expires", {}, "it expired", True),
+    ("it is released too late", {}, "it expired", True),
+    ("its thread or task has ended", {"auto_extend": True}, "it expired", False),
+    ("it is taken", {"auto_extend": True}, "somebody else holds it", True),
+    ("it is taken", {"auto_extend": True, "shared": True}, "somebody else holds it", True),
+    ("it is found taken", {}, "somebody else holds it", True),
+    ("it is found gone", {}, "it expired", False),
+    ("all hang", {"auto_extend": True}, "it could not be renewed in time", True),
+    ("it lasts", {"max_hold": 0.5}, "it was held for as long as it may be", True),
+])  # fmt: skip
+def test_a_loss_is_logged_once_with_its_reason_and_whether_its_body_still_ran(
+    at: At, what: str, options: Any, how: str, ran: bool
+) -> Steps:
+    lock = at.masters.lock("job", owner="web-3/17", **{"ttl": 3.0, "auto_extend": False, **options})
+
+    def takes() -> Steps:
+        yield lock.acquire
+
+    if "ended" in what:
+        job = yield at.begin(takes())
+        yield from at.until(lambda: at.over(job))
+    else:
+        yield from takes()
+    yield at.sleep(0.1)
+    if "taken" in what or "gone" in what:
+        at.put("redlock:job", None if "gone" in what else "another")
+    if "found" in what:
+        with pytest.raises(at.errors.LockLost):
+            yield lock.release if "gone" in what else lock.extend
+    at.freeze(5 if what == "all hang" else 0)
+    yield at.sleep(4.0)
+    at.thaw()
+    if "late" in what:
+        with pytest.raises(at.errors.LockLost):
+            yield lock.release
+    yield at.sleep(1.0)
+    (text,) = losses(at)
+    assert text.startswith(f"WARNING the lease on 'job' was lost: {how}")
+    assert "by web-3/17" in text
+    assert f"fencing token {lock.lease.fence}" in text
+    assert ("its body still ran" in text, "its body had ended" in text) == (ran, not ran)
+    assert not re.search("[0-9a-f]{40}", text)  # a token releases
+
+
+@scene()
+@pytest.mark.parametrize("slot", [True, False])
+def test_a_slot_and_several_names_are_one_lease_in_the_log(at: At, slot: bool) -> Steps:
+    options: dict[str, Any] = {"ttl": 1.5, "auto_extend": False}
+    lock = at.masters.slots("a", limit=1, **options) if slot else at.masters.lock(["a", "b"], **options)
+    yield lock.acquire
+    yield at.sleep(4.0)
+    (text,) = losses(at)
+    assert ("'a#0'" if slot else "'a, b'") in text
+    assert "held for 1.5 s" in text
+
+
+@scene()
+def test_a_loss_that_is_found_right_before_masters_are_closed_is_told_and_logged(at: At) -> Steps:
+    told: list[Any] = []
+    lock = at.masters.lock("job", on_lost=told.append)
+    yield lock.acquire
+    yield at.sleep(0.1)
+    at.put("redlock:job", None)
+    with pytest.raises(at.errors.LockLost):
+        yield lock.release
+    yield at.masters.close
+    yield at.sleep(0.1)
+    assert len(losses(at)) == len(told) == 1  # C9

@@ -17,7 +17,7 @@ import redlock
 from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.owners import witness
 from tests.servers import worlds
-from tests.servers.look import all_up, eventually, nothing_left, steal
+from tests.servers.look import eventually, nothing_left, steal
 from tests.servers.on_a_loop import on_a_loop
 
 pytestmark = witness("R31")
@@ -217,23 +217,6 @@ def test_a_lock_of_the_name_would_wait_for_its_own_term(masters, others):
             pass
 
 
-def test_at_max_hold_the_lock_stays_until_the_body_has_ended(masters, others):
-    seen = []
-
-    def lead(term):
-        told(term)
-        assert term.lost
-        seen.append(others.lock("beat").acquire(timeout=0))
-        seen.append(others.status("beat").token == term.lease.token)
-        election.stop()
-
-    eventually(lambda: all_up(masters) and all_up(others))  # so that both see the same majority
-    election = masters.leader("beat", ttl=20, max_hold=0.2)
-    election.run(lead)
-    assert seen == [None, True]
-    assert not masters.status("beat").token
-
-
 def test_what_on_new_leader_raises_is_logged(masters, others, caplog):
     led = threading.Event()
 
@@ -259,19 +242,6 @@ def test_the_loss_of_the_same_name_under_another_prefix_is_an_error(world, maste
 
         with pytest.raises(LockLost, match="1000 s are needed"):
             masters.leader("beat", ttl=30).run(lead)
-
-
-def test_a_body_that_raises_ends_the_loop_and_the_term(masters):
-    election = masters.leader("beat", ttl=30)
-    with pytest.raises(ValueError, match="x"):
-        for term in election.terms():
-            with term:
-                raise ValueError("x")
-    assert not masters.status("beat").token
-    eventually(lambda: election.term is None)
-    for again in masters.leader("beat", ttl=30).terms():
-        with again:
-            break
 
 
 # -- run ---------------------------------------------------------------------------------------------

@@ -111,16 +111,6 @@ def test_what_is_no_lock_is_left_out(world, redlock_servers, prefix):
         assert Lister(world, masters).names() == ["job"]
 
 
-def test_a_lock_without_a_majority_is_there_without_a_token(redlock_servers, masters, locks):
-    put(redlock_servers, "redlock:left", on=[4])
-    put(redlock_servers, "redlock:split", "one", on=[0, 1])
-    put(redlock_servers, "redlock:split", "two", on=[2, 3])
-    found = {status.name: status for status in locks()}
-    assert {name: status.token for name, status in found.items()} == {"left": None, "split": None}
-    assert [vote.outcome for vote in found["left"].votes].count("held") == 1
-    assert [vote.outcome for vote in found["split"].votes].count("held") == 4
-
-
 def test_a_lock_without_expiry_of_somebody_else_is_there(redlock_servers, locks):
     put(redlock_servers, "redlock:job", "x" * 1000, px=None)
     (found,) = locks()
@@ -139,20 +129,6 @@ def test_a_name_whose_key_is_no_lock_on_some_masters_does_not_end_the_list(redlo
 
 
 # -- masters that fail -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("trouble", ["kill", "pause"])
-def test_a_minority_that_is_gone_takes_nothing_away(redlock_servers, masters, locks, trouble):
-    which = (0, 3)
-    for name in ("a", "b"):
-        put(redlock_servers, f"redlock:{name}", on=[i for i in FIVE if i != 2])
-    put(redlock_servers, "redlock:c", on=[2, *which])
-    for i in which:
-        getattr(redlock_servers, trouble)(i)
-    eventually(lambda: locks.names() == ["a", "b", "c"])  # all three that are left have to answer
-    if trouble == "pause":
-        for i in which:
-            redlock_servers.resume(i)
 
 
 def test_without_a_majority_it_says_so(redlock_servers, masters, locks):

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import pickle
 import shutil
-import threading
 
 import pytest
 
@@ -106,62 +105,6 @@ def test_extend_sets_and_does_not_add(redlock_servers, masters):
     masters.status("job")
     eventually(lambda: 2_000 < redlock_servers.client(0).pttl("redlock:job") <= 10_000)
     lock.release()
-
-
-@pytest.mark.parametrize(("successor", "reason"), [(None, "expired"), ("somebody", "taken")])
-def test_a_majority_that_denies_it_is_proof(redlock_servers, masters, successor, reason):
-    """R13: told at the next extension, long before the time is up."""
-    eventually(lambda: all_up(masters))
-    lock = masters.lock("job", ttl=30)
-    lease = take(lock)
-    eventually(lambda: all(lock_keys(redlock_servers)))
-    for i in range(5):
-        client = redlock_servers.client(i)
-        client.delete("redlock:job")
-        if successor:
-            client.set("redlock:job", successor, px=30_000)
-    with pytest.raises(LockLost) as caught:
-        lock.extend()
-    assert caught.value.reason == reason
-    assert lease.lost
-    assert lease.wait_lost(10) is True
-    assert not lock.owned()
-    with pytest.raises(LockLost):  # lost is lost (R12), and the key of others stays (P8)
-        lock.release()
-    if successor:
-        assert redlock_servers.client(0).get("redlock:job") == b"somebody"
-
-
-def test_a_hold_belongs_to_the_thread_or_task_that_acquired(world, masters):
-    """C10; and a second acquire does not lose the token of the first (R26)."""
-    lock = masters.lock("job", ttl=10)
-    lock.acquire()
-    seen = {}
-
-    def other():
-        seen["owned"] = lock.owned()
-        seen["lease"] = lock.lease
-        seen["acquired"] = lock.acquire(timeout=0.05)
-        for call in ("release", "extend"):
-            try:
-                getattr(lock, call)()
-            except NotHeld as error:
-                seen[call] = str(error)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert seen["owned"] is False
-    assert seen["lease"] is lock.lease
-    assert seen["acquired"] is None
-    assert f"another {world.holder}" in seen["release"]
-    assert f"another {world.holder}" in seen["extend"]
-    assert lock.owned()
-    assert lock.acquire() is lock.lease
-    lock.release()
-    assert lock.owned()
-    lock.release()
-    assert not lock.owned()
 
 
 def test_several_names_are_taken_all_or_none(world, redlock_servers, masters):

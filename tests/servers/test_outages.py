@@ -50,25 +50,6 @@ def test_an_outage_ends_every_wait(world, redlock_servers, caplog, strike):
     (restart if strike is kill else resume)(redlock_servers, 3)
 
 
-def test_who_asks_for_that_waits_through_it_and_so_does_an_election(world, redlock_servers):
-    def leads():
-        for term in others.leader("election").terms():
-            with term:
-                assert term.valid
-                break
-
-    with (
-        world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=1.0, outage_timeout=None) as patient,
-        world.Masters(redlock_servers.urls, restart_guard=False, outage_timeout=0.5, timeout=0.1) as others,
-    ):
-        for waits in (lambda: take(patient.lock("job", ttl=1.0)), leads):
-            pause(redlock_servers, 3)
-            back = threading.Timer(2.0, resume, (redlock_servers, 3))
-            back.start()
-            waits()
-            back.join()
-
-
 def test_the_timeout_of_its_masters_unless_it_has_its_own(world, redlock_servers, others):
     held = others.lock("job", bound=False)
     take(held)

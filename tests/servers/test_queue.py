@@ -125,21 +125,6 @@ def test_exactly_one_at_a_time(world, redlock_servers, masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_nobody_overtakes_who_waited_before(world, masters):
-    """First come, first served; whoever comes again stands behind all of them."""
-    lock = masters.lock("job", ttl=10)
-    lock.acquire()
-    contenders = Contenders(world, masters)
-    for _ in range(10):
-        contenders.come(masters.lock("job", ttl=10), rounds=3)
-    lock.release()
-    contenders.join()
-    # The second time they come when their release has been answered, in whatever order that is noticed.
-    assert contenders.order[:10] == list(range(10))
-    assert sorted(contenders.order) == sorted(list(range(10)) * 3)
-    assert nobody_in_line(world, masters)
-
-
 def test_a_handover_is_one_script_call_and_its_release(world, redlock_servers, masters):
     """Ten who want it are one to the masters: nobody asks in vain, and nobody has to pause."""
     eventually(lambda: all_up(masters))
@@ -180,10 +165,6 @@ def test_the_text_of_who_was_not_served_in_time(masters):
 # -- an outage (C2) ----------------------------------------------------------------------------------
 
 
-def lock_or_slots(masters, what, **options):
-    return masters.slots("job", limit=2, **options) if what == "slots" else masters.lock("job", **options)
-
-
 def told(lock, count, **options) -> list[str]:
     """What so many are told who ask at the same moment: the first line of the error, if it is one."""
     answers: list[str] = []
@@ -198,15 +179,3 @@ def told(lock, count, **options) -> list[str]:
 
     at_once([ask] * count)
     return answers
-
-
-OUTAGE = "at least 3 of 5 masters did not vote, and a majority is 3"
-
-
-@pytest.mark.parametrize("what", ["lock", "slots"])
-def test_an_outage_is_told_to_everybody(world, redlock_servers, masters, what):
-    """And not that somebody has the lock, to all but one.  Also in the moment in which nobody knows of it yet."""
-    eventually(lambda: all_up(masters))
-    kill(redlock_servers, 3)
-    assert told(lambda: lock_or_slots(masters, what), 8, timeout=0) == [OUTAGE] * 8
-    assert nobody_in_line(world, masters)

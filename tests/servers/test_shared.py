@@ -21,11 +21,9 @@ from tests.servers.look import (
     each,
     elsewhere,
     eventually,
-    lock_keys,
     nothing_left,
     take,
 )
-from tests.servers.waiter import Waiting
 
 pytestmark = witness("R33")
 
@@ -83,34 +81,6 @@ def test_a_writer_that_gives_up_takes_its_mark_back(redlock_servers, masters, ot
         eventually(lambda: marks(redlock_servers) == [0] * 5, 3.0)
 
 
-def test_who_waits_to_write_keeps_new_readers_away(world, redlock_servers, masters, others):
-    with masters.lock("job", shared=True, ttl=30):
-        waits = Waiting(others.lock("job", retry=wait_fixed(20.0)), timeout=15)
-        with world.Masters(redlock_servers.urls, restart_guard=False) as third:
-            lock = third.lock("job", shared=True, timeout=0.0)
-
-            def kept_away():
-                lease = lock.acquire(timeout=0.0)
-                if lease is not None:
-                    lock.release()
-                return lease is None
-
-            eventually(kept_away)
-            assert "a writer waits" in refused(lock)
-    waits.end(30)
-
-
-def test_who_waits_to_write_marks_masters_without_readers_as_well(redlock_servers, masters):
-    """They may be without readers only because the writer has just given back what it had got there."""
-    eventually(lambda: all_up(masters))
-    each(redlock_servers, "zadd", KEY, {"theirs": 2e12}, masters=3)
-    each(redlock_servers, "pexpire", KEY, 30_000, masters=3)
-    waits = Waiting(masters.lock("job", retry=wait_fixed(20.0)), timeout=4)
-    eventually(lambda: marks(redlock_servers) == [1] * 5)
-    assert waits.end(30) is None
-    eventually(lambda: not any(lock_keys(redlock_servers)[3:]))
-
-
 def test_the_mark_of_a_writer_keeps_no_lease_from_its_key(redlock_servers, masters):
     """R14: the next extension gives the key back to a master that lost it, also if a writer waits there."""
     eventually(lambda: all_up(masters))
@@ -138,18 +108,6 @@ def test_who_lost_it_is_not_told_that_somebody_waits(redlock_servers, masters):
     with pytest.raises(LockLost) as caught:
         lock.release()
     assert caught.value.reason == "expired"
-
-
-def test_what_reads_may_not_write_as_well(masters):
-    """Two readers that both wait to be alone would wait for each other (C5)."""
-    with masters.lock("job", shared=True) as lease:
-        with pytest.raises(WouldDeadlock, match="together with other readers"):
-            masters.lock("job").acquire()
-        with masters.lock("job", shared=True) as again:
-            assert again.token == lease.token
-    with masters.lock("job") as lease, masters.lock("job", shared=True) as again:
-        assert again.token == lease.token  # who has it alone may read as well
-        assert not again.shared
 
 
 def test_a_downgrade_lets_readers_in_and_no_writer(world, redlock_servers, masters, others):
@@ -306,20 +264,6 @@ def test_somebody_else_cannot_downgrade_it(masters):
     with masters.lock("job") as lease:
         assert isinstance(elsewhere(lease.downgrade), NotHeld)
         assert not lease.shared
-
-
-def test_a_reader_that_is_not_renewed_goes_alone(redlock_servers, masters, others):
-    """Each reader has an end of its own: one that renews keeps no other alive."""
-    stays = masters.lock("job", shared=True, ttl=4)
-    goes = others.lock("job", shared=True, ttl=4, auto_extend=False)
-    kept, crashed = take(stays), take(goes)
-    eventually(lambda: not crashed.valid)
-    assert kept.valid
-    eventually(lambda: others.status("job").shared == (kept.token,))
-    with pytest.raises(LockLost):
-        goes.extend()
-    stays.release()
-    take(masters.lock("job"), timeout=10)
 
 
 def test_readers_wait_in_one_line_and_enter_together(masters, others):

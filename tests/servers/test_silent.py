@@ -90,22 +90,6 @@ def test_a_check_says_that_it_is_our_connections_which_do_not_work(world, proxie
         assert own_connections(masters.check()) == []
 
 
-def test_what_a_master_that_was_frozen_answers_late_keeps_its_connection(world, redlock_servers, masters):
-    """No second connection gets through meanwhile, and the first one works again."""
-    eventually(lambda: all_up(masters))
-    before = [connection.opened_at for connection in world.connections(masters).all]
-    for number in range(5):
-        redlock_servers.pause(number)
-    lock = masters.lock("job", ttl=30)
-    with pytest.raises(QuorumUnreachable, match="did not vote"):
-        lock.acquire(timeout=1.5)
-    for number in range(5):
-        redlock_servers.resume(number)
-    eventually(lambda: all_up(masters))
-    assert [connection.opened_at for connection in world.connections(masters).all] == before
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_a_silent_subscriber_is_replaced_too(world, redlock_servers, others, proxies):
     """R24: nobody depends on it, but it should hear again."""
     held = others.lock("job", ttl=30)

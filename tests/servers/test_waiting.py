@@ -8,12 +8,8 @@ import logging
 import pytest
 from tenacity import wait_fixed
 
-from tests.servers.look import each, eventually, logged, nothing_left, script_calls, take
+from tests.servers.look import each, eventually, logged, script_calls, take
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
-
-
-def subscribed(servers) -> list[int]:
-    return [len(servers.client(i).client_list(_type="pubsub")) for i in range(len(servers))]
 
 
 @contextlib.contextmanager
@@ -29,44 +25,7 @@ def deaf_user(servers):
         each(servers, "acl_deluser", "deaf")
 
 
-@pytest.mark.parametrize("name", ["job", "Käse ✓"])
-def test_a_release_wakes_who_waits_in_another_process(world, redlock_servers, masters, others, name):
-    held = others.lock(name, ttl=30)
-    take(held)
-    waiting = Waiting(masters.lock(name, ttl=30, retry=NEVER))
-    eventually(lambda: subscribers_up(world, masters) == 5)
-    held.release()
-    assert waiting.end() is not None
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 # -- connections -------------------------------------------------------------------------------------
-
-
-def test_a_second_connection_only_while_somebody_waits(redlock_servers, masters, others):
-    lock = masters.lock("job", ttl=30)
-    with lock:
-        pass
-    assert subscribed(redlock_servers) == [0] * 5
-    held = others.lock("job", ttl=30)
-    take(held)
-    waiting = [Waiting(masters.lock(name, ttl=30, timeout=20)) for name in ("job", "job", "job")]
-    eventually(lambda: subscribed(redlock_servers) == [1] * 5)
-    held.release()
-    for one in waiting:
-        assert one.end() is not None
-    eventually(lambda: subscribed(redlock_servers) == [0] * 5)
-
-
-def test_a_connection_that_breaks_is_made_again(world, redlock_servers, masters, others):
-    held = others.lock("job", ttl=30)
-    take(held)
-    waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-    eventually(lambda: subscribers_up(world, masters) == 5)
-    each(redlock_servers, "client_kill_filter", _type="pubsub")
-    eventually(lambda: subscribers_up(world, masters) == 5 and subscribed(redlock_servers) == [1] * 5)
-    held.release()
-    assert waiting.end() is not None
 
 
 @pytest.mark.parametrize("granted", [False, True])
