@@ -195,6 +195,25 @@ def test_the_lock_is_given_back_when_the_body_has_ended_and_on_stopped_was_told(
 
 
 @scene()
+def test_at_max_hold_the_lock_stays_until_the_body_has_ended(at: At) -> Steps:
+    election, keys = at.masters.leader("job", ttl=20.0, max_hold=1.0), list[int]()
+
+    def body(term: Any) -> Steps:
+        try:
+            yield from at.until(lambda: term.lost)
+            yield at.sleep(0.1)  # a task is cancelled here
+        finally:
+            yield at.sleep(2.0)
+            keys.append(at.keys())
+            election.stop()
+
+    yield partial(at.client.kind.stand, election, body)
+    assert keys == [5]
+    yield at.sleep(0.1)
+    assert at.keys() == 0
+
+
+@scene()
 def test_a_lost_term_ends_silently_and_the_next_one_begins(at: At) -> Steps:
     election, said, cancelled = at.masters.leader("job", ttl=TTL), list[tuple[str, int]](), list[str]()
 

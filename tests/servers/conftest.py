@@ -35,7 +35,7 @@ UVLOOP = {
 ONCE = {
     "test_check", "test_fleet", "test_hold_at_least", "test_listing", "test_losses_in_the_log", "test_outages",
     "test_owner", "test_runs_on", "test_shared", "test_slots", "test_synchronized", "test_versions",
-    "test_wait_until_free", "test_watch",
+    "test_watch",
 }  # fmt: skip
 
 
