@@ -145,8 +145,8 @@ simulation-long: $(BIN)/.ready
 
 ## make record            PIECE=200 more seeds of each family and a suite of chaos, written down: docs/track-record.md
 record: $(BIN)/.ready
-	$(BIN)/python -m record simulation --seeds $(PIECE)
-	$(BIN)/python -m record chaos $(CHAOS)
+	$(BIN)/python -m tools.track_record simulation --seeds $(PIECE)
+	$(BIN)/python -m tools.track_record chaos $(CHAOS)
 
 ## make coverage          how much of the library the tests without containers and chaos run; less than the floor is an error
 coverage: $(BIN)/.ready
@@ -163,11 +163,11 @@ bench: $(BIN)/.ready
 bench-full: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks --effort full
 	@cp .bench/results.json benchmarks/results.json
-	@$(BIN)/python -m benchmarks.page
+	@$(BIN)/python -m tools.performance.page
 
 ## make bench-page        these pages again, from benchmarks/results.json alone
 bench-page: $(BIN)/.ready
-	@$(BIN)/python -m benchmarks.page
+	@$(BIN)/python -m tools.performance.page
 
 ## make compose           five masters in containers (compose/): started, broken, removed, under chaos; needs Docker or root
 compose: $(BIN)/.ready
@@ -177,7 +177,7 @@ compose: $(BIN)/.ready
 
 ## make share             man pages and completion of the commands (share/), from the text of their --help
 share: $(BIN)/.ready
-	$(BIN)/python -m share
+	$(BIN)/python -m tools.share
 
 ## make sbom              OF=python SBOM=sbom.cdx.json: the packages of that interpreter's environment, as CycloneDX
 sbom: $(BIN)/.ready

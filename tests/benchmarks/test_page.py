@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from benchmarks import page
 from benchmarks.peers import ROOT
 from benchmarks.records import Results
 from benchmarks.subjects import OURS, PEERS
+from tools.performance import page
 
 DOCS = ROOT / "docs"
 
@@ -29,7 +29,7 @@ def written(results, tmp_path_factory):
 @pytest.mark.parametrize("name", page.PAGES)
 def test_a_page_is_what_the_results_give(written, name):
     assert (DOCS / name).read_text(encoding="utf-8") == (written / name).read_text(encoding="utf-8"), (
-        f"docs/{name} is not what benchmarks/results.json and benchmarks/{page.PAGES[name]} give: run `make bench-page`"
+        f"docs/{name} is not what benchmarks/results.json and tools/performance/{page.PAGES[name]} give: run `make bench-page`"
     )
 
 

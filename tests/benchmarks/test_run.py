@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import page, peers
+from benchmarks import peers
 from benchmarks.__main__ import SCENARIOS
 from benchmarks.records import Results
 from benchmarks.subjects import EVERYBODY, LOOP, NODE, PEERS, POTTERY, REDLOCK_PY, only
 from tests.servers.look import eventually
 from tests.servers.needs import missing
+from tools.performance import page
 
 ROOT = Path(__file__).parent.parent.parent
 MINUTES = 60

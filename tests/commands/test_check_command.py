@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from examples import check_situations
 from redlock._cli.check import _checker
 from redlock._cli.config import WantedMasters
 from redlock._health import rights
@@ -21,6 +20,7 @@ from redlock.testing import LocalMasters, clock_available
 from tests.servers.commands import CHECK, run, start
 from tests.servers.look import each, eventually
 from tests.servers.needs import missing
+from tools import check_situations
 
 PATIENT = [*CHECK, "--node-timeout", "2"]  # with masters that wait for a disk
 PAGE = Path(check_situations.__file__).parent.parent / "docs" / "redlock-check-situations.md"

@@ -14,7 +14,7 @@ from tests.compose.programs import COMPOSE, run
 from tests.servers.needs import missing
 from tests.servers.one import free_port
 
-ONE = COMPOSE / "one"
+ONE = COMPOSE / "one-master"
 PASSWORD = secrets.token_hex(8)
 
 

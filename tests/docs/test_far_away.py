@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from examples import far_away
 from tests.servers.punctual import punctually
+from tools import far_away
 
 
 def words(said):

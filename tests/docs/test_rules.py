@@ -17,7 +17,7 @@ from tests.docs.pages import DOCS, ROOT
 RULES = DOCS / "rules.md"
 PROMISES = DOCS / "concepts" / "promises.md"
 # Whatever is written by people, in these places.
-PLACES = ("redlock", "chaos", "benchmarks", "compose", "examples", "tests", "docs")
+PLACES = ("redlock", "chaos", "benchmarks", "compose", "examples", "tools", "tests", "docs")
 KINDS = {".py", ".lua", ".md", ".sh", ".yml", ".c"}
 
 _DEFINED = re.compile(r"^(?:- \*\*([RC]\d+)\*\* \S|\| (P\d+) \S)", re.MULTILINE)

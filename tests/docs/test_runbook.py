@@ -8,12 +8,12 @@ import shutil
 import pytest
 import yaml
 
-from examples import runbook
 from redlock.testing import clock_available
 from tests.docs.pages import DOCS
 from tests.docs.test_links import anchors
 from tests.servers.needs import missing
 from tests.servers.punctual import punctually
+from tools import runbook
 
 PAGE = runbook.on_the_page(runbook.PAGE.read_text(encoding="utf-8"))
 

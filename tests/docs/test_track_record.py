@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from record import page, runs
-from record.__main__ import main
 from tests.bench import many
+from tools.track_record import page, runs
+from tools.track_record.__main__ import main
 
 SOURCE = runs.Source("2026-01-02", "0123456789", "1.2.3")
 KINDS = {"held", "could", "stayed"}
@@ -19,7 +19,9 @@ FOUND = {"hunt", "simulation", "chaos", "tests", "report", "not recorded"}
 
 
 def test_the_page_is_what_the_records_give():
-    assert page.PAGE.read_text(encoding="utf-8") == page.text(runs.read(runs.FILE)), "run `python -m record page`"
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(runs.read(runs.FILE)), (
+        "run `python -m tools.track_record page`"
+    )
 
 
 @pytest.mark.parametrize("defect", page.defects(), ids=lambda defect: defect["what"][:40])

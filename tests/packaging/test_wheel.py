@@ -94,7 +94,14 @@ def test_the_source_distribution_is_enough_to_build_and_to_test(sdist, wheel, wh
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     ours = on_disk(
-        "redlock/**/*", "chaos/**/*", "tests/**/*", "docs/**/*", "examples/**/*", "benchmarks/**/*", "share/**/*"
+        "redlock/**/*",
+        "chaos/**/*",
+        "tests/**/*",
+        "docs/**/*",
+        "examples/**/*",
+        "benchmarks/**/*",
+        "tools/**/*",
+        "share/**/*",
     )
     built = {name for name in ours if name.startswith("docs/_build/")}
     assert ours - built <= names

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from record.runs import Line
+    from tools.track_record.runs import Line
 
 HERE: Final = Path(__file__).parent
-PAGE: Final = HERE.parent / "docs" / "track-record.md"
+PAGE: Final = HERE.parents[1] / "docs" / "track-record.md"
 DEFECTS: Final = HERE / "defects.toml"
 _COUNTED: Final = {"simulation": ("seeds", "grants", "seconds"), "chaos": ("runs", "holds", "faults", "seconds")}
 

@@ -1,6 +1,6 @@
 """The documentation's two pages on performance, with their pictures, from results that were measured.
 
-python -m benchmarks.page [--results FILE] [--docs FOLDER]
+python -m tools.performance.page [--results FILE] [--docs FOLDER]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks.subjects import OURS, PEERS, SINGLE, SOCKETS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+HERE: Final = Path(__file__).parent
 RESULTS: Final = ROOT / "benchmarks" / "results.json"
 PICTURES: Final = Path("_static") / "performance"
 # Each page, and what it is made from.
@@ -59,12 +60,12 @@ def digest(file: Path) -> str:
 
 
 def write(results: Results, docs: Path, run: str = "") -> None:
-    from benchmarks import plots  # noqa: PLC0415 - it needs matplotlib, which takes long to import
+    from tools.performance import plots  # noqa: PLC0415 - it needs matplotlib, which takes long to import
 
     drawn = plots.draw(results, docs / PICTURES, run)
     found = parts(results, drawn)
     for name, source in PAGES.items():
-        template = Template((ROOT / "benchmarks" / source).read_text(encoding="utf-8"))
+        template = Template((HERE / source).read_text(encoding="utf-8"))
         (docs / name).write_text(template.substitute(found), encoding="utf-8")
 
 
@@ -375,7 +376,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.page", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tools.performance.page",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="what was measured (default %(default)s)")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where to write it (default %(default)s)")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The users of one master: prints what belongs into /etc/redlock/users.acl.
 #
-#   compose/one/users.sh PASSWORD_FILE
+#   compose/one-master/users.sh PASSWORD_FILE
 #
 # `locks` has the rights that redlock-check --acl prints, and the password that is the first line of PASSWORD_FILE; the
 # server sees its hash alone.  `health` may say PING and nothing else.  Nobody else comes in.

@@ -1,8 +1,8 @@
 """What `redlock-check` says in real situations: real servers, put into each of them, and its whole output.
 
-    python -m examples.check_situations                 shows all of them
-    python -m examples.check_situations replica tls     shows these
-    python -m examples.check_situations --markdown      what docs/redlock-check-situations.md is made of
+    python -m tools.check_situations                 shows all of them
+    python -m tools.check_situations replica tls     shows these
+    python -m tools.check_situations --markdown      what docs/redlock-check-situations.md is made of
 
 Takes half a minute.  Nothing is left behind.
 """
@@ -194,7 +194,7 @@ def _tls_server() -> Iterator[tuple[int, str]]:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "ca.pem"), Path(folder, "key.pem")
-        subprocess.run(  # noqa: S603
+        subprocess.run(
             [  # noqa: S607
                 "openssl",
                 "req",
@@ -252,7 +252,7 @@ def _web_server() -> Iterator[int]:
 
 def check(urls: Urls, *options: str) -> tuple[int, str]:
     """Run the command: exit code and output."""
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-m", "redlock._cli.check", *options],
         env={**os.environ, "REDLOCK_MASTERS": ",".join(urls), "COLUMNS": "110"},
         capture_output=True,
@@ -306,7 +306,7 @@ def main(arguments: list[str]) -> None:
 INTRODUCTION = """\
 # redlock-check in real situations
 
-Made by `python -m examples.check_situations --markdown` on real servers. A test brings about every one of them
+Made by `python -m tools.check_situations --markdown` on real servers. A test brings about every one of them
 again, and compares what the command says and its exit code with this page; figures may differ. The masters
 are on one machine here, hence the addresses. What each code means: [redlock-check](redlock-check.md).
 """

@@ -1,4 +1,4 @@
-"""``python -m share``: the man pages and the completion of the commands, from the text of their ``--help``.
+"""``python -m tools.share``: the man pages and the completion of the commands, from the text of their ``--help``.
 
 They are kept in the repository, because a build that makes them would have to run the commands, with all that those
 import.  The wheel has them where man and shells look.
@@ -20,7 +20,7 @@ from argparse_manpage.manpage import Manpage
 import redlock
 from redlock._cli import check, run
 
-HERE: Final = Path(__file__).parent
+HERE: Final = Path(__file__).parents[1] / "share"
 PLACES: Final = {
     "bash": "bash-completion/completions/{}",
     "zsh": "zsh/site-functions/_{}",
@@ -42,8 +42,8 @@ def _chaos() -> argparse.ArgumentParser:
         spec = spec_from_file_location(
             "redlock.chaos", folder / "__init__.py", submodule_search_locations=[str(folder)]
         )
-        assert spec is not None  # noqa: S101 - for types: it is None for files of unknown kinds
-        assert spec.loader is not None  # noqa: S101
+        assert spec is not None
+        assert spec.loader is not None
         package = sys.modules["redlock.chaos"] = module_from_spec(spec)
         spec.loader.exec_module(package)
     command = importlib.import_module("redlock.chaos.__main__")

@@ -1,8 +1,8 @@
 """The situations of docs/howto/runbook.md, brought about on real servers, and what a person then sees.
 
-    python -m examples.runbook                    shows all of them
-    python -m examples.runbook fleet clocks       shows these
-    python -m examples.runbook --write            writes what they say into the page
+    python -m tools.runbook                    shows all of them
+    python -m tools.runbook fleet clocks       shows these
+    python -m tools.runbook --write            writes what they say into the page
 
 Takes a minute.  Nothing is left behind.
 """
@@ -118,7 +118,7 @@ class Window:
         self._command = command
         self._said = ""
         self._terminal, theirs = pty.openpty()
-        self._process = subprocess.Popen(  # noqa: S603
+        self._process = subprocess.Popen(
             ["bash", "-c", before + command],  # noqa: S607
             stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Three masters in three regions: what a lock costs, which `node_timeout`, and what happens when a region goes.
 
-    python -m examples.far_away               shows it
-    python -m examples.far_away --write       writes it into docs/howto/far-away.md
+    python -m tools.far_away               shows it
+    python -m tools.far_away --write       writes it into docs/howto/far-away.md
 
 The masters are servers on this machine.  A relay stands between the client of each region and each master, and holds
 the answers back for as long as a round trip takes between the two.  A region that is gone answers nothing and refuses

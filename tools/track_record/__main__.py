@@ -1,9 +1,9 @@
 """What was tried, and what it found: docs/track-record.md is made of it.
 
-    python -m record simulation [--seeds 200]     the next seeds of every family, from where the last record ended
-    python -m record simulation --family shipped  of all that programs do, mixed
-    python -m record chaos [OPTION ...]           `python -m chaos ci` with these options
-    python -m record page                         docs/track-record.md again
+    python -m tools.track_record simulation [--seeds 200]     the next seeds of every family, from where the last record ended
+    python -m tools.track_record simulation --family shipped  of all that programs do, mixed
+    python -m tools.track_record chaos [OPTION ...]           `python -m chaos ci` with these options
+    python -m tools.track_record page                         docs/track-record.md again
 
 A run adds its lines to runs.jsonl itself, with the commit that it ran on, and makes the page; people write defects.toml, and nothing
 into runs.jsonl. A violation is recorded as well as its absence. `--runs FILE` takes another file than runs.jsonl.
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from record import page, runs
+from tools.track_record import page, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ NOT_RECORDED = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m record",
+        prog="python -m tools.track_record",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -41,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--jobs", type=int, help="at a time; as many as there are processors, or as chaos ci has, unless given"
     )
-    parser.add_argument("--runs", type=Path, default=runs.FILE, help="where the lines are (default: record/runs.jsonl)")
+    parser.add_argument(
+        "--runs", type=Path, default=runs.FILE, help="where the lines are (default: tools/track_record/runs.jsonl)"
+    )
     options, rest = parser.parse_known_args(arguments)
     if rest and options.what != "chaos":
         parser.error(f"unknown: {' '.join(rest)}")

@@ -27,7 +27,7 @@ from tests.simulation.seeds import collect_rarely
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
 FILE: Final = Path(__file__).parent / "runs.jsonl"
 # What is tried: changes of it that are in no commit could not be checked by anybody.
 TRIED: Final = ("redlock", "chaos", "tests/bench", "tests/simulation")
