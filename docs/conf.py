@@ -23,7 +23,7 @@ extensions = [
     "docstrings",
     "timeline",
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "_include"]
 nitpicky = True  # a reference that leads nowhere is an error
 
 myst_enable_extensions = ["colon_fence", "deflist"]

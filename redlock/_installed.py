@@ -42,7 +42,7 @@ def check() -> None:
         raise ConfigurationError(
             f"{' and '.join(others)} also installed a module redlock, in the same place as {_OURS}: whichever is "
             f"upgraded or removed next takes files of the other with it. Have only one of them: pip uninstall "
-            f"{' '.join(others)} {_OURS}, then pip install {_OURS}"
+            f"{' '.join(others)} {_OURS}, then install {_OURS} again"
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -270,6 +271,20 @@ def servers_for(*, clock: bool) -> Iterator[LocalMasters]:
         yield servers
 
 
+def abridged(output: str) -> str:
+    """Without masters that are like the one before: all but their figures."""
+    lines: list[str] = []
+    last = ""
+    for line in output.splitlines():
+        alike = re.sub(r"[-+]?[\d.]+[KM]?|\s", "", line) if re.match(r"  127\.0\.0\.1:\d+ +yes ", line) else ""
+        if not alike or alike != last:
+            lines.append(line)
+        elif lines[-1] != "  …":
+            lines.append("  …")
+        last = alike
+    return "".join(f"{line}\n" for line in lines)
+
+
 def show(one: Situation, servers: LocalMasters, *, markdown: bool) -> None:
     """Print one situation."""
     servers.reset()
@@ -277,7 +292,9 @@ def show(one: Situation, servers: LocalMasters, *, markdown: bool) -> None:
         code, output = check(urls, *one.options)
     command = " ".join(("redlock-check", *one.options))
     if markdown:
-        print(f"## {one.text}\n\n<!-- {one.name} -->\n\n```text\n$ {command}\n{output}$ echo $?\n{code}\n```\n")
+        print(
+            f"## {one.text}\n\n<!-- {one.name} -->\n\n```text\n$ {command}\n{abridged(output)}$ echo $?\n{code}\n```\n"
+        )
     else:
         print(f"=== {one.text}\n\n$ {command}\n{output}(exit code {code})\n")
 
@@ -307,8 +324,9 @@ INTRODUCTION = """\
 # redlock-check in real situations
 
 Made by `python -m tools.check_situations --markdown` on real servers. A test brings about every one of them
-again, and compares what the command says and its exit code with this page; figures may differ. The masters
-are on one machine here, hence the addresses. What each code means: [redlock-check](redlock-check.md).
+again, and compares what the command says and its exit code with this page; figures may differ. … stands for masters
+that are like the one before. They are on one machine here, hence the addresses. What each code means:
+[redlock-check](redlock-check.md).
 """
 
 if __name__ == "__main__":

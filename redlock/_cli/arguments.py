@@ -64,7 +64,7 @@ def complain(text: str) -> None:
 
 def in_options(text: str) -> str:
     """``text`` of the library in the words of the commands, which have another one for this option."""
-    return text.replace("restart_guard=False", "--no-restart-guard").replace("outage_timeout is", "--outage-timeout is")
+    return text.replace("outage_timeout is", "--outage-timeout is")
 
 
 def _masked(message: str) -> str:

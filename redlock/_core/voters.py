@@ -214,8 +214,7 @@ class Voters:
                 "error",
                 "INFO is not permitted, so nobody can tell whether it restarted and forgot its locks: "
                 "grant +info to this user (it counts from the next connection on: "
-                "CLIENT KILL USER ends the present ones), "
-                "or set restart_guard=False if a restart cannot lose them",
+                "CLIENT KILL USER ends the present ones); docs/concepts/restarts.md says who may do without",
                 configuration=True,
             )
         left = self._admitted_from[master] - at
@@ -231,7 +230,7 @@ class Voters:
         return Failure(
             "quarantined",
             f"{did} and may have forgotten locks: its vote counts in {max(left, 0.1):.1f} s{longer} "
-            "(restart_guard=False switches this off)",
+            "(if it is brand-new, see docs/concepts/restarts.md)",
         )
 
     def quarantined_for(self, master: int, at: float) -> float:

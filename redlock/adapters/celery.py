@@ -28,9 +28,7 @@ try:
     from celery.utils.imports import load_extension_class_names, symbol_by_name
     from celery.utils.time import maybe_make_aware
 except ImportError as error:
-    raise ImportError(
-        "redlock.adapters.celery needs celery: pip install 'redlock-quorum[celery]'", name="celery"
-    ) from error
+    raise ImportError("redlock.adapters.celery needs celery: pip install celery", name="celery") from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

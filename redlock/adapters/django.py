@@ -29,9 +29,7 @@ try:
     from django.core.signals import setting_changed
     from django.db import connections
 except ImportError as error:
-    raise ImportError(
-        "redlock.adapters.django needs Django: pip install 'redlock-quorum[django]'", name="django"
-    ) from error
+    raise ImportError("redlock.adapters.django needs Django: pip install django", name="django") from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

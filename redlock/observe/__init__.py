@@ -1,8 +1,8 @@
 """Metrics and traces: observers to pass as ``Masters(observer=...)``.
 
-    from redlock.observe.prometheus import PrometheusObserver       # redlock-quorum[prometheus]
-    from redlock.observe.otel import OpenTelemetryObserver          # redlock-quorum[otel]
-    from redlock.observe.traces import TraceObserver                # redlock-quorum[otel]
+    from redlock.observe.prometheus import PrometheusObserver       # extra: prometheus
+    from redlock.observe.otel import OpenTelemetryObserver          # extra: otel
+    from redlock.observe.traces import TraceObserver                # extra: otel
 
     masters = Masters(urls, observer=all_of(PrometheusObserver(), TraceObserver()))
 

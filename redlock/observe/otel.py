@@ -12,7 +12,7 @@ try:
     from opentelemetry import metrics
 except ImportError as error:
     raise ImportError(
-        "redlock.observe.otel needs opentelemetry-api: pip install 'redlock-quorum[otel]'", name="opentelemetry"
+        "redlock.observe.otel needs opentelemetry-api: pip install opentelemetry-api", name="opentelemetry"
     ) from error
 
 if TYPE_CHECKING:

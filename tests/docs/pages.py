@@ -162,7 +162,7 @@ class Page:
 
 
 # Directives of Sphinx, which its own build checks.
-DIRECTIVES = ("{eval-rst}", "{glossary}", "{timeline}", "{toctree}")
+DIRECTIVES = ("{eval-rst}", "{glossary}", "{include}", "{timeline}", "{toctree}")
 # Everything that is not run: output, configuration, programs in other languages.
 OTHER = ("text", "ini", "yaml", "toml", "sql", "lua", "javascript", "go", "java")
 

@@ -13,7 +13,9 @@ INDEX = "".join((DOCS / f"{page}.md").read_text(encoding="utf-8") for page in LI
 def test_every_page_is_in_a_list_once():
     listed = [entry.page for entries in contents(INDEX).values() for entry in entries]
     pages = [
-        page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md") if "_build" not in page.parts
+        page.relative_to(DOCS).with_suffix("").as_posix()
+        for page in DOCS.rglob("*.md")
+        if not {"_build", "_include"} & set(page.parts)
     ]
     assert sorted(listed) == sorted(page for page in pages if page != "index")
 

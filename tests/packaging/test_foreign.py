@@ -32,7 +32,7 @@ def test_the_life_of_an_environment_with_two_of_them(environment, wheel, tmp_pat
         done = environment.program(MAKE_MASTERS)
         last = done.stderr.splitlines()[-1]
         assert last.startswith("redlock.errors.ConfigurationError: redlock-py also installed a module redlock"), last
-        assert "pip uninstall redlock-py redlock-quorum, then pip install redlock-quorum" in last
+        assert "pip uninstall redlock-py redlock-quorum, then install redlock-quorum again" in last
 
     # What the message says helps.
     environment.pip("uninstall", "--yes", "redlock-py", "redlock-quorum")
