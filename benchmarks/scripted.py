@@ -16,9 +16,10 @@ from unittest import mock
 
 import hiredis
 
-from redlock import _clock, _connect, scripts
+from redlock import _connect, scripts
 from redlock._core.kernel.quorum import majority
 from redlock._core.voters import Facts
+from redlock._system import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,10 +112,10 @@ def urls() -> list[str]:
 @contextlib.contextmanager
 def standstill() -> Iterator[None]:
     """No time passes: nothing is due, nobody is overdue.  Nobody collects garbage."""
-    now, of_loops = partial(float, _clock.now()), partial(float, time.monotonic())  # no bytecodes, as those have none
+    now, of_loops = partial(float, clock.now()), partial(float, time.monotonic())  # no bytecodes, as those have none
     gc.disable()
     try:
-        with mock.patch.object(_clock, "now", now), mock.patch.object(time, "monotonic", of_loops):
+        with mock.patch.object(clock, "now", now), mock.patch.object(time, "monotonic", of_loops):
             yield
     finally:
         gc.enable()

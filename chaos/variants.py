@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from redlock import _clock, scripts
+from redlock import scripts
 from redlock._core import extend_many, renewals, wire
 from redlock._core.fair import target as fair
 from redlock._core.kernel import attempt, ballot as ballots, extension as extending, quorum
@@ -22,6 +22,7 @@ from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.mode import EXCLUSIVE
 from redlock._io import deployment
 from redlock._lock import election_async as asyncio_election, election_threads as threads_election, lock as locks
+from redlock._system import clock
 from redlock.fenced import _store as fenced_store
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _() -> None:
 def _() -> None:
     """Validity is measured on a clock that somebody sets (R5)"""
     # Equal to the right one until somebody does, so that the times in the history can be compared.
-    ahead = time.time() - _clock.now()
-    _patch(_clock, "now", lambda: time.time() - ahead)
+    ahead = time.time() - clock.now()
+    _patch(clock, "now", lambda: time.time() - ahead)
 
 
 @_variant("one-token", scenario="overrun", breaks="exclusive")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import redlock
 from redlock._cli import arguments
-from redlock._installed import others_beside
 from redlock._local import LOCAL
-from redlock._platform import WINDOWS
+from redlock._system.installed import others_beside
+from redlock._system.platform import WINDOWS
 from redlock.testing import ServerNotFound, find_server
 
 if TYPE_CHECKING:

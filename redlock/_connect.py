@@ -12,7 +12,7 @@ the inside of redis-py is in this file. It depends on this:
   connection. `send_command(..., check_health=False)` uses the first.
 - `DefaultParser` is the one of hiredis, and has its reader in `_reader` from `on_connect` on.
 
-On the day that this is not so any more, one sentence says it (`_installed.misfit`): an ImportError or a
+On the day that this is not so any more, one sentence says it (`installed.misfit`): an ImportError or a
 ConfigurationError where the masters are given. What shows only while connecting is the vote of each master, and ends an
 acquire at once.
 """
@@ -38,11 +38,12 @@ import hiredis
 import redis
 import redis.asyncio
 
-from redlock import _clock, _installed, _url, options, scripts
+from redlock import _url, options, scripts
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply, Failure
 from redlock._core.sizes import Sizes, TooMuch
 from redlock._core.voters import Facts
+from redlock._system import clock, installed
 from redlock.errors import ConfigurationError, printable
 
 try:
@@ -66,7 +67,7 @@ try:
     )
     from redis.retry import Retry
 except ImportError as error:
-    raise ImportError(_installed.misfit(error)) from error
+    raise ImportError(installed.misfit(error)) from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -318,7 +319,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
     )
     missing = [name for name in _INSIDE if not hasattr(connection, name)]
     if missing:
-        raise ConfigurationError(_installed.misfit(f"its connections have no {', '.join(missing)}"))
+        raise ConfigurationError(installed.misfit(f"its connections have no {', '.join(missing)}"))
     connection.send_packed_command = functools.partial(_send, connection)  # type: ignore[method-assign]
     connection.read_response = _Answers(connection.read_response).read  # type: ignore[method-assign]
     return connection
@@ -443,7 +444,7 @@ class Connector:
         """The meaning of a failed attempt for the vote of this master."""
         words = self.words(error)
         if isinstance(error, (AttributeError, TypeError)) and _at_the_border(error):
-            return Failure("error", _installed.misfit(words), sent=False, configuration=True)
+            return Failure("error", installed.misfit(words), sent=False, configuration=True)
         if "Too many open files" in words:  # which file it was to be says nothing
             return Failure("error", NO_DESCRIPTOR, sent=False)
         found = classify(error, words)
@@ -528,7 +529,7 @@ def classify(error: BaseException, text: str) -> Failure:
 
 
 def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None = None, records: bool = False) -> Facts:
-    asked_at = _clock.now()
+    asked_at = clock.now()
     announce = wire.announce(prefix, max_ttl)
     rights = f"{prefix}redlock-rights"
     _, writes, loads, (info, config, announced, known), lists = _ask(

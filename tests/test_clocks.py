@@ -17,7 +17,7 @@ MAY = ("scenes", "witness", "commands", "adapters")
 VIRTUAL = "tests.asyncio.virtual"
 CLOCKS = {
     "sleep", "time.sleep", "asyncio.sleep", "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns",
-    "time.perf_counter", "time.clock_gettime", "monotonic", "perf_counter", "_clock.now", "datetime.now", "punctually", "Watch",
+    "time.perf_counter", "time.clock_gettime", "monotonic", "perf_counter", "clock.now", "datetime.now", "punctually", "Watch",
 }  # fmt: skip
 
 

@@ -80,8 +80,8 @@ PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters", "
 # Both may start servers, and say where there are none.
 # redlock-run says which masters may not have heard of a release: that stands in the table of outcomes.
 ALSO = {
-    "redlock._cli": ("redlock._health", "redlock._local", "redlock._platform", "redlock.errors"),
-    "redlock.testing": ("redlock.scripts", "redlock._local", "redlock._lock.typed", "redlock._platform"),
+    "redlock._cli": ("redlock._health", "redlock._local", "redlock._system.platform", "redlock.errors"),
+    "redlock.testing": ("redlock.scripts", "redlock._local", "redlock._lock.typed", "redlock._system.platform"),
 }
 # The judge must not depend on what is judged.
 APART = (
@@ -102,7 +102,7 @@ PURE = frozenset((
 ))  # fmt: skip
 # Besides: retry knows tenacity and chance, and the plan has its own chance, which follows from the seed that it is handed.
 EXCEPT = (("tenacity", "redlock._core.retry"), ("random", "redlock._core.retry"), ("random", "chaos.plan"))
-# The rooms of ours that the core may use: `_clock` stands below it, but is a clock.
+# The rooms of ours that the core may use: `_system` stands below it, but has a clock.
 CORE = "redlock._core"
 # Rooms in which each file can be read with those below it alone.
 OPEN = (CORE,)
@@ -303,8 +303,8 @@ def verdict(modules: dict[str, str]) -> list[str]:
     (MADE_UP, "try:\n    import socket\nexcept ImportError:\n    pass", "not in the core"),
     (MADE_UP, TYPING + "if not TYPE_CHECKING:\n    import time", "not in the core"),
     (MADE_UP, TYPING + "if TYPE_CHECKING:\n    pass\nelse:\n    import time", "not in the core"),
-    (MADE_UP, "from .. import _clock", "not in the core"),
-    (MADE_UP, "from .._clock import now", "not in the core"),
+    (MADE_UP, "from .._system import clock", "not in the core"),
+    (MADE_UP, "from .._system.clock import now", "not in the core"),
     (MADE_UP, 'def later():\n    return __import__("time").time()', "into the core"),
     (MADE_UP, "eval(\"__import__('time')\")", "into the core"),
     (MADE_UP, 'self.builtins.__import__("time")', "into the core"),
@@ -342,7 +342,7 @@ def test_what_is_wrong_is_found(module: str, source: str, word: str) -> None:
     (MADE_UP, "import re\nPATTERN = re.compile('a')\nclass Door:\n    def open(self): ...\nDoor().open()"),
     (MADE_UP, "'import time'  # import time\nimport typing\nif typing.TYPE_CHECKING:\n    import tenacity"),
     ("redlock._core.retry", "import tenacity"),
-    ("redlock._io.made_up", "import time\nfrom redlock import _clock, _connect, options\nfrom . import another"),
+    ("redlock._io.made_up", "import time\nfrom redlock import _connect, options\nfrom redlock._system import clock\nfrom . import another"),
     ("redlock._cli.check", "from redlock import Masters\nfrom redlock._cli import output\nfrom redlock._health import checkup"),
     ("redlock", "from redlock._lock.lock_threads import MultiLock\nfrom redlock.errors import LockLost"),
     ("chaos.check", "import sys, os\nfrom chaos import report\nfrom chaos.history import read"),

@@ -12,18 +12,19 @@ import pytest
 import redis
 from redis.connection import Connection
 
-from redlock import ConfigurationError, Masters, QuorumUnreachable, _connect, _installed
+from redlock import ConfigurationError, Masters, QuorumUnreachable, _connect
+from redlock._system import installed
 
 ROOT = Path(__file__).parent.parent
 URL = "redis://127.0.0.1:6379"
-SAYS = rf"redis-py {re.escape(redis.__version__)} does not fit this version of redlock-quorum \(.*\): install {re.escape(_installed.FITS)}$"
+SAYS = rf"redis-py {re.escape(redis.__version__)} does not fit this version of redlock-quorum \(.*\): install {re.escape(installed.FITS)}$"
 
 
 def test_the_range_ends_below_the_next_major_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     [given] = [one for one in project["dependencies"] if one.startswith("redis")]
-    assert given.replace("[hiredis]", "") == _installed.FITS
-    least, end = map(int, re.fullmatch(r"redis>=(\d+)\.\d+,<(\d+)", _installed.FITS).groups())  # type: ignore[union-attr]
+    assert given.replace("[hiredis]", "") == installed.FITS
+    least, end = map(int, re.fullmatch(r"redis>=(\d+)\.\d+,<(\d+)", installed.FITS).groups())  # type: ignore[union-attr]
     assert least < end
 
 

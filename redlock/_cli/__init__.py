@@ -24,7 +24,7 @@ def redlock_run() -> NoReturn:
     _without_opentelemetry()
     try:
         if sys.platform == "win32":  # most of what it imports does not exist there
-            from redlock._platform import SENTENCE  # noqa: PLC0415
+            from redlock._system.platform import SENTENCE  # noqa: PLC0415
 
             sys.stderr.write(f"redlock-run: {SENTENCE}\n")
             sys.exit(71)  # as where nothing can be started

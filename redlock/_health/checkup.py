@@ -6,12 +6,13 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from redlock import _clock, _connect
+from redlock import _connect
 from redlock._core.kernel.quorum import majority
 from redlock._health.records import Probe
 from redlock._health.survey import Survey
 from redlock._health.verdict import governing_max_ttl, judge, voting
-from redlock._thread import start
+from redlock._system import clock
+from redlock._system.thread import start
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Checkup:
         adopt: bool = False,
     ) -> None:
         self._client_options = client_options
-        self._begun = _clock.now()
+        self._begun = clock.now()
         self._deadline = self._begun + timeout
         self._last_call = self._begun + timeout * _LAST_CALL
         self._probe = probe
@@ -88,7 +89,7 @@ class Checkup:
         finally:
             self._survey.stop()
         if probing is not None:
-            probing.join(max(0.0, self._deadline - _clock.now()))
+            probing.join(max(0.0, self._deadline - clock.now()))
         troubles = self._troubles()
         if troubles:
             facts = [replace(one, own=trouble) for one, trouble in zip(facts, troubles, strict=True)]
@@ -162,7 +163,7 @@ def checks(
 
 def probe(lock: _Lock) -> Probe:
     """Acquire, extend and release ``lock``, a `MultiLock` on a throw-away name. Errors are in the result."""
-    begun = _clock.now()
+    begun = clock.now()
     fence, error = None, None
     try:
         lease = lock.acquire(timeout=PATIENCE)
@@ -176,4 +177,4 @@ def probe(lock: _Lock) -> Probe:
                 lock.release()
     except RedlockError as failed:
         error = failed.message
-    return Probe(ok=error is None, seconds=round(_clock.now() - begun, 6), fence=fence, error=error)
+    return Probe(ok=error is None, seconds=round(clock.now() - begun, 6), fence=fence, error=error)

@@ -17,11 +17,12 @@ from urllib.parse import quote
 
 from redis.exceptions import InvalidResponse
 
-from redlock import _clock, _connect
+from redlock import _connect
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply
 from redlock._health import rights
 from redlock._health.facts import ClockOffset, MasterFacts, RefusedCommand
+from redlock._system import clock
 from redlock.errors import printable
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Examination:
         self._name = name
         self._patience = patience
         # It ends by itself before the check does. So nobody has to interrupt it, and its last facts are reported too.
-        self._deadline = _clock.now() + patience * _OWN_SHARE
+        self._deadline = clock.now() + patience * _OWN_SHARE
         self._connector: _connect.Connector | None = None
         self._sock: socket.socket | None = None
         self._stage = "connecting"
@@ -124,11 +125,11 @@ class Examination:
         """Measure the round trip, and the master's wall clock, corrected for half a round trip."""
         trips: list[float] = []
         clocks: list[ClockOffset] = []
-        until = _clock.now() + _SAMPLING
-        while len(trips) < _SAMPLES and (not trips or _clock.now() < until):
-            sent, ours = _clock.now(), time.time()
+        until = clock.now() + _SAMPLING
+        while len(trips) < _SAMPLES and (not trips or clock.now() < until):
+            sent, ours = clock.now(), time.time()
             [answer] = self._ask([("TIME",)])
-            trips.append(_clock.now() - sent)
+            trips.append(clock.now() - sent)
             match answer:
                 case ErrorReply():
                     self._refused(answer, rights.Question(("TIME",), "time"))
@@ -138,8 +139,8 @@ class Examination:
                 case _:
                     raise InvalidResponse(f"it says that the time is {answer!r:.40}")
         # The quickest sample has the most exact clock.
-        clock = min(clocks, key=lambda one: one.within, default=None)
-        self._know(latency=statistics.median(trips), clock=clock)
+        best = min(clocks, key=lambda one: one.within, default=None)
+        self._know(latency=statistics.median(trips), clock=best)
 
     def _ask_info(self) -> bool:
         [answer] = self._ask([("INFO",)])
@@ -149,7 +150,7 @@ class Examination:
         info = _connect.read_info(answer) if isinstance(answer, bytes) else {}
         if not info.keys() & {"redis_version", "run_id"}:
             raise InvalidResponse(f"it says of itself {answer!r:.40}")
-        self._know(info={name: printable(value) for name, value in info.items()}, at=_clock.now())
+        self._know(info={name: printable(value) for name, value in info.items()}, at=clock.now())
         return True
 
     def _ask_rights(self) -> None:
@@ -258,7 +259,7 @@ class Examination:
         return answers
 
     def _left(self) -> float:
-        left = self._deadline - _clock.now()
+        left = self._deadline - clock.now()
         if left <= 0:
             raise TimeoutError
         return left

@@ -6,9 +6,9 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
-from redlock import _clock
 from redlock._health.examine import Examination
-from redlock._thread import start
+from redlock._system import clock
+from redlock._system.thread import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Survey:
         """``records``: the clients confirm expiries (R35)."""
         name = throw_away_name()
         self.size = len(endpoints)
-        self._deadline = _clock.now() + patience
+        self._deadline = clock.now() + patience
         self._changed = threading.Condition()
         self._stopped = False
         self._examinations = [Examination(target, prefix, name, patience, records=records) for target in endpoints]
@@ -65,7 +65,7 @@ class Survey:
             return [one.facts for one in self._examinations if one.done]
 
         self._wait(lambda: self._all_done() or enough(done()), until)
-        self._wait(self._all_done, min(until, _clock.now() + _A_MOMENT))
+        self._wait(self._all_done, min(until, clock.now() + _A_MOMENT))
         return done()
 
     def finish(self) -> list[MasterFacts]:
@@ -89,7 +89,7 @@ class Survey:
     def _wait(self, condition: Callable[[], bool], until: float) -> None:
         with self._changed:
             while not condition():
-                left = until - _clock.now()
+                left = until - clock.now()
                 if left <= 0:
                     return
                 if self._stopped:  # again: when it was stopped, an examination may not have had a connection yet

@@ -18,7 +18,6 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redlock import _clock
 from redlock._connect import Connector
 from redlock._core.outcomes import Failure
 from redlock._core.subscriptions import LINGER
@@ -28,7 +27,8 @@ from redlock._io.process import ForkLock
 from redlock._io.renewer import Renewer
 from redlock._io.report import report
 from redlock._io.stream import Subscriber
-from redlock._thread import begin, why_not
+from redlock._system import clock
+from redlock._system.thread import begin, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +64,9 @@ class Background:
 
     def tick(self) -> float:
         """Do what is due.  Returns when it is to be called again, on the clock of R5; infinity: when it is woken."""
-        until = self.renewer.work(_clock.now())
+        until = self.renewer.work(clock.now())
         with self._connections.port.guard:
-            now = _clock.now()  # in here, as where a thread leads: no answer is older than its request
+            now = clock.now()  # in here, as where a thread leads: no answer is older than its request
             self._connections.flush_cork(now)  # first: to a repair a late answer is expected, and looked for
             until = min(until, now + self._keep_up(now))
             self._port.rest(now, until)
@@ -111,13 +111,13 @@ class Background:
         Until then it yields how many seconds are left at most.  Resume it when something has changed.
         """
         end = began + self._connect_timeout
-        while not (self.over or self._connections.decide()) and (left := end - _clock.now()) > 0:
+        while not (self.over or self._connections.decide()) and (left := end - clock.now()) > 0:
             yield left
-        now = _clock.now()
+        now = clock.now()
         end = min(end, now + (now - began))
-        while not (self.over or self._connections.tried()) and (left := end - _clock.now()) > 0:
+        while not (self.over or self._connections.tried()) and (left := end - clock.now()) > 0:
             yield left
-        while not self.over and (left := self._connections.voters.begin_in(_clock.now())) > 0:
+        while not self.over and (left := self._connections.voters.begin_in(clock.now())) > 0:
             yield left
 
     # -- connecting ----------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Background:
                     made[0].close()
                 else:
                     with _ADMITTING.lock:
-                        connections.attach(stream, *made, _clock.now())
+                        connections.attach(stream, *made, clock.now())
             if not self.over:
                 self._report()
         finally:  # also if a user's logging handler raises, or a Ctrl-C strikes
@@ -182,10 +182,10 @@ class Background:
         provider, where nothing can wake it.  We wait for it for a moment; later it closes the socket that it gets.  Our
         caller may be an observer, called in one of these threads; that thread ends as soon as the observer returns.
         """
-        this, until = threading.current_thread(), _clock.now() + _LONGEST_JOIN
+        this, until = threading.current_thread(), clock.now() + _LONGEST_JOIN
         for pause in pauses():
             busy = [thread for thread in list(self._connecting) if thread is not this and thread.is_alive()]
-            if not busy or _clock.now() >= until:
+            if not busy or clock.now() >= until:
                 return
             self.abort_connectors()  # again: a connector without a socket could not be aborted before
             yield pause

@@ -7,7 +7,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from redlock import _clock, _connect
+from redlock import _connect
 from redlock._core.effects import Leave, LookAhead, Notified, ReleaseHeard, Send, Turn, WakeBehind, WakeOnStop
 from redlock._core.exchange import Exchange
 from redlock._core.kernel.quorum import majority
@@ -17,6 +17,7 @@ from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import LINGER, Subscriptions
 from redlock._io.process import brief
 from redlock._io.stream import Connection, Subscriber
+from redlock._system import clock
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Connections(Exchange):
     def leave(self, place: Place, stays: bool = False) -> None:
         """Leave the line, or stay as a reader, and wake the operations whose turn it is now."""
         with brief.lock:
-            now = _clock.now()
+            now = clock.now()
             turns = self.local_queue.leave(place, stays)
             for other in turns:
                 self.local_queue.set_yield_until(other, now, turn=True)
@@ -170,7 +171,7 @@ class Connections(Exchange):
             if stream.read(data):
                 if isinstance(stream, Connection):
                     if stream.pipeline.in_debt:
-                        self.port.tick_at(_clock.now() + TICK)
+                        self.port.tick_at(clock.now() + TICK)
                     stream.ask_more()
                 self.port.watch_room(stream, wanted=bool(stream.backlog))
                 stream.put_down()
@@ -196,7 +197,7 @@ class Connections(Exchange):
             self.leave(effect.place, effect.stays)
         elif isinstance(effect, WakeBehind):
             with brief.lock:
-                inboxes = self._give_turns(self.local_queue.behind(effect.place), _clock.now())
+                inboxes = self._give_turns(self.local_queue.behind(effect.place), clock.now())
             for one in inboxes:
                 one.wake()
         elif isinstance(effect, WakeOnStop):
@@ -207,7 +208,7 @@ class Connections(Exchange):
         elif isinstance(effect, ReleaseHeard):
             with brief.lock:
                 others = self.subscriptions.others_heard(effect.keys, effect.heard)
-                self.local_queue.released(effect.keys, effect.took, _clock.now(), others=others)
+                self.local_queue.released(effect.keys, effect.took, clock.now(), others=others)
         else:
             with self.port.guard:
                 if self.closing or self.closed:
@@ -215,7 +216,7 @@ class Connections(Exchange):
                 self._listen(effect.subscription, inbox)
 
     def _listen(self, subscription: Subscription, inbox: Listener) -> None:
-        now = _clock.now()
+        now = clock.now()
         for subscriber in self.subscribers:  # earlier announcements are not for this subscription
             self.read(subscriber, now)
         inbox.subscription, subscription.inbox = subscription, inbox
@@ -227,13 +228,13 @@ class Connections(Exchange):
     def _want_subscribers(self) -> None:
         """A waiter subscribes: connect the subscribers that are down, and call `quieten` from time to time."""
         missing = [one.retry_at for one in self.subscribers if one.sock is None and one.connector is None]
-        self.port.tick_at(min([_clock.now() + LINGER / 2, *missing]))
+        self.port.tick_at(min([clock.now() + LINGER / 2, *missing]))
 
     def unlisten(self, inbox: Listener) -> None:
         """The operation of ``inbox`` is over: end its subscription."""
         subscription = inbox.subscription
         if subscription is not None:
-            self.subscriptions.remove(subscription, _clock.now())
+            self.subscriptions.remove(subscription, clock.now())
             inbox.subscription = subscription.inbox = None
 
     def _ask(self, subscriber: Subscriber, channels: Sequence[str], now: float, *, no_others: bool = False) -> None:
@@ -286,7 +287,7 @@ class Connections(Exchange):
         for subscription in woken:
             inbox = subscription.inbox
             if inbox is not None:
-                inbox.put(Notified(_clock.now()))
+                inbox.put(Notified(clock.now()))
 
     # -- connections ---------------------------------------------------------------------------------
 
@@ -409,7 +410,7 @@ class Connections(Exchange):
 
     def troubles(self) -> list[str]:
         """What is wrong with the connection to each master, for people; empty: nothing.  Any thread may ask."""
-        return [] if self.closed else [connection.pipeline.trouble(_clock.now()) for connection in self.all]
+        return [] if self.closed else [connection.pipeline.trouble(clock.now()) for connection in self.all]
 
     # -- our max_ttl (R21) and the list of our masters (R34) -----------------------------------------
 
@@ -427,13 +428,13 @@ class Connections(Exchange):
         """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
         if connection.sock is not None:
             connection.tried_beside += 1
-            connection.retry_at = _clock.now() + delay(BESIDE_A_SILENT_ONE, connection.tried_beside)
+            connection.retry_at = clock.now() + delay(BESIDE_A_SILENT_ONE, connection.tried_beside)
             return
         connection.failures += 1
-        connection.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
+        connection.retry_at = clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
         if isinstance(connection, Connection):
-            connection.pipeline.unreachable(failure, _clock.now())
-            self.voters.down(connection.master, _clock.now())
+            connection.pipeline.unreachable(failure, clock.now())
+            self.voters.down(connection.master, clock.now())
             if connection.failures == 1:
                 name, reason = connection.endpoint.name, failure.reason
                 text = f"master {name} is down: {reason}"
@@ -464,7 +465,7 @@ class Connections(Exchange):
 
     def hang_up(self) -> None:
         """Close every connection for good."""
-        now = _clock.now()
+        now = clock.now()
         if not self.closed:
             with contextlib.suppress(Exception):  # our list is dropped by itself, after a while
                 if self.announcer is not None and (call := self.announcer.call("left")) is not None:

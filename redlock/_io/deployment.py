@@ -5,12 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from redlock import _clock, options
+from redlock import options
 from redlock._core import inspect, wire
 from redlock._core.acquire import Target
 from redlock._core.fair import tickets
 from redlock._core.mode import EXCLUSIVE, RECORDED
 from redlock._core.slots.target import KnownSlots, SlotTarget, group_of, slot_name
+from redlock._system import clock
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -114,6 +115,6 @@ class Deployment:
     def free_op(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
         from redlock._core.watch import wait_until_free  # noqa: PLC0415 - few programs ever wait without taking
 
-        now = _clock.now()
+        now = clock.now()
         deadline = now + options.timeout("timeout", timeout)
         return wait_until_free(self.settings, options.names(name), self.prefix, deadline, now)

@@ -24,7 +24,6 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redlock import _clock
 from redlock._core.outcomes import NEVER, Failure
 from redlock._io import process
 from redlock._io.background import Background
@@ -32,10 +31,11 @@ from redlock._io.connections import CLOSED, TICK
 from redlock._io.host_async import LATE, LoopHost, Operation
 from redlock._io.report import report_failure
 from redlock._io.runtime import DRIVERS, running_loop, without_masters
+from redlock._system import clock
 from redlock.errors import RedlockError
 
 if sys.platform == "win32":
-    from redlock import _windows, _windows as select
+    from redlock._system import windows, windows as select
 else:
     import select
 
@@ -74,7 +74,7 @@ class Driver:
 
     def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
         if sys.platform == "win32":
-            _windows.check(asyncio.get_running_loop())
+            windows.check(asyncio.get_running_loop())
         settings = deployment.settings
         self.host = LoopHost(endpoints, settings, self.tick_at)
         self.loop = self.host.loop
@@ -184,11 +184,11 @@ class Driver:
         """Connect to all masters, unless that has begun."""
         if self._until_ready is None and not self.ready.is_set():
             self.tick_at()  # first: after an interruption here the next call does it again
-            self._until_ready = self.background.until_ready(_clock.now())
+            self._until_ready = self.background.until_ready(clock.now())
 
     @staticmethod
     def now() -> float:
-        return _clock.now()
+        return clock.now()
 
     @property
     def over(self) -> bool:
@@ -199,7 +199,7 @@ class Driver:
         return running_loop() is self.loop
 
     def tick_at(self, at: float = NEVER) -> None:
-        now = _clock.now()
+        now = clock.now()
         # One that is overdue was interrupted and is not to come, or the loop was blocked: what was due then is due now.
         at = now if self._timer_at <= now - TICK else max(at, now)
         if now - TICK < self._timer_at <= at or self.background.over or self.loop.is_closed():
@@ -207,7 +207,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         if self.background.renewer.holding:
-            at = min(at, now + _clock.NAP)
+            at = min(at, now + clock.NAP)
         self._timer = self.loop.call_later(at - now + LATE if at > now else 0.0, self._go_around)
         self._timer_at = at
 
@@ -222,11 +222,11 @@ class Driver:
             if self._until_ready is not None and not self.ready.is_set():
                 left = next(self._until_ready, 0.0)
                 if left:
-                    self.tick_at(_clock.now() + left)
+                    self.tick_at(clock.now() + left)
                 else:
                     self.ready.set()
         except BaseException:
-            self.tick_at(_clock.now() + TICK)  # not at once: a failure that repeats must not spin
+            self.tick_at(clock.now() + TICK)  # not at once: a failure that repeats must not spin
             raise
 
     def rest(self, now: float, until: float) -> None:  # noqa: ARG002
@@ -287,8 +287,8 @@ class Driver:
                 self._post(task)
             connections.hurry()
             self.tick_at()
-            until = _clock.now() + self._node_timeout
-            while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times at most
+            until = clock.now() + self._node_timeout
+            while connections.owe() and clock.now() < until:  # noqa: ASYNC110 - a few times at most
                 await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
         finally:
             self.shut()
@@ -344,8 +344,8 @@ class Driver:
         self._catch_up()
         for task in self.background.renewer.to_give_back():
             self._post(task)
-        until = _clock.now() + self._node_timeout
-        while connections.owe() and _clock.now() < until:
+        until = clock.now() + self._node_timeout
+        while connections.owe() and clock.now() < until:
             poll = select.poll()
             for connection in connections.all:
                 if connection.sock is not None:
@@ -353,7 +353,7 @@ class Driver:
             poll.poll(TICK * 100)
             self.host.read_all()
             for connection in connections.all:
-                connections.send_owed(connection, _clock.now())
+                connections.send_owed(connection, clock.now())
         self.shut()
 
     def disown(self) -> None:

@@ -22,7 +22,6 @@ from functools import partial
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock import _clock
 from redlock._core.operation import OperationBase, SteppedOperation
 from redlock._core.outcomes import NEVER
 from redlock._io import process
@@ -33,7 +32,8 @@ from redlock._io.process import brief
 from redlock._io.report import report_failure
 from redlock._io.runtime import DRIVERS, without_masters
 from redlock._io.waiter import Waiter
-from redlock._thread import start
+from redlock._system import clock
+from redlock._system.thread import start
 from redlock.errors import ConfigurationError, RedlockError
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Driver:
                 thread = threading.Thread(target=self._go_around, name="redlock-background", daemon=True)
                 start(thread)
                 self._thread = thread
-        waiting = self.background.until_ready(_clock.now())
+        waiting = self.background.until_ready(clock.now())
         self.host.mend()
         for left, pause in zip(waiting, pauses(), strict=False):
             if self._connections.closing:
@@ -206,7 +206,7 @@ class Driver:
 
     @staticmethod
     def now() -> float:
-        return _clock.now()
+        return clock.now()
 
     def tick_at(self, at: float = NEVER) -> None:  # noqa: ARG002 - it sees itself what is due
         self.host.waker.wake()
@@ -255,7 +255,7 @@ class Driver:
         if self.background.ending:
             return
         if self.operations:
-            self._await_answers(min(until, _clock.now() + TICK, self._alarms[0][0] if self._alarms else math.inf))
+            self._await_answers(min(until, clock.now() + TICK, self._alarms[0][0] if self._alarms else math.inf))
         else:
             self.waiter.stop_waiting()
             self._doze(until)
@@ -267,7 +267,7 @@ class Driver:
                 self._calls[0]()
             finally:  # not before: the end of the interpreter waits for it
                 self._calls.popleft()
-        now = _clock.now()
+        now = clock.now()
         while self._alarms and self._alarms[0][0] <= now:
             _, _, operation = heapq.heappop(self._alarms)
             operation.on_alarm()
@@ -284,11 +284,11 @@ class Driver:
     def _doze(self, until: float) -> None:
         """Sleep until a connection breaks, or until we are woken."""
         host = self.host
-        timeout = max(0.0, min(until - _clock.now(), _clock.NAP)) * 1000 + 1
+        timeout = max(0.0, min(until - clock.now(), clock.NAP)) * 1000 + 1
         ready = host.hang_ups.poll(None if until == math.inf else timeout)
         with host.guard:
             host.dozing = False
-            self._connections.read_ready(ready, _clock.now())
+            self._connections.read_ready(ready, clock.now())
 
     def read_late(self, connection: Connection, now: float) -> bool:
         if connection.pipeline.idle:
@@ -338,7 +338,7 @@ class Driver:
         """
         if self._connections.closed:
             return
-        until = _clock.now() + self._node_timeout
+        until = clock.now() + self._node_timeout
         waiter = Waiter(self.host)
         self.host.flush()  # what an interrupted leading thread has left
         for task in self.background.renewer.to_give_back() if not self.background.ending else ():  # not if dropped
@@ -347,20 +347,20 @@ class Driver:
             self._connections.hurry()
         self.call_soon(bool)  # behind it, all that the background has begun to give back is asked for
         try:
-            while _clock.now() < until and (self._busy or self._owes()):
+            while clock.now() < until and (self._busy or self._owes()):
                 with contextlib.suppress(RedlockError):  # the background of a close that was interrupted closes them
-                    waiter.wait(min(until, _clock.now() + TICK / 10))
+                    waiter.wait(min(until, clock.now() + TICK / 10))
         finally:
             waiter.stop_waiting()
 
     def deliver_at_exit(self) -> None:
-        until = _clock.now() + self._node_timeout
+        until = clock.now() + self._node_timeout
         # Behind these two calls it has looked once for leases that are lost, and has told of them: mostly, the log.
         self.call_soon(partial(self.call_soon, bool))
         with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
             self.deliver_owed()
         for pause in pauses():
-            if not self._busy or _clock.now() >= until:
+            if not self._busy or clock.now() >= until:
                 break
             time.sleep(pause)
 

@@ -17,12 +17,12 @@ from collections import deque
 from os import getpid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock import _clock
 from redlock._core.effects import Turn
 from redlock._core.operation import SteppedOperation
 from redlock._core.outcomes import NEVER
 from redlock._io import process
 from redlock._io.connections import CLOSED, TICK, Connections
+from redlock._system import clock
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class LoopHost:
 
     @staticmethod
     def now() -> float:
-        return _clock.now()
+        return clock.now()
 
     def send(self, request: Send, operation: Operation[Any]) -> None:
         """Write ``request`` to its masters, now or at the end of this tick."""
@@ -88,11 +88,11 @@ class LoopHost:
         if connections.closed:
             raise RedlockError(CLOSED)
         if request.enters is not None:
-            if not connections.local_queue.enter(request.enters, operation, _clock.now()):
+            if not connections.local_queue.enter(request.enters, operation, clock.now()):
                 return
         elif request.leaves is None:  # else the operation begins with it, and `Runtime.run` has checked
             process.check()
-        now = _clock.now()
+        now = clock.now()
         if now > self._answers_due:
             self._answers_due = now + connections.patience
             self.tick_at(self._answers_due)
@@ -115,7 +115,7 @@ class LoopHost:
     def step_soon(self, operation: Operation[Any]) -> None:
         """``operation`` has an event: have it stepped soon, by `step`."""
         self._to_step.append(operation)
-        now = _clock.now()
+        now = clock.now()
         if now - self._step_due > TICK:  # no call is to come, or it was interrupted
             self._step_due = now
             self._soon(self.step)
@@ -147,13 +147,13 @@ class LoopHost:
         """Hand to the kernel what was written."""
         process.check()
         self._flush_due = NEVER
-        self.connections.flush_cork(_clock.now())
+        self.connections.flush_cork(clock.now())
 
     def _readable(self, fd: int) -> None:
         if getpid() != process.pid:  # a callback of this loop has forked
             process.notice()
             return
-        self._step_due = now = _clock.now()  # this method calls `step` itself
+        self._step_due = now = clock.now()  # this method calls `step` itself
         self.connections.read_ready([(fd, 0)] if self._epoll is None else self._epoll.poll(0), now)
         if self._to_step:
             self.step()
@@ -169,7 +169,7 @@ class LoopHost:
     def read_all(self) -> None:
         """Read from all masters: the loop has not done so yet, or does not run."""
         process.check()
-        now = _clock.now()
+        now = clock.now()
         for connection in self.connections.all:
             self.connections.read(connection, now)
 
@@ -265,7 +265,7 @@ class Operation(SteppedOperation[T, "LoopHost"]):
 
     def poke(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._host.loop.call_soon_threadsafe(self.put, Turn(_clock.now()))
+            self._host.loop.call_soon_threadsafe(self.put, Turn(clock.now()))
 
     def _conclude(self, error: BaseException | None) -> bool:
         super()._conclude(error)

@@ -12,14 +12,14 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from redlock import _clock
 from redlock._io.connections import CLOSED, TICK, Connections
 from redlock._io.process import brief
+from redlock._system import clock
 from redlock.errors import RedlockError
 
 if sys.platform == "win32":
-    from redlock import _windows as select
-    from redlock._windows import Waker
+    from redlock._system import windows as select
+    from redlock._system.windows import Waker
 else:
     import select
 
@@ -87,7 +87,7 @@ class ThreadHost:
         """Have ``request`` written by the thread that leads: before it goes to poll(), or when it stops leading."""
         if self.connections.closing:
             self.refuse(request, waiter)
-        now = request.sent_at = _clock.now()
+        now = request.sent_at = clock.now()
         self.asked.append(Asked(request, waiter, now, request.open))
         if self.polling or self.leader is None:
             self.flush()
@@ -103,7 +103,7 @@ class ThreadHost:
             if self.connections.closed:
                 raise RedlockError(CLOSED)
             self._take_over()
-            self.connections.submit(request, operation, _clock.now(), corked=True)
+            self.connections.submit(request, operation, clock.now(), corked=True)
 
     def flush(self) -> None:
         """Hand to the kernel what following threads have asked for, and what was corked."""
@@ -128,7 +128,7 @@ class ThreadHost:
     def write_asked(self) -> None:
         """`flush`, with the guard held."""
         self._take_over()
-        self.connections.flush_cork(_clock.now())
+        self.connections.flush_cork(clock.now())
 
     def close_round(self, request: Send) -> None:
         """From now on no thread tells ``request`` of answers."""
@@ -149,7 +149,7 @@ class ThreadHost:
     def mend(self) -> None:
         """Close the connections that an interruption has torn, so that they are made again."""
         with self.guard:
-            now = _clock.now()
+            now = clock.now()
             self.connections.mend_walk(now)
             for connection in self.connections.all:
                 if connection.poisoned:
@@ -215,7 +215,7 @@ class ThreadHost:
 
     def tick_at(self, at: float) -> None:
         """Have `Background.tick` called at ``at``.  Unless the background dozes, it is called within a tick anyway."""
-        if self.dozing or at < _clock.now() + TICK:
+        if self.dozing or at < clock.now() + TICK:
             self._wake_background()
 
     def _wake_background(self) -> None:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import InvalidResponse
 
-from redlock import _clock, _connect
+from redlock import _connect
 from redlock._connect import NOTHING
 from redlock._core.exchange import CHUNK
 from redlock._core.outcomes import ErrorReply
 from redlock._core.pipeline import Pipeline, SentAgain, request_of
+from redlock._system import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -132,7 +133,7 @@ class Stream(ABC):
                 break
             if not data:
                 raise ConnectionResetError("the master closed the connection")
-            if self._parse(data, _clock.now()):
+            if self._parse(data, clock.now()):
                 more = True
             # TLS may keep decrypted bytes that poll() does not see.  Without TLS a short read is the last one.
             if len(data) < CHUNK and not self.tls:

@@ -42,10 +42,10 @@ from os import getpid
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
-from redlock import _clock
 from redlock._core.effects import Timeout, Turn
 from redlock._io import process
 from redlock._io.connections import CLOSED
+from redlock._system import clock
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Waiter:
             with process.brief.lock:
                 if connections.closing:
                     raise RedlockError(CLOSED)
-                may_ask = connections.local_queue.enter(place, self, _clock.now())
+                may_ask = connections.local_queue.enter(place, self, clock.now())
             if not may_ask:
                 return
         elif request.leaves is None:  # else the operation begins with it, and `Runtime.run` has checked
@@ -98,7 +98,7 @@ class Waiter:
                     host.write_asked()
                 if host.leader is None:
                     host.leader = self
-                connections.submit(request, self, _clock.now())
+                connections.submit(request, self, clock.now())
         else:
             host.leave_to_leader(request, self)
         if request.leaves is not None:
@@ -113,7 +113,7 @@ class Waiter:
         if quiet:
             return self._wait_quietly(until)
         host, events = self._host, self.events
-        now = _clock.now()
+        now = clock.now()
         slept, patience = False, _PATIENCE
         while not events:
             if host.leader is self:  # the usual case
@@ -132,7 +132,7 @@ class Waiter:
                 self._wake_next()
                 slept = self.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
-            now = _clock.now()
+            now = clock.now()
         return events.popleft()
 
     def _wait_quietly(self, until: float) -> Event:
@@ -143,11 +143,11 @@ class Waiter:
                 return self.events.popleft()
             if self._host.connections.closing:
                 raise RedlockError(CLOSED)
-            now = _clock.now()
+            now = clock.now()
             if now >= until:
                 return Timeout(now)
             self._wake_next()
-            self.sleep(min(until - now, _clock.NAP))
+            self.sleep(min(until - now, clock.NAP))
 
     def stop_waiting(self) -> None:
         """It neither leads nor follows any more.  If others wait, one of them leads now."""
@@ -200,7 +200,7 @@ class Waiter:
                 process.notice()
                 return
             with host.guard:
-                now = _clock.now()  # in here: else another thread could write after it what we then read the answer to
+                now = clock.now()  # in here: else another thread could write after it what we then read the answer to
                 try:
                     host.reader = self  # threads that get events go on the chain
                     host.connections.read_ready(ready, now)
@@ -220,7 +220,7 @@ class Waiter:
         if several:
             self.sleep(max(0.0, min(_LET_RUN, left)))
             self._signal = None
-        return _clock.now()
+        return clock.now()
 
     def let_others_run(self) -> None:
         """Let the threads run for which we have read: we shall do something else for a while."""
@@ -240,7 +240,7 @@ class Waiter:
                 return True
         with host.guard:
             if host.leader is None or (impatient and not host.polling):
-                host.connections.mend_walk(_clock.now())  # the thread that led before may have been interrupted
+                host.connections.mend_walk(clock.now())  # the thread that led before may have been interrupted
                 host.leader = self
                 host.followers.pop(self, None)
                 return False
@@ -255,7 +255,7 @@ class Waiter:
     def _choose_leader(self) -> None:
         """Make a following thread lead.  With the guard held."""
         host = self._host
-        host.connections.mend_walk(_clock.now())  # we may have been interrupted
+        host.connections.mend_walk(clock.now())  # we may have been interrupted
         while host.leader is None and (followers := list(host.followers)):
             # Prefer a thread that has to wait anyway.
             successor = next((waiter for waiter in followers if not waiter.events), followers[0])
@@ -289,7 +289,7 @@ class Waiter:
             self._host.served.append(self)
 
     def poke(self) -> None:
-        self.events.append(Turn(_clock.now()))
+        self.events.append(Turn(clock.now()))
         self.wake()
 
     def wake(self) -> bool:

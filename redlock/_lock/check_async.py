@@ -9,10 +9,10 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from redlock import _clock
 from redlock._health.checkup import PATIENCE
 from redlock._health.records import Probe
-from redlock._thread import start
+from redlock._system import clock
+from redlock._system.thread import start
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class _Probing:
 
 async def _probe(make: Callable[[], AsyncMultiLock]) -> Probe:
     """The asyncio version of `redlock._health.checkup.probe`."""
-    begun = _clock.now()
+    begun = clock.now()
     fence, error = None, None
     try:
         lock = make()
@@ -100,4 +100,4 @@ async def _probe(make: Callable[[], AsyncMultiLock]) -> Probe:
                 await lock.release()
     except RedlockError as failed:
         error = failed.message
-    return Probe(ok=error is None, seconds=round(_clock.now() - begun, 6), fence=fence, error=error)
+    return Probe(ok=error is None, seconds=round(clock.now() - begun, 6), fence=fence, error=error)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from redlock import _clock
 from redlock._lock.lease import LeaseBase
 from redlock._lock.waits_async import wait_until
+from redlock._system import clock
 
 
 class AsyncLease(LeaseBase):
@@ -34,6 +34,6 @@ class AsyncLease(LeaseBase):
             timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
         state = self._state
-        ended, left = lambda: state.over or not state.mine(), lambda: state.ends_at - _clock.now()
+        ended, left = lambda: state.over or not state.mine(), lambda: state.ends_at - clock.now()
         await wait_until(state.watchers, ended, timeout, left)
         return state.lost

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from redlock import _clock
 from redlock._lock.lease import LeaseBase
 from redlock._lock.waits_threads import wait_until
+from redlock._system import clock
 
 
 class Lease(LeaseBase):
@@ -35,6 +35,6 @@ class Lease(LeaseBase):
             timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
         state = self._state
-        ended, left = lambda: state.over or not state.mine(), lambda: state.ends_at - _clock.now()
+        ended, left = lambda: state.over or not state.mine(), lambda: state.ends_at - clock.now()
         wait_until(state.watchers, ended, timeout, left)
         return state.lost

@@ -30,7 +30,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
-from redlock import _clock, options
+from redlock import options
 from redlock._core.acquire import acquire
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import downgrade, extend
@@ -47,6 +47,7 @@ from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.masters import MastersBase, token_source
 from redlock._lock.refused import not_acquired, not_extended, unreachable
 from redlock._lock.times import check_ttl, checked
+from redlock._system import clock
 from redlock.errors import ConfigurationError, LockUnavailable, NotHeld, RedlockError, WouldDeadlock
 
 if TYPE_CHECKING:
@@ -230,8 +231,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _resume(self, token: str, fence: int | None, kept: float) -> None:
         process.check()
         everywhere = frozenset(range(len(self._settings.masters)))
-        grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
-        state = self._state_class(self._spec, grant, clock=_clock.now, mine=process.here, resumed=True)
+        grant = Grant(token, fence, -math.inf, clock.now(), everywhere, tuple)
+        state = self._state_class(self._spec, grant, clock=clock.now, mine=process.here, resumed=True)
         state.hold_at_least = max(self._spec.hold_at_least, kept)
         state.mode = resumed(state.mode)
         hold = self._new_hold()
@@ -431,7 +432,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         hold.driver = driver = self._runtime.drivers.get(self._runtime.where())
         if self._bound and hold.holder and self._reenter(hold):
             return None
-        state = self._state_class(self._spec, clock=_clock.now, mine=process.here)
+        state = self._state_class(self._spec, clock=clock.now, mine=process.here)
         note_here(state, hold)  # now: on an event loop, what follows does not run in the caller's context
         target = self._target(self._settings, self._spec)
         try:
@@ -489,7 +490,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "
                 "lock before that"
             )
-        extension = yield from extend(self._settings, self._spec_of(state), state, ttl, _clock.now())
+        extension = yield from extend(self._settings, self._spec_of(state), state, ttl, clock.now())
         if extension.kind != "unanswered":  # now it is confirmed, and is renewed from now on; or its loss is told
             self._keep_resumed()
         return extension
@@ -501,7 +502,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 resumed.state.mode = self._spec.mode
                 resumed.driver = driver = self._runtime.drivers.get(self._runtime.where())
                 if driver is not None:  # see `_acquire_op`
-                    driver.keep(self._settings, self._spec, resumed.state, resumed, _clock.now())
+                    driver.keep(self._settings, self._spec, resumed.state, resumed, clock.now())
 
     def _downgrade_op(self, state: LeaseState) -> Op[Extension | None]:
         """Share the lease with readers (R33).  None: it is shared already."""
@@ -522,7 +523,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(
                 f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.shown}, no reader"
             )
-        return (yield from downgrade(self._settings, self._spec, state, _clock.now()))
+        return (yield from downgrade(self._settings, self._spec, state, clock.now()))
 
     def _hand_over(self, state: LeaseState) -> str:
         hold = next((hold for hold in self._own.holds if hold.state is state), None)
@@ -590,7 +591,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         observer = self._settings.observer
         if observer is None or outcome is None:
             return
-        took = _clock.now() - began
+        took = clock.now() - began
         if isinstance(outcome, Refusal):
             observer.refused(self._spec.name, outcome, began, took)
         else:

@@ -10,7 +10,7 @@ import sys
 # > from threading import Lock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from redlock import _clock, options
+from redlock import options
 from redlock._core.kernel.ballot import Refusal
 
 # > from redlock._io.connections import Inside
@@ -25,6 +25,7 @@ from redlock._lock.lock import LockBase
 from redlock._lock.masters_async import AsyncMasters
 from redlock._lock.refused import is_locked
 from redlock._lock.typed import LockOptions
+from redlock._system import clock
 from redlock.errors import LockLost, RedlockError
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         if unknown:
             raise unexpected("acquire", unknown, self.acquire)
-        hold, began = self._new_hold(), _clock.now()
+        hold, began = self._new_hold(), clock.now()
         try:
             deadline = self._deadline(began, timeout, blocking=blocking)
             outcome = await self._runtime.run(self._acquire_op(hold, deadline, began))
@@ -245,7 +246,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     async def __aenter__(self) -> AsyncLease:
         """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""
-        hold, began = self._new_hold(beginning(self)), _clock.now()
+        hold, began = self._new_hold(beginning(self)), clock.now()
         try:
             outcome = await self._runtime.run(self._acquire_op(hold, self._deadline(began), began))
             self._conclude_acquire(hold, outcome, began)

@@ -9,7 +9,6 @@ import threading
 from threading import Lock
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from redlock import _clock
 from redlock._core.kernel.ballot import Refusal
 from redlock._io.connections import Inside
 from redlock._io.driver_threads import check_python
@@ -23,6 +22,7 @@ from redlock._lock.lock import LockBase
 from redlock._lock.masters_threads import Masters
 from redlock._lock.refused import is_locked
 from redlock._lock.typed import LockOptions
+from redlock._system import clock
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class MultiLock(LockBase[Masters, Lease]):
         """
         if unknown:
             raise unexpected("acquire", unknown, self.acquire)
-        hold, began = self._new_hold(), _clock.now()
+        hold, began = self._new_hold(), clock.now()
         try:
             deadline = self._deadline(began, timeout, blocking=blocking)
             outcome = self._runtime.run(self._acquire_op(hold, deadline, began))
@@ -180,7 +180,7 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def __enter__(self) -> Lease:
         """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""
-        hold, began = self._new_hold(beginning(self)), _clock.now()
+        hold, began = self._new_hold(beginning(self)), clock.now()
         try:
             outcome = self._runtime.run(self._acquire_op(hold, self._deadline(began), began))
             self._conclude_acquire(hold, outcome, began)

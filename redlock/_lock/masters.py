@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
-from redlock import _connect, _installed, _platform, options
+from redlock import _connect, options
 from redlock._core.fleet import Fleet
 from redlock._core.outages import Outages
 from redlock._core.retry import chance
@@ -26,6 +26,7 @@ from redlock._io.report import report
 from redlock._io.runtime import AnyDriver, Runtime
 from redlock._local import LOCAL
 from redlock._lock.times import check_guard
+from redlock._system import installed, platform
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 from redlock.options import masters as named
 
@@ -128,14 +129,14 @@ class MastersBase(ABC, Generic[AnyDriver]):
             ConfigurationError: a value cannot be right; the text names it and what is allowed.  Or this is Windows.
             RedlockError: a part of this library cannot be imported, for example because no descriptor is left.
         """
-        _installed.check()
+        installed.check()
         try:
             self._import()
         except OSError as error:
             why = _connect.NO_DESCRIPTOR if _connect.out_of_descriptors(error) else error
             raise RedlockError(f"a part of redlock cannot be imported: {why}") from error
         endpoints = _endpoints(masters)
-        _platform.check(target.identity for target in endpoints)
+        platform.check(target.identity for target in endpoints)
         if agreement is None:
             agreement = "refuse" if isinstance(masters, Mapping) else "warn"
         if agreement not in ("refuse", "warn", "ignore"):
@@ -214,7 +215,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
         """
         value = os.environ.get(variable, "")
         if value.strip() == LOCAL:
-            _platform.refuse()
+            platform.refuse()
             from redlock._local import joined  # noqa: PLC0415 - for laptops
 
             return cls(joined.urls(), **options)

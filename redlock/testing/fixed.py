@@ -18,7 +18,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 
-from redlock import _platform, scripts
+from redlock import scripts
+from redlock._system import platform
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -74,7 +75,7 @@ class FixedMasters:
         for _ in range(_MASTERS):
             listener = socket.create_server((_LOOPBACK, 0))
             self._ports.append(listener.getsockname()[1])
-            _platform.fixed.add((_LOOPBACK, self._ports[-1]))
+            platform.fixed.add((_LOOPBACK, self._ports[-1]))
             self._selector.register(listener, selectors.EVENT_READ, functools.partial(self._accept, listener))
         self._thread = threading.Thread(target=self._serve, name=f"redlock-testing {self.outcome}", daemon=True)
         self._thread.start()
@@ -86,7 +87,7 @@ class FixedMasters:
         for masters in self._made:
             masters.close()
         self._made.clear()
-        _platform.fixed.difference_update((_LOOPBACK, port) for port in self._ports)
+        platform.fixed.difference_update((_LOOPBACK, port) for port in self._ports)
         self._ports.clear()
         self._stopping.close()
         self._thread.join()

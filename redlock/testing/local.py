@@ -6,8 +6,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import quote
 
-from redlock import _platform
 from redlock._local.programs import find_server
+from redlock._system import platform
 from redlock.testing._nest import LOOPBACK, Nest
 from redlock.testing.servers import Server, wait_until_ready
 
@@ -94,7 +94,7 @@ class LocalMasters:
         """
         if self._nest is not None:
             raise RuntimeError("these masters have been started already")
-        _platform.refuse()
+        platform.refuse()
         program = find_server(self._program)
         try:
             self._nest = nest = Nest()

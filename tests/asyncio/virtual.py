@@ -17,7 +17,7 @@ from unittest import mock
 
 import hiredis
 
-from redlock import AsyncMasters, _clock, scripts
+from redlock import AsyncMasters, scripts
 from redlock._connect import Connector
 from redlock._core import wire
 from redlock._core.effects import Send, Wait
@@ -376,7 +376,7 @@ def run(scene: Callable[[Deployment], Coroutine[Any, Any, Any]], *, tidy: bool =
             deployment.shut()
         return result
 
-    with mock.patch.object(_clock, "now", clock):
+    with mock.patch("redlock._system.clock.now", clock):
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 result = runner.run(main())

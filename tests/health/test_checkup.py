@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock import ConfigurationError, LockLost, Probe, _clock
+from redlock import ConfigurationError, LockLost, Probe
 from redlock._core.wire import Announced
 from redlock._health import checkup, survey
 from redlock._health.checkup import Checkup
+from redlock._system import clock
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Scripted:
 def machine(monkeypatch):
     machine = Machine()
     monkeypatch.setattr(survey, "Examination", Scripted)
-    monkeypatch.setattr(_clock, "now", lambda: machine.now)
+    monkeypatch.setattr(clock, "now", lambda: machine.now)
     for module in (survey, checkup):
         monkeypatch.setattr(module, "threading", machine.threading)
     return machine

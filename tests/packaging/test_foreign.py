@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from redlock import _installed
+from redlock._system import installed
 from tests.packaging.build import distribution
 
 FOREIGN = {"redlock/__init__.py": "class RedLock: pass\n", "redlock/lock.py": ""}
@@ -50,15 +50,15 @@ def test_it_is_refused_each_time_and_looked_for_once(monkeypatch):
         looks.append(site)
         return ("redlock",)
 
-    monkeypatch.setattr(_installed, "others_beside", beside)
-    _installed._others.cache_clear()
+    monkeypatch.setattr(installed, "others_beside", beside)
+    installed._others.cache_clear()
     try:
         for _ in range(2):
             with pytest.raises(ConfigurationError, match="redlock also installed a module redlock"):
                 Masters(["redis://10.0.0.1"])
         assert len(looks) == 1
     finally:
-        _installed._others.cache_clear()
+        installed._others.cache_clear()
 
 
 def test_what_cannot_be_read_is_no_reason_to_refuse(monkeypatch):
@@ -67,12 +67,12 @@ def test_what_cannot_be_read_is_no_reason_to_refuse(monkeypatch):
     def broken(site):
         raise PermissionError("mine")
 
-    monkeypatch.setattr(_installed, "others_beside", broken)
-    _installed._others.cache_clear()
+    monkeypatch.setattr(installed, "others_beside", broken)
+    installed._others.cache_clear()
     try:
         assert repr(Masters(["redis://10.0.0.1"]))
     finally:
-        _installed._others.cache_clear()
+        installed._others.cache_clear()
 
 
 # -- made up -----------------------------------------------------------------------------------------
@@ -101,17 +101,17 @@ def record(site, name, *, record=None, top_level=None, kind="dist-info"):
 def test_which_ones_are_noticed(tmp_path, options, noticed):
     record(tmp_path, "redlock-quorum", record=["redlock/__init__.py"])
     record(tmp_path, "made-up", **options)
-    assert _installed.others_beside(tmp_path) == (("made-up",) if noticed else ())
+    assert installed.others_beside(tmp_path) == (("made-up",) if noticed else ())
 
 
 def test_without_ours_nobody_is_in_its_way(tmp_path):
     """A source tree, or a program that was put together some other way."""
     record(tmp_path, "redlock-fork", record=["redlock/__init__.py"])
-    assert _installed.others_beside(tmp_path) == ()
-    assert _installed.others_beside(tmp_path / "nowhere") == ()
+    assert installed.others_beside(tmp_path) == ()
+    assert installed.others_beside(tmp_path / "nowhere") == ()
 
 
 def test_several_are_all_named(tmp_path):
     for name in ("redlock-quorum", "redlock", "redlock-py"):
         record(tmp_path, name, record=["redlock/__init__.py"])
-    assert _installed.others_beside(tmp_path) == ("redlock", "redlock-py")
+    assert installed.others_beside(tmp_path) == ("redlock", "redlock-py")

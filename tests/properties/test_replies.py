@@ -19,7 +19,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from redis.connection import Connection as RedisConnection
 
-from redlock import Masters, _clock, _connect, scripts
+from redlock import Masters, _connect, scripts
 from redlock._core import wire
 from redlock._core.effects import Send
 from redlock._core.inspect import inspect
@@ -34,6 +34,7 @@ from redlock._io.connections import Connections
 from redlock._io.report import report
 from redlock._io.stream import Connection, Subscriber
 from redlock._lock.refused import not_acquired
+from redlock._system import clock
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
@@ -318,7 +319,7 @@ def test_an_answer_has_the_time_after_it_was_read(monkeypatch):
     with connected_wires() as (wires, master):
         wires.ask(Dated(0, told))
         master.sendall(b"*2\r\n:0\r\n$0\r\n\r\n")
-        monkeypatch.setattr(_clock, "now", lambda: START + 60)
+        monkeypatch.setattr(clock, "now", lambda: START + 60)
         wires.read_ready([(wires.all[0].fd, 0)], START)
     assert told == [START + 60]
 

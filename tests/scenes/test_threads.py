@@ -23,7 +23,7 @@ MOST = 6  # runs for a broken one to be seen
 NEVER_IMPATIENT = (
     Patch(WAITER, "_PATIENCE, _MOST_PATIENCE = 0.03, 0.5", "_PATIENCE, _MOST_PATIENCE = 30.0, 30.0"),
     Patch(WAITER, "_LET_RUN = 0.005", "_LET_RUN = 30.0"),
-    Patch("redlock._clock", "NAP = 1.0", "NAP = 30.0"),
+    Patch("redlock._system.clock", "NAP = 1.0", "NAP = 30.0"),
     Patch("redlock._io.driver_threads", "if not self.host.polling or connection.poisoned:", "if connection.poisoned:"),
 )
 FEW: dict[str, Any] = {"names": 3, "naps": 2e-4}

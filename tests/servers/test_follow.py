@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock import Lease, Masters, QuorumUnreachable, _clock
+from redlock import Lease, Masters, QuorumUnreachable
 from redlock._core import wire
 from redlock._core.effects import Turn
 from redlock._core.kernel.ballot import Ballot
@@ -24,6 +24,7 @@ from redlock._core.voters import Facts
 from redlock._io import waiter as threads_that_wait
 from redlock._io.driver_threads import Driver, RenewalOperation
 from redlock._io.waiter import Waiter
+from redlock._system import clock as system_clock
 from tests.asyncio.virtual import MASTERS, Clock, Fake, Question, asks
 from tests.servers.interrupt import at_every_line
 from tests.servers.look import eventually
@@ -67,7 +68,7 @@ class Pairs:
         with self.host.guard:
             fake = self.fakes[number]
             self.connections.attach(
-                self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), _clock.now()
+                self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), system_clock.now()
             )
 
     def read_at_once(self) -> None:
@@ -75,7 +76,7 @@ class Pairs:
         host, connections = self.host, self.connections
         with host.guard:
             host.reader = self.leader
-            connections.read_ready([(connection.fd, 1) for connection in connections.all], _clock.now())
+            connections.read_ready([(connection.fd, 1) for connection in connections.all], system_clock.now())
             host.reader = None
 
     def answer(self, *numbers: int) -> None:
@@ -89,7 +90,7 @@ class Pairs:
         """As who leads does it."""
         for number in numbers or ALL:
             with self.host.guard:
-                self.connections.read(self.connections.all[number], _clock.now())
+                self.connections.read(self.connections.all[number], system_clock.now())
 
     def resign(self) -> None:
         self.leader.stop_waiting()
@@ -435,7 +436,7 @@ class RenewalWithResult(RenewalOperation):
 def clock(monkeypatch):
     """It stands still."""
     clock = Clock()
-    monkeypatch.setattr(_clock, "now", clock)
+    monkeypatch.setattr(system_clock, "now", clock)
     return clock
 
 

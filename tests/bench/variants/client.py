@@ -64,8 +64,8 @@ VARIANTS = {
         (
             Patch(
                 "redlock._io.waiter",
-                "            with host.guard:\n                now = _clock.now()  # in here",
-                "            now = _clock.now()\n            with host.guard:\n                pass  # in here",
+                "            with host.guard:\n                now = clock.now()  # in here",
+                "            now = clock.now()\n            with host.guard:\n                pass  # in here",
             ),
         ),
     ),
@@ -126,8 +126,8 @@ VARIANTS = {
         (
             Patch(
                 "redlock._io.background",
-                "until = self.renewer.work(_clock.now())",
-                "self.renewer.work(_clock.now()); until = math.inf",
+                "until = self.renewer.work(clock.now())",
+                "self.renewer.work(clock.now()); until = math.inf",
             ),
         ),
         first=26,
@@ -148,7 +148,7 @@ VARIANTS = {
         "A client that has waited stays subscribed (R24)",
         (QUIET,),
         partial(draw, more=False),
-        (Patch("redlock._io.connections", "            self.subscriptions.remove(subscription, _clock.now())\n", ""),),
+        (Patch("redlock._io.connections", "            self.subscriptions.remove(subscription, clock.now())\n", ""),),
     ),
     "entered-behind-its-release": Variant(
         "A hold that nobody wants any more is entered with the grant (R11, P7)",
@@ -194,7 +194,7 @@ VARIANTS = {
             Patch(
                 "redlock._io.driver_async",
                 "        self._timer, self._timer_at = None, math.inf\n",
-                "        late = _clock.now() - self._timer_at\n        self._timer, self._timer_at = None, math.inf\n"
+                "        late = clock.now() - self._timer_at\n        self._timer, self._timer_at = None, math.inf\n"
                 "        if late > TICK:\n            return\n",
             ),
         ),

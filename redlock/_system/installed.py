@@ -49,7 +49,7 @@ def check() -> None:
 @functools.cache
 def _others() -> tuple[str, ...]:
     try:
-        return others_beside(Path(__file__).parent.parent)
+        return others_beside(Path(__file__).parents[2])
     except Exception:  # noqa: BLE001 - a zip file, no permission, a broken record: then it cannot be known
         return ()
 
