@@ -25,7 +25,7 @@ from redlock.errors import (
     WouldDeadlock,
 )
 
-__version__ = "0.1.0"  # the only place: the build, the documentation and the test of the changelog read it here
+__version__ = "0.2.0.dev0"  # the only place: the build, the documentation and the test of the changelog read it here
 
 if typing.TYPE_CHECKING:
     from redlock._core.events import (

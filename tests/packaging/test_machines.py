@@ -145,6 +145,5 @@ def test_who_cites_names_the_version_and_the_authors_of_the_package():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert [one["name"] for one in citation["authors"]] == [one["name"] for one in project["authors"]]
     assert (citation["title"], citation["license"]) == (project["name"], project["license"])
-    import redlock  # noqa: PLC0415
-
-    assert citation["version"] == redlock.__version__
+    released = re.findall(r"^## (\d+\.\d+\.\d+) - (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert (citation["version"], citation["date-released"]) == released[0]

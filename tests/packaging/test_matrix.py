@@ -15,6 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+RELEASED = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)
 
 
 def constant(name):
@@ -32,12 +33,21 @@ def in_workflow(key):
 
 
 def test_one_version():
-    """The newest one of the changelog is that of the package; the build and the pages read it there."""
-    released = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)
-    assert released[0][0] == redlock.__version__
-    assert [date for _, date in released] == sorted((date for _, date in released), reverse=True)
-    assert CHANGELOG.index("## Unreleased") < CHANGELOG.index(f"## {redlock.__version__}")
+    """The newest one of the changelog is that of the package, or the one before it; the build and the pages read it there."""
+    assert [date for _, date in RELEASED] == sorted((date for _, date in RELEASED), reverse=True)
+    numbers, dev, _ = redlock.__version__.partition(".dev")
+    newest = [int(number) for number in RELEASED[0][0].split(".")]
+    assert ([int(number) for number in numbers.split(".")] > newest) if dev else (numbers == RELEASED[0][0])
+    assert CHANGELOG.index("## Unreleased") < CHANGELOG.index(f"## {RELEASED[0][0]}")
     assert "version" in PROJECT["dynamic"]
+
+
+def test_the_scripts_of_every_version_before_this_one_are_kept():
+    """Clients of both meet on the same masters (docs/upgrading.md)."""
+    kept = {folder.name for folder in (ROOT / "tests" / "servers").glob("version_*")}
+    before = [version for version, _ in RELEASED if version != redlock.__version__]
+    assert before
+    assert kept == {"version_{}_{}".format(*version.split(".")) for version in before}
 
 
 def test_every_heading_of_the_changelog_is_one_that_its_format_knows():
