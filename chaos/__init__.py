@@ -35,3 +35,4 @@ from typing import Final
 IN_WHEEL: Final = __name__ != "chaos"
 # How it is started, as people type it.
 PROGRAM: Final = ("redlock-chaos",) if IN_WHEEL else ("python", "-m", "chaos")
+NAME: Final = " ".join(PROGRAM)

@@ -13,14 +13,14 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from . import PROGRAM
+from . import NAME
+from .names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _typeshed import SupportsWrite
 
-_NAME: Final = " ".join(PROGRAM)
 COMMANDS: Final = {
     "run": (".run", "masters, clients and faults for a while; record, judge, report"),
     "check": (".check", "judge a recorded history"),
@@ -37,9 +37,9 @@ _EPILOG: Final = f"""\
 exit codes: 0 passed, 1 violated, 2 unknown or a failure of the harness
 
 examples:
-  {_NAME} run --seed 7 --duration 60 --faults kill,pause,partition --out DIR
-  {_NAME} check DIR/history.jsonl
-  {_NAME} check history.jsonl --must exclusive,fenced --out REPORT
+  {NAME} run --seed 7 --duration 60 --faults kill,pause,partition --out DIR
+  {NAME} check DIR/history.jsonl
+  {NAME} check history.jsonl --must exclusive,fenced --out REPORT
 """
 
 
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has gone, as `head` does
         return _UNKNOWN
     except OSError as error:  # a full disk for example
-        _complain(f"chaos: {type(error).__name__}: {error}\n")
+        _complain(f"{NAME}: {type(error).__name__}: {error}\n")
         return _UNKNOWN
     except Exception:  # noqa: BLE001 - a traceback would exit with 1, which is a verdict
         _complain(traceback.format_exc())
@@ -85,6 +85,11 @@ def _complain(text: str) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            what = (action.option_strings or [action.dest])[0].removeprefix("--")
+            raise argparse.ArgumentError(action, unknown(what, str(value), list(action.choices)))
+
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Argparse says nothing of what it could not write."""
         if file is not None:
@@ -97,7 +102,7 @@ class _Parser(argparse.ArgumentParser):
 def parser(*wanted: str) -> argparse.ArgumentParser:
     """With the arguments of the commands ``wanted``, and the names of the others."""
     this = _Parser(
-        prog=_NAME,
+        prog=NAME,
         description="Breaks real Redis servers under real clients, and judges from the history what held.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

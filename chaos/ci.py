@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from redlock.testing import ClockUnavailable, ServerNotFound
 
-from . import PROGRAM
+from . import NAME
 from .backends import BACKENDS, Unavailable, choose
 from .judge import steps
 from .launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
+from .names import unknown
 from .report import directory
-from .run import check, introduce, lacks, without_database
+from .run import check, introduce, lacks, seconds, without_database
 from .scenarios import SCENARIOS, Scenario
 from .variants import VARIANTS, Variant
 
@@ -103,7 +104,7 @@ class Job:
 def main(args: argparse.Namespace) -> int:
     at_once = _AT_ONCE if args.jobs is None else args.jobs
     if at_once < 1 or args.longer <= 0:
-        print("chaos: --jobs must be at least 1, and --longer more than 0", file=sys.stderr)
+        print(f"{NAME}: --jobs must be at least 1, and --longer more than 0", file=sys.stderr)
         return UNKNOWN
     out = Path(args.out)
     try:
@@ -113,15 +114,19 @@ def main(args: argparse.Namespace) -> int:
         for job in jobs:
             check(job.settings, backend)
     except (ValueError, Unavailable, ServerNotFound, ClockUnavailable) as error:
-        print(f"chaos: {error}", file=sys.stderr)
+        print(f"{NAME}: {error}", file=sys.stderr)
         return UNKNOWN
     print(introduce(backend))
     for what in left_out:
         print(f"left out: {what}")
     if left_out and args.complete:
-        print("chaos: --complete, and something cannot be done here", file=sys.stderr)
+        print(f"{NAME}: --complete, and something cannot be done here", file=sys.stderr)
         return UNKNOWN
-    print(f"{len(jobs)} runs, {at_once} at a time; histories and timelines in {out}/\n", flush=True)
+    least = sum(seconds(job.settings) for job in jobs) / at_once
+    print(
+        f"{len(jobs)} runs, {at_once} at a time, in some {max(least, 1):.0f} s or more; histories and timelines in {out}/\n",
+        flush=True,
+    )
     began = time.monotonic()
     interrupted = Event()
     codes: list[int] = []
@@ -173,10 +178,7 @@ def _chosen(jobs: list[Job], only: str | None) -> list[Job]:
     names = dict.fromkeys(name.strip() for name in only.split(","))
     for name in names:
         if name not in named:
-            raise ValueError(
-                f"--only: there is no run {name!r}; `{' '.join(PROGRAM)} list` shows "
-                "scenarios and variants (variant-NAME)"
-            )
+            raise ValueError(f"--only: {unknown('run', name, named)}")
     return [job for job in jobs if job.name in names]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from .names import unknown
+
 # What it strikes: a master, the links between clients and masters, or client processes.
 Kind: TypeAlias = Literal["master", "link", "client"]
 
@@ -114,7 +116,7 @@ def named(text: str) -> tuple[str, ...]:
         raise ValueError(f"--faults is {text!r}, it must name one at least; --scenario calm has none")
     for name in _words(text):
         if name not in FAULTS and name not in GROUPS:
-            raise ValueError(f"there is no fault {name!r}, only {', '.join((*FAULTS, *GROUPS))}")
+            raise ValueError(unknown("fault", name, (*FAULTS, *GROUPS)))
         found.update(dict.fromkeys(GROUPS.get(name, (name,))))
     return tuple(found)
 

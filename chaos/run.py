@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from redlock import Masters
 from redlock.testing import ClockUnavailable, ServerNotFound, clock_available
 
-from . import PROGRAM, databases, report
+from . import NAME, PROGRAM, databases, report
 from .backends import BACKENDS, Unavailable, choose
 from .faults import CLOCKS, FAULTS, GROUPS, by_name, named
 from .history import DEMANDABLE, Unreadable, demanded
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Real masters, real clients, real faults; then a verdict.  Exit 0: what must hold did; 1: it did not; "
         "2: unknown, or the harness failed.  What is given beside --scenario or --variant replaces what that says."
     )
-    parser.add_argument("--scenario", choices=SCENARIOS, metavar="NAME", help=f"one of `{' '.join(PROGRAM)} list`")
+    parser.add_argument("--scenario", choices=SCENARIOS, metavar="NAME", help=f"one of `{NAME} list`")
     parser.add_argument(
         "--variant", choices=VARIANTS, metavar="NAME", help="a lock that is broken on purpose, in its scenario"
     )
@@ -85,14 +85,23 @@ def main(args: argparse.Namespace) -> int:
         backend = choose(args.backend)
         check(settings, backend)
     except (ValueError, Unreadable, Unavailable, ServerNotFound, ClockUnavailable) as error:
-        print(f"chaos: {error}", file=sys.stderr)
+        print(f"{NAME}: {error}", file=sys.stderr)
         return UNKNOWN
     out = Path(args.out)
     print(introduce(backend))
     print(f"scenario {scenario.name}: {scenario.what}")
+    for fault in settings.faults:
+        print(f"  {fault:10} {FAULTS[fault].what}")
+    if any(FAULTS[fault].kind == "link" for fault in settings.faults):
+        print(
+            "  1,6 x 2,3: clients 1 and 6 do not reach masters 2 and 3; -x: their requests do not, x-: the replies do not"
+        )
     if settings.variant is not None:
         print(f"variant {settings.variant}: {VARIANTS[settings.variant].what}")
     print(f"seed {settings.seed}   again: {_again(args, settings.seed)}")
+    print(
+        f"takes some {seconds(settings):.0f} s: {settings.duration:g} s of faults, and to start, to heal and to judge"
+    )
     print(_left_out(settings), flush=True)
     try:
         with session(settings, backend, out, must) as running:
@@ -102,7 +111,7 @@ def main(args: argparse.Namespace) -> int:
         print("\ninterrupted; nothing is left running", file=sys.stderr)
         return UNKNOWN
     except (SessionFailed, OSError) as error:
-        print(f"chaos: {error}", file=sys.stderr)
+        print(f"{NAME}: {error}", file=sys.stderr)
         return UNKNOWN
     print()
     sys.stdout.write(report.text(verdict.history, verdict.verdict, verdict.summary))
@@ -110,6 +119,12 @@ def main(args: argparse.Namespace) -> int:
         print(f"beyond the model: {verdict.note}")
     print(f"{out / 'timeline.html'} shows it")
     return EXIT_CODES[verdict.ending]
+
+
+def seconds(settings: Settings) -> float:
+    """What a run takes on a machine with nothing else to do, roughly: judging is a quarter of the faults."""
+    guarded = settings.restart_guard and settings.persistence != "always"  # new masters do not vote
+    return 1.25 * settings.duration + 3 * settings.ttl + 5 + guarded * (settings.longest_ttl + 1)
 
 
 def introduce(backend: Backend) -> str:

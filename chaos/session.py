@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from redlock.testing import ClockUnavailable, ServerFailed
 
-from . import databases, pulse
+from . import NAME, databases, pulse
 from .backends import BACKENDS
 from .cast import Cast, CastFailed
 from .clients.stores import Stores
@@ -51,7 +51,7 @@ def main(directory: str, backend: str, *must: str) -> int:
         with BACKENDS[backend].rig(settings) as rig:
             _run(settings, rig, Path(directory), demanded(must))
     except (CastFailed, StepRefused, ServerFailed, ClockUnavailable, databases.DatabaseFailed) as error:
-        print(f"chaos: {error}", file=sys.stderr, flush=True)
+        print(f"{NAME}: {error}", file=sys.stderr, flush=True)
         return FAILED
     return 0
 

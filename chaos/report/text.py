@@ -56,7 +56,7 @@ def _rulings(history: History, verdict: Verdict) -> Iterator[str]:
     for ruling in verdict.rulings:
         demanded = "must hold" if ruling.name in verdict.must else "not demanded"
         if ruling.name in history.header.breaks:
-            demanded = "as it must be" if ruling.violations else "must be violated"
+            demanded = "as expected" if ruling.violations else "must be violated"
         count = f": {_count(ruling.count, 'violation')}" if ruling.count else ""
         note = f" ({ruling.note})" if ruling.note else ""
         yield f"{ruling.name:<10} {words[ruling.outcome]:<9} {demanded}{count}{note}"
@@ -165,7 +165,7 @@ def _of(history: History, verdict: Verdict) -> str:
         return f"PASSED: {demanded}"
     broken = [one.name for one in verdict.rulings if one.outcome == "violated" and one.name in verdict.must]
     meant = history.header.breaks
-    return f"VIOLATED: {', '.join(f'{name} as it must be' if name in meant else name for name in broken)}"
+    return f"VIOLATED: {', '.join(f'{name}, as expected' if name in meant else name for name in broken)}"
 
 
 def _count(number: int, noun: str) -> str:

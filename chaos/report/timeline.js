@@ -38,7 +38,8 @@
     const broken = data.rulings.filter((one) => one.demanded && one.outcome === "violated").map((one) => one.name);
     const text = {
       passed: `Passed: ${data.must.join(", ") || "nothing was demanded"}`,
-      violated: `Violated: ${broken.map((name) => meant.includes(name) ? `${name} as it must be` : name).join(", ")}`,
+      violated: broken.length && broken.every((name) => meant.includes(name)) ? `Broken on purpose: ${broken.join(", ")} violated, as expected`
+        : `Violated: ${broken.map((name) => meant.includes(name) ? `${name}, as expected` : name).join(", ")}`,
       unknown: `Unknown: ${data.why}`,
     }[data.outcome];
     const title = $("outcome");
@@ -98,7 +99,7 @@
     const tables = [
       table("Operations", ["", "invoked", "ok", "failed", "unclear", "not invoked", "never ended"],
         pairs(summary.operations).map(([op, of]) => [op, of.invoke, of.ok, of.fail, of.info, of.unasked, of.unended])),
-      table("Faults", ["", "times"], pairs(summary.faults)),
+      table("Faults", ["", "times", "what it does"], pairs(summary.faults).map(([name, times]) => [name, times, data.meanings[name] || ""])),
       table("Locks", ["", "holds", "held, s", "longest, s", "longest without holder, s"],
         summary.locks.slice(0, 40).map((of) => [of.lock, of.holds, of.held.toFixed(3), of.longest_hold.toFixed(3), of.longest_gap.toFixed(3)])),
       table("Lost leases", ["", "times"], pairs(summary.lost)),
@@ -613,7 +614,18 @@
     fault.style.background = `repeating-linear-gradient(135deg, ${paint.fault} 0 2px, transparent 2px 5px)`;
     fault.style.border = `1px solid ${paint.fault}`;
     box.append(element("span", {}, fault, "fault"));
-    for (const [kind, words] of [["use", "use"], ["rejected", "use, refused"], ["lost", "told that it is lost"], ["refused", "acquire failed"], ["inspect", "inspected"]]) {
+    for (const [name, what] of Object.entries(data.meanings)) box.append(element("span", {}, element("b", {}, name), what));
+    if (data.holds.some((hold) => hold[8] === "lost" || hold[8] === "ran out")) {
+      const end = element("i", {});
+      end.style.cssText = `background: ${paint.line}; border-right: 3px solid ${paint.bad}`;
+      box.append(element("span", {}, end, "a hold that was lost, or ran out"));
+    }
+    if (data.holds.some((hold) => hold[9] !== null)) {
+      const open = element("i", {});
+      open.style.cssText = `background: linear-gradient(${paint.dim} 0 60%, ${paint.paper} 60% 85%, ${paint.dim} 85%)`;
+      box.append(element("span", {}, open, "readers"));
+    }
+    for (const [kind, words] of [["use", "use"], ["rejected", "use, refused"], ["lost", "told that it is lost"], ["refused", "acquire failed"], ["unclear", "acquire, outcome unknown"], ["inspect", "inspected"]]) {
       if (!data.marks.some((mark) => mark[2] === kind)) continue;
       const small = element("canvas", { width: 18, height: 16 });
       drawMark(small.getContext("2d"), kind, 9, 8, paint.ink);

@@ -12,6 +12,7 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+from ..faults import FAULTS
 from ..history import NEMESIS, OBSERVER
 from ..judge.faults import faults
 from ..judge.holds import holds
@@ -83,6 +84,7 @@ def _data(history: History, verdict: Verdict, summary: Summary) -> dict[str, obj
             for hold in held
         ],
         "marks": list(_marks(history, number, lock_number, shown)),
+        "meanings": {name: FAULTS[name].what for name in summary.faults if name in FAULTS},
         "faults": [
             [
                 number.get(fault.target, number[NEMESIS]),

@@ -89,8 +89,8 @@ def with_faults(by_name: tuple[str, ...]) -> Tape:
         id="not-demanded"),
     pytest.param(overlapping(), ["--must", "fenced,exclusive"], 1, [], id="demanded"),
     pytest.param(broken_on_purpose(overlapping(), "exclusive"), [], 1, [
-        "exclusive  VIOLATED  as it must be: 1 violation\n", "fenced     holds     must hold\n",
-        "VIOLATED: exclusive as it must be (the lock is the broken variant minority)\n",
+        "exclusive  VIOLATED  as expected: 1 violation\n", "fenced     holds     must hold\n",
+        "VIOLATED: exclusive, as expected (the lock is the broken variant minority)\n",
     ], id="a-variant-that-breaks-what-it-must"),
     pytest.param(broken_on_purpose(overlapping(), "fenced"), [], 1, [
         "fenced     holds     must be violated\n", "VIOLATED: exclusive (the lock is the broken variant minority)\n",

@@ -20,7 +20,22 @@ def shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words", [["list"], ["--help"], ["check", "--help"]], ids=" ".join)
 def test_a_full_disk_is_2_and_a_line(words: list[str]) -> None:
     done = shell(">/dev/full", *words)
-    assert (done.returncode, done.stderr) == (2, "chaos: OSError: [Errno 28] No space left on device\n")
+    assert (done.returncode, done.stderr) == (2, "python -m chaos: OSError: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(("words", "meant"), [
+    (["run", "--faults", "kil"], "kill"),
+    (["run", "--variant", "minorty"], "minority"),
+    (["run", "--scenario", "klepmann"], "kleppmann"),
+    (["ci", "--only", "kil"], "kill"),
+])  # fmt: skip
+def test_of_a_name_that_is_mistyped_it_says_which_one_was_meant(words: list[str], meant: str) -> None:
+    done = shell("", *words)
+    assert (done.returncode, done.stderr.splitlines()[-1].endswith(f"{words[-1]!r}: did you mean {meant}?")) == (
+        2,
+        True,
+    )
+    assert done.stderr.startswith(("python -m chaos", "usage: python -m chaos"))
 
 
 def test_what_nobody_can_be_told_is_no_verdict() -> None:

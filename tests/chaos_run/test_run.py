@@ -80,7 +80,7 @@ def test_a_run_in_a_folder_that_has_a_redis_py(tmp_path):
 def test_a_broken_lock_is_caught(tmp_path):
     ran = chaos("run", *SHORT, "--variant", "no-owner-check", "--backend", "proxy", "--out", str(tmp_path))
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "exclusive  VIOLATED  as it must be" in ran.stdout
+    assert "exclusive  VIOLATED  as expected" in ran.stdout
     assert "(the lock is the broken variant no-owner-check)" in ran.stdout
     assert json.loads((tmp_path / "verdict.json").read_text())["history"]["breaks"] == ["exclusive"]
 
@@ -151,7 +151,7 @@ def test_what_was_to_be_shown_and_was_not_proves_nothing(tmp_path, shows, shown)
     (["--server", "/bin/true", "--backend", "proxy"], "ended with status 0"),
     (["--backend", "proxy", "--faults", "disk"], "it cannot mount a small disk"),
     (["--out", "/dev/null/out"], "/dev/null/out"),
-    (["--scenario", "nonsense"], "invalid choice: 'nonsense'"),
+    (["--scenario", "nonsense"], "--scenario: there is no scenario 'nonsense', only calm"),
     (["--duration", "long"], "invalid float value: 'long'"),
 ])  # fmt: skip
 def test_what_cannot_be_is_said_plainly(words, said, tmp_path, capfd):
