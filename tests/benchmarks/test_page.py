@@ -49,6 +49,12 @@ def test_the_pictures_are_of_this_run(written):
         )
 
 
+def test_pictures_are_no_white_boxes_in_the_dark():
+    """Timelines have the colours of the theme; a picture in a file follows the system of its reader."""
+    for picture in (DOCS / "_static").rglob("*.svg"):
+        assert "prefers-color-scheme: dark" in picture.read_text(encoding="utf-8"), picture.name
+
+
 def test_the_run_was_a_full_one(results):
     """Of all scenarios, and with at least one other library to compare with."""
     assert results.effort == "full"

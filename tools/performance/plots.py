@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from benchmarks.records import Results
 
-# White whatever the theme of the page is, text that stays text, and the same bytes for the same records.
+# Text that stays text, and the same bytes for the same records.
 mpl.rcParams.update(
     {
         "svg.fonttype": "none",
@@ -36,6 +36,8 @@ mpl.rcParams.update(
     }
 )
 
+# Light becomes dark and colours stay what they were: a picture follows the reader's system, also outside of the pages.
+_DARK = "@media (prefers-color-scheme: dark) {#figure_1{filter: invert(0.88) hue-rotate(180deg)}}"
 _COLOURS = {"ours": "#2a9d5c", "limit": "#8d99ae", "home-made": "#e9a03b", "peer": "#457b9d"}
 _WORDS = {"ours": "this library", "limit": "the limits", "home-made": "made at home", "peer": "other quorum libraries"}
 _KINDS = {subject.title: subject.kind for subject in EVERYBODY}
@@ -51,11 +53,10 @@ def draw(results: Results, folder: Path, run: str) -> list[str]:
     for name, picture in _PICTURES.items():
         figure = picture(results)
         if figure is not None:
-            figure.savefig(
-                folder / f"{name}.svg",
-                metadata={"Date": None, "Creator": None, "Description": run},
-                bbox_inches="tight",
-            )
+            file = folder / f"{name}.svg"
+            figure.savefig(file, metadata={"Date": None, "Creator": None, "Description": run}, bbox_inches="tight")
+            drawing = file.read_text(encoding="utf-8")
+            file.write_text(drawing.replace("</style>", f"{_DARK}</style>", 1), encoding="utf-8")
             drawn.append(name)
     return drawn
 
