@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from . import report
+from . import report, second
 from .history import DEMANDABLE, Unreadable, demanded, read
 from .judge import judge, steps
 from .summary import summarize
@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="instead of promises: whether each step that was told is one of the specification",
     )
+    parser.add_argument(
+        "--second",
+        action="store_true",
+        help="instead of all promises: whether two ever held a lock, by a judge that shares no code with the first one",
+    )
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of text")
     parser.add_argument(
         "--out", type=report.directory, metavar="DIR", help="write verdict.json and timeline.html into DIR"
@@ -53,10 +58,26 @@ def main(args: argparse.Namespace) -> int:
         found = steps(history)
         _print(report.of_steps(found))
         return found.exit_code
+    if args.second:
+        return _second(args.history)
     if not must:
         print("UNKNOWN: 'must' of its header is empty, so nothing has to hold: say what, with --must", file=sys.stderr)
         return _UNKNOWN
     return _judged(history, must, args)
+
+
+def _second(path: str) -> int:
+    verdicts = second.verdicts(path)
+    wrong = {lock: one for lock, one in verdicts.items() if one is not None}
+    for lock, one in wrong.items():
+        _print(
+            f"VIOLATED: {lock!r}: no order of what was done has room for token {one.token}, answered at t={one.answered:.6f}\n"
+        )
+    if not verdicts:
+        print("UNKNOWN: no lock was ever held, so this history proves nothing", file=sys.stderr)
+        return _UNKNOWN
+    _print(f"{len(verdicts)} locks, {len(wrong)} of them held by two at once\n")
+    return int(bool(wrong))
 
 
 def _judged(history: History, must: tuple[Must, ...], args: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def drawn(page: str) -> list[dict[str, set[str]]]:
 
 # Above `redlock`, from the bottom up.  A room may import from the floors below, and from itself.
 CHAOS: tuple[tuple[str, ...], ...] = (
-    ("chaos", "chaos.faults", "chaos.specification"),
+    ("chaos", "chaos.faults", "chaos.specification", "chaos.second"),  # the second judge knows nothing of the first
     ("chaos.history", "chaos.lists"),
     # the judge is as pure as the core: no clock, no file
     ("chaos.judge", "chaos.control", "chaos.scopes", "chaos.proof"),

@@ -76,22 +76,24 @@ class _Ledger:
         self._open: dict[tuple[str, str], list[Hold]] = {}
         self._latest: dict[tuple[str, str], dict[str, Hold]] = {}
         self._locks: dict[str, dict[str, None]] = {}  # of a token, for events that name only that
-        self._extends: dict[tuple[str, str | None, str | None], Event] = {}  # invoked, by whom, of which token
+        # Invoked: what, by whom, of which token.
+        self._invoked: dict[tuple[str, str, str | None, str | None], Event] = {}
         for event in history.events:
             if event.by_client:
                 self._read(event)
 
     def _read(self, event: Event) -> None:
+        who = event.op, event.process, event.worker, event.token
+        invoked = None if event.phase == "invoke" else self._invoked.pop(who, None)
         match event.op, event.phase:
             case (("acquire" | "resume"), "ok"):
                 self._begin(event)
             case (("extend" | "resume"), "invoke"):
-                self._extends[event.process, event.worker, event.token] = event
+                self._invoked[who] = event
             case "resume", "fail":
                 # Who gave it away does not use it, and who cannot go on with it has the masters told that it is over.
-                self._let_go(self._extends.pop((event.process, event.worker, event.token), event))
+                self._let_go(invoked or event)
             case "extend", "ok":
-                invoked = self._extends.pop((event.process, event.worker, event.token), None)
                 for of in self._meant(event):
                     self._renew(of, event, invoked)
             case (("downgrade" | "release"), "invoke"):

@@ -108,6 +108,19 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     "what-lies-between-is-part-of-it": ("1 A held until 11, 11.5 C held until 12, 13 A/2 resumed until 23", [(1, 2)]),
     "nobody-goes-on-with-it": ("1 A held until 11, 5 A/2 takes, 6 C held until 7, 8 A/2 ends", []),
     "perhaps-nobody-does": ("1 A held until 11, 5 A/2 takes, 6 C held until 7", [(1, 3)]),
+    # An answer belongs to an invocation of its own operation.
+    "an-extension-that-is-under-way-is-no-hand-over": (
+        "1 A held until 11, 5 A extends, 6 B held until 16, 7 A ends",
+        [(1, 3)],
+    ),
+    "a-hand-over-that-is-under-way-is-no-extension": (
+        "1 A held until 11, 5 A loses, 6 B held until 16, 7 A takes, 8 A extended until 18",
+        [],
+    ),
+    "a-hand-over-that-was-answered-is-not-the-next-one": (
+        "1 A held until 11, 2 A/2 takes, 3 A/2 resumed until 13, 5 A/2 ends, 4 B held until 14",
+        [(3, 5)],
+    ),
     "resumed-from-somebody-unknown": ("5 A/2 resumed until 15, 6 C held until 16", [(1, 2)]),
     # C31: the order of the lines does not matter, only that of the times does.
     "any-order-of-lines": ("6 B held until 16, 5 A releases, 1 A held until 11", []),

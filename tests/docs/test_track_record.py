@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.bench import many
-from tools.track_record import page, runs
+from tools.track_record import judges, page, runs
 from tools.track_record.__main__ import main
 
 SOURCE = runs.Source("2026-01-02", "0123456789", "1.2.3")
@@ -111,6 +111,29 @@ def test_of_chaos_only_what_must_hold_is_counted():
         "exclusive: seed 8 with kill", "steps: seed 9 with kill", "exclusive: seed 8 with no fault"
     ]  # fmt: skip
     assert json.loads(json.dumps(line)) == line
+
+
+def judged(first="", second="", registers="ab", porcupine="", bench=None):
+    sets = (frozenset(locks) for locks in (first, second))
+    return judges.Judged("one", 3, *sets, bench, frozenset(registers), frozenset(porcupine))
+
+
+@pytest.mark.parametrize(("one", "differs"), [
+    (judged(), False), (judged("ab", "ab", "ab", "ab", bench=True), False), (judged("c", "c"), False),
+    (judged("a", ""), True), (judged("a", "a", porcupine=""), True), (judged(porcupine="b"), True),
+    (judged(bench=False), False), (judged(bench=True), True), (judged("a", "a", porcupine="a", bench=False), True),
+])  # fmt: skip
+def test_judges_differ_where_one_of_them_says_something_else(one, differs, capsys):
+    line = judges.counted("bench", [one, judged()], SOURCE)
+    assert one.differs == bool(line["differ"]) == differs
+    assert ("| `one` |" if differs else "| none |") in page.text([line])
+    assert ("never" not in runs.told(line)) == differs
+
+
+def test_a_seed_of_the_bench_is_judged_and_some_are_red():
+    green, red = (judges._of_seed(seed, None) for seed in (0, 3))
+    assert (green.differs, red.differs, bool(green.second), bool(red.second)) == (False, False, False, True)
+    assert red.name == "--family rivals --trace 3 minority"
 
 
 def test_options_of_the_suite_are_handed_on(monkeypatch, tmp_path):

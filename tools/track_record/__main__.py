@@ -3,12 +3,14 @@
     python -m tools.track_record simulation [--seeds 200]     the next seeds of every family, from where the last record ended
     python -m tools.track_record simulation --family shipped  of all that programs do, mixed
     python -m tools.track_record chaos [OPTION ...]           `python -m chaos ci` with these options
+    python -m tools.track_record judges FOLDER                other judges, of the histories in there and of so many seeds of the bench;
+                                                              --porcupine PROGRAM asks tools/porcupine as well
     python -m tools.track_record page                         docs/track-record.md again
 
 A run adds its lines to runs.jsonl itself, with the commit that it ran on, and makes the page; people write defects.toml, and nothing
 into runs.jsonl. A violation is recorded as well as its absence. `--runs FILE` takes another file than runs.jsonl.
 
-Exit codes: 0 nothing was violated, 1 something was, 2 nothing was recorded.
+Exit codes: 0 nothing was violated, 1 something was, or two judges differ, 2 nothing was recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.track_record import page, runs
+from tools.track_record import judges, page, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("what", choices=("simulation", "chaos", "page"))
+    parser.add_argument("what", choices=("simulation", "chaos", "judges", "page"))
     parser.add_argument("--seeds", type=int, default=200, help="of each family (default: 200)")
     parser.add_argument(
         "--family", action="append", choices=runs.ALL, help="only this one; may be given more than once"
@@ -41,10 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--jobs", type=int, help="at a time; as many as there are processors, or as chaos ci has, unless given"
     )
+    parser.add_argument("--porcupine", metavar="PROGRAM", help="what was built of tools/porcupine")
     parser.add_argument(
         "--runs", type=Path, default=runs.FILE, help="where the lines are (default: tools/track_record/runs.jsonl)"
     )
     options, rest = parser.parse_known_args(arguments)
+    folder = Path(rest.pop(0)) if options.what == "judges" and rest else None
+    if options.what == "judges" and (folder is None or not folder.is_dir()):
+        parser.error(f"{folder or 'no folder'}: it must be one with histories, such as `chaos ci --out` leaves")
     if rest and options.what != "chaos":
         parser.error(f"unknown: {' '.join(rest)}")
     if options.seeds < 1:
@@ -56,13 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             known = runs.read(options.runs)
             if options.what == "simulation":
                 made = runs.simulated(known, options.seeds, options.jobs, source, options.family or runs.ALL)
+            elif folder is not None:
+                made = judges.recorded(known, folder, options.seeds, options.porcupine, options.jobs, source)
             else:
                 jobs = [] if options.jobs is None else ["--jobs", str(options.jobs)]
                 made = runs.under_chaos([*rest, *jobs], source)
             for line in made:
                 runs.add(options.runs, line)
                 print(runs.told(line), flush=True)
-                violated = violated or bool(line["violated"])
+                violated = violated or bool(line["violated"] or line.get("differ"))
         except runs.NotRecorded as why:
             print(f"record: {why}", file=sys.stderr)
             return NOT_RECORDED

@@ -35,7 +35,10 @@ def text(runs: Sequence[Line]) -> str:
     return template.substitute(
         first=min((line["date"] for line in runs), default="the first record"),
         totals="\n".join(_totals(runs)),
-        runs="\n".join(_by_commit(runs)) or "No run has been recorded yet.",
+        judges="\n".join(_judges([line for line in runs if line["what"] == "judges"]))
+        or "They have not been asked yet.",
+        runs="\n".join(_by_commit([line for line in runs if line["what"] in _COUNTED]))
+        or "No run has been recorded yet.",
         counts=f"{len(known)} defects. By whom: {', '.join(f'{who} {number}' for who, number in found.most_common())}.",
         **{
             kind: "\n".join(_defects(one for one in known if one["kind"] == kind))
@@ -71,6 +74,17 @@ def _by_commit(runs: Sequence[Line]) -> Iterator[str]:
         shown = " | ".join(f"{figure:,.0f}" if figure else "–" for figure in figures)
         violated = "; ".join(f"`{one}`" for line in lines for one in line["violated"]) or "nothing"
         yield f"| {date} | `{commit}` | {shown} | {violated} |"
+
+
+def _judges(lines: Sequence[Line]) -> Iterator[str]:
+    if lines:
+        yield "| Date | Commit | Of the | Histories | Locks | Held by two: first judge | second | Porcupine, of registers | They differ on |"
+        yield "|---|---|---|---|---|---|---|---|---|"
+    for line in lines:
+        figures = (f"{line[name]:,}" for name in ("histories", "locks", "first", "second"))
+        asked = f"{line['porcupine']:,} of {line['registers']:,}" if line["registers"] else "–"
+        differ = "; ".join(f"`{name}`" for name in line["differ"]) or "none"
+        yield f"| {line['date']} | `{line['commit']}` | {line['of']} | {' | '.join(figures)} | {asked} | {differ} |"
 
 
 def _defects(found: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -89,6 +89,9 @@ def told(line: Line) -> str:
     if line["what"] == "simulation":
         seeds = f"seeds {line['first']} to {line['first'] + line['seeds'] - 1}"
         return f"{line['family'] or 'locks'}: {seeds}, {line['grants']} grants, {line['seconds']} s; {found}"
+    if line["what"] == "judges":
+        reds = f"held by two: {line['first']}, {line['second']} and {line['porcupine']} of {line['registers']}"
+        return f"{line['histories']} histories of the {line['of']}, {line['locks']} locks, {reds}; differ: {line['differ'] or 'never'}"
     return (
         f"{line['runs']} runs, {line['holds']} holds, {line['faults']} faults, {line['seconds']} s of faults; {found}"
     )

@@ -87,6 +87,7 @@ complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlo
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l must -x -d 'what must hold, instead of what the history says: comma-separated, of exclusive, fenced, prompt, live, clean, kept, handover, slots, order'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l steps -d 'instead of promises: whether each step that was told is one of the specification'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l second -d 'instead of all promises: whether two ever held a lock, by a judge that shares no code with the first one'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l json -d 'print verdict.json instead of text'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l out -xka "(__fish_complete_directories)" -d 'write verdict.json and timeline.html into DIR'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check; and test $_shtab_redlock_chaos_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a history.jsonl (docs/chaos-history.md has the format)'
