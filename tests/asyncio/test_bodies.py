@@ -26,7 +26,7 @@ async def lost(d: Deployment) -> None:
     """It is: also on these masters, which know no time."""
     await asyncio.sleep(1.1)
     for fake in d.fakes:
-        fake.keys.clear()
+        fake.space.keys.clear()
 
 
 def held(d: Deployment, lease: AsyncLease) -> bool:
@@ -343,7 +343,7 @@ def test_a_lost_body_beside_very_many_holds():
                     await d.masters.lock(f"other-{number}", ttl=10, auto_extend=False).acquire()
         await asyncio.sleep(10)
         for fake in d.fakes:
-            fake.keys.clear()
+            fake.space.keys.clear()
 
     run(scene)
 
@@ -409,7 +409,7 @@ def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, boun
             assert not lock.owned()
             assert await another(d.masters.lock("job", ttl=10).acquire(timeout=0.1)), strike.where
             for fake in d.fakes:
-                fake.keys.clear()
+                fake.space.keys.clear()
             await asyncio.sleep(10)
             if strike.left > 0:
                 break
@@ -522,7 +522,7 @@ def test_an_outage_lets_others_go_on(what):
             }[what],
         )
         for fake in d.fakes:
-            fake.keys.clear()
+            fake.space.keys.clear()
         d.driver.shut()
 
     run(scene, tidy=False)
@@ -533,7 +533,7 @@ def test_one_refusal_is_not_held_up():
 
     async def scene(d):
         for fake in d.fakes:
-            fake.keys["redlock:job"] = OTHER
+            fake.put("redlock:job", OTHER)
         lock = d.masters.lock("job", ttl=10)
         assert await lock.acquire(timeout=0) is None
         before = d.loop.selector.rounds

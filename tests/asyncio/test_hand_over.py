@@ -203,10 +203,10 @@ def test_a_repair_that_was_to_come_does_not():
     """R37: the key that a master lacks is not given to it any more."""
 
     async def scene(d):
-        d.fakes[4].keys["redlock:job"] = "somebody"
+        d.fakes[4].put("redlock:job", "somebody")
         async with d.masters.lock("job", ttl=TTL) as lease:
             handed = lease.hand_over()
-            d.fakes[4].keys.clear()
+            d.fakes[4].space.keys.clear()
             await asyncio.sleep(3.0)
         assert not d.fakes[4].keys
         await takes_over(d, handed)

@@ -48,19 +48,19 @@ def all_well(d: Deployment) -> None:
 def held(d: Deployment) -> None:
     """By somebody else, and so we wait between attempts."""
     for fake in d.fakes:
-        fake.keys["redlock:job"] = OTHER
+        fake.put("redlock:job", OTHER)
     d.loop.call_later(0.3, given_back, d)
 
 
 def given_back(d: Deployment) -> None:
     for fake in d.fakes:
         if fake.keys.get("redlock:job") == OTHER:
-            del fake.keys["redlock:job"]
+            fake.put("redlock:job", None)
 
 
 def greater_fence(d: Deployment) -> None:
     for fake in d.fakes:
-        fake.fences["redlock:job"] = 2**51
+        fake.put("{redlock:job}:fence", str(2**51))
 
 
 def minority_mute(d: Deployment) -> None:
@@ -89,7 +89,7 @@ def back(d: Deployment, number: int) -> None:
 
 def key_missing(d: Deployment) -> None:
     for fake in d.fakes[:2]:
-        fake.keys.pop("redlock:job", None)
+        fake.put("redlock:job", None)
 
 
 SCENES = [all_well, greater_fence, minority_mute, majority_mute, minority_down, scripts_forgotten]
@@ -253,6 +253,8 @@ def test_a_grant_that_its_caller_never_gets_is_not_kept_from_others(used):
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0.1)
+        for fake in d.fakes:
+            fake.put("redlock:job", None)
         return [[heard.args for heard in fake.heard if heard.script == "release"] for fake in d.fakes]
 
     for ((_, *keeps),) in run(scene):

@@ -8,34 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock import scripts
 from redlock.fenced._order import Ended
 from redlock.fenced._tasks import AsyncFenced
-from tests.asyncio import virtual
-from tests.asyncio.virtual import OTHER, Deployment, Fake, run
-from tests.simulation.master import ENGINE, Key, Keyspace
+from tests.asyncio.virtual import OTHER, Deployment, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 WORK = 1.0  # seconds of a body
-
-
-class Real(Fake):
-    """A master that runs the real scripts, at one and the same time: nothing expires."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.space = Keyspace()
-
-    def _answer(self, words: list[bytes]) -> Any:
-        _, sha, number, *rest = (word.decode() for word in words)
-        script = next(known for known in scripts.ALL if sha in (known.sha, known.text))
-        return ENGINE.run(script.name, script.text, self.space, rest[: int(number)], rest[int(number) :])
-
-    def left(self) -> list[str]:
-        """Whatever keeps somebody away: keys of locks, tickets, marks."""
-        return [name for name in self.space.keys if not name.endswith(":fence")]
 
 
 async def acquired(d: Deployment) -> None:
@@ -189,16 +169,15 @@ def all_well(d: Deployment) -> None:
 def greater_fence(d: Deployment) -> None:
     for fake in d.fakes:
         for name in ("job", "job#0", "job#1", "other"):
-            fake.space.keys[f"{{redlock:{name}}}:fence"] = Key(str(2**51), None)  # type: ignore[attr-defined]
+            fake.put(f"{{redlock:{name}}}:fence", str(2**51))
 
 
 def held(d: Deployment) -> None:
     """By somebody else, who gives it back soon."""
     for fake in d.fakes:
-        keys = fake.space.keys  # type: ignore[attr-defined]
         for name in ("redlock:job", "redlock:job#0", "redlock:job#1"):
-            keys[name] = Key(OTHER, 10_000)
-            d.loop.call_later(0.3, keys.pop, name)
+            fake.put(name, OTHER)
+            d.loop.call_later(0.3, fake.put, name, None)
 
 
 def minority_mute(d: Deployment) -> None:
@@ -293,15 +272,14 @@ async def struck_in(
     await asyncio.sleep(0.3)  # the other holder has given it back, and the renewer has looked
     d.speak()
     await d.quiet()
-    left = [fake.left() for fake in d.fakes]  # type: ignore[attr-defined]
+    left = [fake.keys for fake in d.fakes]
     assert not any(left), f"cancelled in turn {turn} it leaves {left}, while {raised!r} is kept"
     return struck
 
 
 @pytest.mark.parametrize("by", [Cancels, CancelsAgain, RunsOut, FailsBeside])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_task_that_is_cancelled_in_any_turn_of_any_way_in_leaves_no_key(way, by, monkeypatch):
-    monkeypatch.setattr(virtual, "Fake", Real)
+def test_a_task_that_is_cancelled_in_any_turn_of_any_way_in_leaves_no_key(way, by):
     for scene in (all_well, greater_fence, held, minority_mute):
         turn = 1
         while run(lambda d: struck_in(d, turn, way, by, scene)):  # noqa: B023 - at once

@@ -24,6 +24,7 @@ from redlock._core.effects import Send, Wait
 from redlock._core.outcomes import ErrorReply
 from redlock._core.voters import Facts
 from tests.core.resp import encoded
+from tests.simulation.master import ENGINE, Key, Keyspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -142,17 +143,27 @@ class Heard:
 
 
 class Fake:
-    """A master: a dict of locks and one of fences, without any time.  It may stop to read, or to talk."""
+    """The simulated master, behind a pair of sockets and without any time.  It may stop to read, or to talk."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, str] = {}
-        self.fences: dict[str, int] = {}
+        self.space = Keyspace()
         self.heard: list[Heard] = []
         self.reads = self.talks = True
         self.error: ErrorReply | None = None  # answered to everything
         self.forgot = False  # its scripts, until it is sent a text
         self.unsaid = bytearray()
         self.connect()
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Whatever keeps anybody away: keys of locks, tickets, marks."""
+        return {name: key.value for name, key in self.space.keys.items() if not name.endswith((":fence", ":fleet"))}
+
+    def put(self, name: str, value: str | None) -> None:
+        """As another program would; None: it is gone."""
+        self.space.keys.pop(name, None)
+        if value is not None:
+            self.space.keys[name] = Key(value, None if name.endswith(":fence") else 10_000)
 
     def connect(self) -> None:
         ours, theirs = socket.socketpair()
@@ -189,50 +200,18 @@ class Fake:
         return asked
 
     def _answer(self, words: list[bytes]) -> Any:
-        verb, script, number, *rest = (word.decode() for word in words)
-        what = next(known for known in scripts.ALL if script in (known.sha, known.text)).name
+        verb, said, number, *rest = (word.decode("latin-1") for word in words)
+        script = next(known for known in scripts.ALL if said in (known.sha, known.text))
         keys, args = rest[: int(number)], rest[int(number) :]
         if not keys:  # the text alone
             self.forgot = self.forgot and verb != "EVAL"
             return ErrorReply("NOSCRIPT No matching script.") if self.forgot else [1, b"0"]
-        name = keys[0]
-        token = {"release": args[:1], "status": [""], "known": [""]}.get(what, args[1:2])[0]
-        self.heard.append(Heard(what, name, token, text=verb == "EVAL", args=tuple(args)))
+        token = next((arg for arg in args if len(arg) >= 40), "")  # of what is asked for a lease
+        self.heard.append(Heard(script.name, keys[0], token, text=verb == "EVAL", args=tuple(args)))
         self.forgot = self.forgot and verb != "EVAL"
         if self.forgot:
             return ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
-        if self.error is not None:
-            return self.error
-        holder = self.keys.get(name)
-        match what:
-            case "acquire" if holder not in (None, token):
-                return [0, str(self.fences.get(name, 0)).encode(), str(holder).encode(), 10_000]
-            case "acquire" | "fence":
-                if what == "acquire":
-                    self.keys[name] = token
-                proposal = int(args[3 if what == "acquire" else 2])
-                stored = proposal > self.fences.get(name, 0)
-                if stored:
-                    self.fences[name] = proposal
-                verdict = 1 if stored else 2 if what == "acquire" else 0
-                return [verdict, str(self.fences[name]).encode()]
-            case "status":
-                return [(holder or "").encode(), 10_000 if holder else -2, b"0"]
-            case "fleet":
-                return [1]
-            case "announce":
-                return [60_000, 120_000]
-            case "known":
-                return [b"abc", -1]
-            case "repair":
-                self.keys.setdefault(name, token)
-                return [1]
-        if holder != token:
-            return [0, (holder or "").encode()]
-        if what == "release":
-            del self.keys[name]
-            return [1, 0]
-        return [1]
+        return self.error or ENGINE.run(script.name, script.text, self.space, keys, args)
 
 
 class Question(Send):
