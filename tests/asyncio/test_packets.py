@@ -133,26 +133,6 @@ def test_what_was_announced_just_before_the_connection_broke_is_heard():
     assert run(scene) == (True, 1)
 
 
-def test_what_a_broken_connection_confirmed_is_not_taken_for_a_confirmation_of_the_next_one():
-    """R24: subscribe first, then look; who looks before it is told of releases may miss one."""
-
-    async def scene(d):
-        masters = Announcers(d)
-        masters.connect()
-        await masters.say([b"subscribe", masters.channel, 1], then=b"nonsense\r\n")
-        assert not any(subscriber.sock for subscriber in d.connections.subscribers)
-        masters.subscription.look = False
-        masters.connect()
-        await masters.say([b"message", b"another channel", b"token"])
-        early, masters.subscription.look = masters.subscription.look, False
-        await masters.say([b"subscribe", masters.channel, 1])
-        in_time = masters.subscription.look
-        await masters.end()
-        return early, in_time
-
-    assert run(scene) == (False, True)
-
-
 # -- a master that does not read -----------------------------------------------------------------------
 
 

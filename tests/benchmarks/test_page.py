@@ -112,8 +112,3 @@ def test_what_was_missed_is_on_the_page(results):
     for record in results.missed:
         assert f"{record.subject}: " in section
         assert record.shown in section
-
-
-def test_without_results(tmp_path, capsys):
-    assert page.main(["--results", str(tmp_path / "none.json"), "--docs", str(tmp_path)]) == 1
-    assert "make bench-full" in capsys.readouterr().err

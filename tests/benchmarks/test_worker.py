@@ -12,7 +12,7 @@ import pytest
 from benchmarks import peers
 from benchmarks.lab import EFFORTS, Hung, Lab, Worker
 from benchmarks.peers import LeftOut
-from benchmarks.subjects import EVERYBODY, LOOP, OURS, PEERS, SOCKETS, Subject
+from benchmarks.subjects import OURS, SOCKETS, Subject
 
 
 def subject(program):
@@ -57,34 +57,6 @@ def test_one_that_cannot_be_started_is_left_out(redlock_servers):
     with lab.open([missing, dead, SOCKETS]) as workers:
         assert [worker.subject for worker in workers] == [SOCKETS]
     assert lab.left_out == {"missing": "there is none here", "dead": "it ended: no such luck"}
-
-
-def test_peers_that_are_not_asked_for(redlock_servers):
-    lab = Lab(redlock_servers, EFFORTS["tiny"], peers=False)
-    with lab.open(PEERS) as workers:
-        assert workers == []
-    assert set(lab.left_out) == {peer.title for peer in PEERS}
-
-
-def test_titles_tell_everybody_apart():
-    assert len({one.title for one in EVERYBODY}) == len(EVERYBODY)
-
-
-def test_where_there_is_no_compiler(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(peers, "MADE", tmp_path)
-    with pytest.raises(LeftOut, match="no C compiler"):
-        LOOP.command(["127.0.0.1:1", "30", "name"])
-    with pytest.raises(LeftOut, match="no Node"):
-        peers.node()
-
-
-def test_an_installation_that_fails(monkeypatch, tmp_path):
-    with pytest.raises(LeftOut, match="failed: it is not there"):
-        peers._run([sys.executable, "-c", "raise SystemExit('it is not there')"])
-    monkeypatch.setattr(peers, "_PATIENCE", 0.2)
-    with pytest.raises(LeftOut, match="did not end within"):
-        peers._run([sys.executable, "-c", "import time; time.sleep(60)"])
 
 
 @pytest.mark.parametrize("subject", OURS, ids=lambda subject: subject.title)

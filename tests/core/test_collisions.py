@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from redlock import NotAcquired
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._lock.refused import not_acquired
-from tests.core.world import GRANTS, NEVER, START, WALL, Master, World, down, held, turns
+from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, turns
 
 
 def contended(times: int = 100, after: float = 0.01) -> list[Master]:
@@ -43,18 +42,6 @@ def test_it_tries_again_a_few_times_whatever_its_deadline(after: float, at: list
     assert (refusal.kind, refusal.contended, refusal.attempts) == ("held", True, 5)
 
 
-@pytest.mark.parametrize("failed", [1, 4])
-def test_it_gets_it_as_soon_as_they_have_gone(failed: int) -> None:
-    """Each attempt has a token of its own (R8), and is taken back before the next one (R9)."""
-    world, grant = tried(*contended(failed))
-    assert isinstance(grant, Grant)
-    assert grant.attempts == failed + 1
-    tokens = [sent.token for sent in world.all("acquire")]
-    assert len(set(tokens)) == failed + 1
-    assert [sent.token for sent in world.all("release")] == tokens[:-1]
-    assert world.verbs() == ["acquire", "release"] * failed + ["acquire"]
-
-
 def test_also_at_the_deadline_of_one_that_waited() -> None:
     world, refusal = tried(*contended(), patience=0.1)
     assert times(world)[:2] == [0.0, 0.1]  # the last one of those that it has time for
@@ -77,17 +64,6 @@ def test_what_is_an_answer_is_believed(masters: list[Master], attempts: int) -> 
     assert refusal.contended is (attempts > 1)
 
 
-def test_a_fence_that_was_not_settled_says_nothing_of_a_holder() -> None:
-    """R17: in the second round a master has a greater one by now."""
-    greater, greatest = (str(WALL + more).encode() for more in (10, 20))
-    elsewhere: dict[str, Any] = {"fence": [0, greatest]}
-    world, grant = tried(
-        *[Master(0.01, {**elsewhere, "acquire": turns([2, greater], GRANTS["acquire"])}) for _ in "123"]
-    )
-    assert isinstance(grant, Grant)
-    assert [sent.verb for sent in world.sent] == ["acquire", "fence", "release", "acquire"]
-
-
 def test_nobody_has_it_is_what_is_said() -> None:
     world, refusal = tried(*contended())
     assert isinstance(refusal, Refusal)
@@ -98,10 +74,3 @@ def test_nobody_has_it_is_what_is_said() -> None:
         "nobody has it: several asked for it at the same time, and none of them got a majority"
     )
     assert pickle.loads(pickle.dumps(error)).kind == "nobody"  # noqa: S301 - our own
-
-
-def test_what_is_held_is_of_another_kind() -> None:
-    world, refusal = tried(*[held()] * 3)
-    assert isinstance(refusal, Refusal)
-    assert not_acquired(world.spec(), refusal).kind == "held"
-    assert NotAcquired("held").kind == "held"

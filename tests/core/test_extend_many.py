@@ -87,31 +87,6 @@ def test_one_request_for_all_that_have_the_same_ttl() -> None:
     assert lasts == pytest.approx([11.878, 11.878, 5.938, 5.938])
 
 
-def test_one_that_leaves_is_extended_at_once_while_the_others_wait() -> None:
-    """P6: its loss is proven long before the slow masters have answered of the others."""
-    denies = Master(0.01, {"renew": [1, GONE, 1], "extend": [0, GONE]})
-    hangs = Master(0.01, {"renew": [1, 1, 1], "extend": [0, GONE]}, slow={"renew": 0.2})
-    scene = Scene(denies, hangs, silent(), leases=3)
-    operation = begun(scene)
-    effect = operation.send(None)
-    began = scene.world.now
-    effect = operation.send(scene.world._next(effect))
-    assert scene.world.now == pytest.approx(began + 0.01)
-    assert scene.wakes_at <= scene.world.now
-    assert [len(lease.all_pending) for lease in scene.leases] == [1, 0, 1]
-    assert scene.wake() == [[scene.held[1].renewal]]
-    assert scene.finish() == [["lost"]]
-    assert scene.leases[1].loss().reason == "expired"
-    assert len(scene.held[1].told) == 1
-    assert scene.world.now == pytest.approx(began + 0.02)
-    with pytest.raises(StopIteration) as stop:
-        operation.send(scene.world._next(effect))
-    assert [extension.kind for extension in stop.value.value.values()] == ["kept", "kept"]
-    assert scene.world.now == pytest.approx(began + 0.2)
-    assert [lease.valid_until - began for lease in scene.leases[::2]] == pytest.approx([VALIDITY] * 2)
-    assert outcomes(scene.leases[0].votes) == ["granted", "granted", "pending"]
-
-
 def by_holder(scene: Scene, number: int, ttl: float) -> str:
     held = scene.held[number]
     return scene.world.run(extend(scene.world.settings, held.spec, held.lease, ttl, scene.world.now)).kind
@@ -169,20 +144,6 @@ def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
         lease.end()
     assert scene.finish() == [["lost"] * 2]
     assert asked(scene) == [("token-1", "token-3")]
-
-
-def test_released_while_it_was_asked_for() -> None:
-    """Nothing stands behind the release; to the other lease it is nothing."""
-    scene = Scene(says(GONE, GONE, after=0.0), says(1, 1), says(1, 1), leases=2)
-    operation = begun(scene)
-    scene.leases[0].end()
-    scene.world.run(rest(operation))
-    while scene.wakes_at <= scene.world.now:
-        scene.wake()
-        scene.finish()
-    assert asked(scene, "extend") == [("token-1",)]
-    assert repairs(scene) == [("token-1", 0)]
-    assert not scene.leases[0].lost
 
 
 # -- masters that do not do several at once ------------------------------------------------------------
@@ -341,17 +302,6 @@ def test_everybody_is_asked_for_once_and_in_order(names: list[int]) -> None:
     assert tokens == [lease.token for lease in scene.leases]
     for sent in scene.world.sent:
         assert sent.verb == "extend" or sum(int(number) for number in sent.args[1::4]) <= MOST
-
-
-def test_each_has_its_end() -> None:
-    """C7, R15: together with those that go on."""
-    scene = Scene(leases=2, max_hold=4.0)
-    scene.held += [scene.hold(2), scene.hold(3, presence=lambda: "gone"), scene.hold(4)]
-    scene.world.now = START + 4.0
-    assert sorted(scene.go(), key=len) == [[], [], ["kept", "kept"]]
-    assert [lease.valid for lease in scene.leases] == [False, False, True, True, True]
-    assert scene.leases[0].loss().reason == "max_hold"
-    assert sorted(scene.world.verbs()) == ["release", "release", "renew"]
 
 
 # -- as alone ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock._core.kernel.ballot import Grant
 from redlock._core.kernel.extension import extend
-from redlock._core.kernel.release import abandon, release
+from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import OVER, tasks
 from tests.core.renewer import renewal_of
@@ -71,43 +71,6 @@ def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     assert TTL * 1000 < int(repaired.args[2]) <= int(MS)
 
 
-def test_without_a_guard_nothing_is_different() -> None:
-    scene = Scene(guard=0.0)
-    assert [sent.args[2] for sent in scene.world.all("acquire")] == ["12000"]
-    scene.lease.lose("unreachable")
-    scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
-    assert scene.released_at == [0.0]
-
-
-@pytest.mark.parametrize("how", ["release", "abandon"])
-def test_a_release_in_order_is_sent_at_once(how: str) -> None:
-    scene = Scene()
-    scene.goes_to(1.0)
-    scene.world.run({"release": release, "abandon": abandon}[how](scene.world.settings, scene.spec, scene.lease))
-    assert scene.released_at == [1.0]
-    scene.goes_to(60.0)
-    assert scene.released_at == [1.0]
-
-
-@pytest.mark.parametrize("gives_back", [False, True])
-@pytest.mark.parametrize(("options", "lost_at"), [
-    pytest.param({}, VALIDITY, id="expired"),
-    pytest.param({"max_hold": 5.0}, 5.0, id="max-hold"),
-])  # fmt: skip
-def test_a_lost_lease_is_released_when_its_guard_is_over(
-    options: dict[str, Any], lost_at: float, gives_back: bool
-) -> None:
-    """By its renewer, whatever its holder does."""
-    scene = Scene(**options)
-    scene.goes_to(lost_at + 1.0)
-    assert scene.lease.lost
-    if gives_back:
-        assert not scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
-    assert scene.released_at == []
-    scene.goes_to(60.0)
-    assert scene.released_at == [pytest.approx(lost_at + GUARD)]
-
-
 @pytest.mark.parametrize(("after", "released_at"), [(1.0, 5.0 + GUARD), (GUARD + 1.0, 5.0 + GUARD + 1.0)])
 def test_a_term_keeps_its_keys_until_its_body_and_its_guard_have_ended(after: float, released_at: float) -> None:
     """R31: at `max_hold` it is lost, and the release of its holder comes later; within the guard it releases nothing."""
@@ -119,16 +82,6 @@ def test_a_term_keeps_its_keys_until_its_body_and_its_guard_have_ended(after: fl
     scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
     scene.goes_to(2 * (TTL + GUARD))
     assert scene.released_at == [released_at]
-
-
-def test_a_term_that_ended_by_max_hold_lets_others_go_first() -> None:
-    """R24, R31: its body has ended, its keys go, and another candidate has heard of that."""
-    scene = Scene(*[Master(0.01, {"release": [1, 2]})] * 3, guard=0.0, max_hold=5.0, kept=True)
-    scene.goes_to(5.1)
-    assert scene.lease.loss().reason == "max_hold"
-    assert scene.world.run(release(scene.world.settings, scene.spec, scene.lease)) is False
-    assert scene.lease.loss().reason == "max_hold"
-    assert scene.world.effects[-1][0] == "ReleaseHeard"
 
 
 def test_what_a_release_found_gone_needs_no_guard() -> None:

@@ -13,9 +13,9 @@ from redlock._core.effects import Send, Timeout
 from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.quorum import drift
 from redlock._core.kernel.release import release
-from redlock._core.renewals import _STEP, OVER, RENEWALS, tasks
+from redlock._core.renewals import _STEP, RENEWALS, tasks
 from tests.core.renewer import renewal_of
-from tests.core.world import NEVER, START, Master, World, down
+from tests.core.world import NEVER, START, Master, World
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 TTL = 12.0
 VALIDITY = TTL * 0.99 - 0.002
 GONE: list[Any] = [0, b""]
-TAKEN: list[Any] = [0, b"somebody-else"]
 
 
 def ours(after: float = 0.0) -> Master:
@@ -159,26 +158,6 @@ def test_a_renewal_under_way_does_not_hide_the_end() -> None:
     assert scene.renewal.next_action(scene.world.now + 1.0) == "nothing"  # and there is one at a time
 
 
-@pytest.mark.parametrize("masters", [[Master(NEVER)] * 3, [down()] * 3, [ours(), down(), down()]])
-def test_a_renewal_that_nobody_answers_is_tried_again_and_again(masters: list[Master]) -> None:
-    """R13: to the very end, but not at once: where all masters are down the answer takes no time."""
-    scene = Scene(*masters)
-    tried, ended = [], []
-    while not scene.renewal.over:
-        outcome = scene.look()
-        if outcome is not None:
-            tried.append(scene.world.sent[-1].at)
-            ended.append(scene.world.now)
-        assert len(tried) < 100, "it does not pause"
-    assert len(tried) > 8
-    pauses = [later - earlier for earlier, later in zip(ended, tried[1:], strict=False)]
-    assert all(pause == pytest.approx(TTL / 20, abs=TTL * _STEP) for pause in pauses)
-    assert scene.world.now == pytest.approx(START + VALIDITY)  # P6
-    assert scene.lease.loss().reason == "unreachable"
-    scene.renewal.report_loss()
-    assert scene.told == [scene.world.now]
-
-
 # -- what the holder does besides ----------------------------------------------------------------------
 
 
@@ -201,14 +180,6 @@ def test_the_holder_makes_it_shorter_and_is_not_answered() -> None:
     scene.world.masters = (ours(),) * 3
     assert scene.look().kind == "kept"
     assert scene.lease.remaining() > 1.0
-
-
-def test_the_renewer_does_not_undo_a_shortening_that_is_under_way() -> None:
-    """C6: the holder wants it to be shorter; what it had would stand behind that on every master."""
-    scene = Scene()
-    shorter = extend(scene.world.settings, scene.spec, scene.lease, 1.0, scene.world.now)
-    shorter.send(None)  # sent; the answers are on their way
-    assert scene.task() is None
 
 
 def test_who_waits_is_told_of_a_shortening_before_it_is_answered() -> None:
@@ -243,82 +214,6 @@ def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
 
 
 # -- the ends ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("renew", "max_hold"), [(False, 1.0), (True, 1.0), (True, 4.0)])
-def test_held_for_as_long_as_it_may_be(renew: bool, max_hold: float) -> None:
-    """C7: lost, and released everywhere, also while a renewal is under way; nobody waits for the answers."""
-    scene = Scene(*[Master(NEVER)] * 3, renew=renew, max_hold=max_hold)
-    if scene.due < max_hold:
-        scene.world.now = scene.renewal.due
-        under_way: Any = scene.task()
-        under_way.send(None)
-        assert scene.due == max_hold
-    assert scene.look() is None
-    assert scene.lease.loss().reason == "max_hold"
-    assert (scene.renewal.over, scene.world.now) == (True, START + max_hold)
-    [sent] = scene.world.sent
-    assert (sent.verb, sent.token) == ("release", scene.lease.token)
-    assert sent.to == {0, 1, 2}
-    assert sent.request.owed_until == scene.lease.keys_until  # R10
-    assert scene.release() is False
-    scene.renewal.report_loss()
-    assert len(scene.told) == 1
-
-
-@pytest.mark.parametrize("max_hold", [None, 1.0])
-def test_released_it_is_over(max_hold: float | None) -> None:
-    """Also just before its longest time was over: nobody releases it twice."""
-    scene = Scene(max_hold=max_hold)
-    assert scene.release()
-    assert scene.renewal.over
-    assert scene.renewal.next_action(START + 100.0) == "nothing"
-    assert tasks([scene.renewal], START + 1.0) == []
-    assert (scene.lease.lost, scene.told) == (False, [])
-    assert scene.world.verbs() == ["release"]
-
-
-def test_the_owner_has_gone() -> None:
-    """R15: it is not renewed, and runs out by itself.  Somebody who comes later may still look."""
-    scene = Scene(presence=lambda: "gone")
-    assert scene.look() is None
-    assert scene.due == pytest.approx(VALIDITY)
-    assert scene.lease.valid
-    assert scene.look() is None
-    assert scene.lease.loss().reason == "expired"
-    assert scene.world.sent == []
-
-
-@pytest.mark.parametrize("renew", [True, False])
-def test_what_nobody_can_give_back_the_renewer_gives_back(renew: bool) -> None:
-    """R15: at once, without waiting for its time, and once."""
-    scene = Scene(presence=lambda: "abandoned", renew=renew)
-    ((task, renewals),) = tasks([scene.renewal], scene.world.now)
-    assert renewals == [scene.renewal]
-    assert scene.world.run(task) == {}
-    assert [sent.verb for sent in scene.world.sent] == ["release"]
-    assert (scene.lease.valid, scene.lease.lost) == (False, False)
-    assert scene.due == OVER - START
-    assert scene.given_back == [scene.world.now]
-    assert tasks([scene.renewal], scene.world.now) == []
-    assert scene.told == []
-
-
-@pytest.mark.parametrize("how", ["renewer", "holder", "look"])
-def test_told_once(how: str) -> None:
-    """C9: whoever found it out, and however often it is said."""
-    scene = Scene(renew=False)
-    scene.world.now = scene.lease.valid_until
-    if how == "renewer":
-        scene.look()
-    elif how == "holder":
-        assert scene.release() is False
-    else:
-        assert scene.lease.lost
-    assert scene.renewal.over
-    for _ in range(3):
-        scene.renewal.report_loss()
-    assert len(scene.told) == 1
 
 
 def test_what_its_holder_extends_meanwhile_is_not_due_at_once() -> None:

@@ -63,15 +63,6 @@ def test_when_it_ends(kind: type[Round], ends_at: float) -> None:
     assert world.run(a_round(world, kind=kind).ask()) == world.now == pytest.approx(START + ends_at)
 
 
-@pytest.mark.parametrize(("until", "ends"), [(NEVER, 0.25), (START + 0.1, 0.1), (START + 9, 0.25)])
-def test_it_ends_in_time(until: float, ends: float) -> None:
-    world = World(*[Master(NEVER)] * 3)
-    round_ = a_round(world)
-    assert world.run(round_.ask(until)) - START == pytest.approx(ends)
-    assert outcomes(round_.tally.votes()) == ["timeout"] * 3
-    assert f"{ends:g} s" in round_.tally.votes()[0].reason
-
-
 def begun(masters: int) -> tuple[World, Round, Any]:
     """A round whose request was written; nobody has answered."""
     world = World(*[Master(NEVER)] * masters)
@@ -115,18 +106,6 @@ def test_it_is_over_with_the_answer_that_decides_though_nobody_has_looked_yet(sa
     assert outcomes(round_.tally.votes()) == ["granted"] * 3 + ["pending"] * 2
 
 
-def test_a_master_votes_once_however_often_it_answers() -> None:
-    """P1.  It may be asked twice, by one who was interrupted; then the second answer changes nothing."""
-    _, round_, _operation = begun(5)
-    for _ in range(5):
-        assert not round_.voted(0, START + 0.1)
-        assert not round_.answered(1, [1], START + 0.1)
-    assert round_.tally.yes == 2
-    assert not round_.answered(1, [0], START + 0.2)
-    assert round_.voted(2, START + 0.3)
-    assert outcomes(round_.tally.votes()) == ["granted", "granted", "granted", "pending", "pending"]
-
-
 def test_nobody_is_woken_for_an_answer_that_does_not_decide() -> None:
     world = World(says([1], 0.01), says([0], 0.02), says("nonsense", 0.03), says([1], 0.04), says([1], 0.05))
     world.run(a_round(world).ask())
@@ -158,36 +137,6 @@ def test_a_bad_reply_is_an_error_vote_with_its_reason() -> None:
     assert vote.latency == pytest.approx(0.01)
 
 
-def test_a_failure_is_a_vote_with_its_reason() -> None:
-    world = World(
-        says(Failure("timeout", "no answer for 1 s, so not asked", sent=False)),
-        says(Failure("error", "NOPERM", configuration=True)),
-        says([1], 0.02),
-    )
-    round_ = a_round(world, kind=Complete)
-    world.run(round_.ask())
-    assert [(v.outcome, v.reason, v.latency) for v in round_.tally.votes()[:2]] == [
-        ("timeout", "no answer for 1 s, so not asked", None),
-        ("error", "NOPERM", None),
-    ]
-    assert round_.tally.misconfigured is False
-    assert round_.reached() == {1, 2}
-
-
-def test_only_those_in_to_are_asked_and_the_others_say_what_they_said() -> None:
-    """R3: what a failed second round reports has to tell why there were so few, latency included."""
-    world = World(*[Master(0.01)] * 5)
-    before = Tally(world.settings.masters)
-    before.count(0, "held")
-    before.count(1, "error", 0.003, "NOPERM", configuration=True)
-    round_ = a_round(world, to=frozenset([2, 3, 4]), before=before)
-    world.run(round_.ask())
-    assert round_.tally.votes()[:2] == before.votes()[:2]
-    assert outcomes(round_.tally.votes()) == ["held", "error", "granted", "granted", "granted"]
-    assert world.sent[0].to == {2, 3, 4}
-    assert round_.reached() == {2, 3, 4}
-
-
 def test_those_that_are_not_asked_at_all_say_why() -> None:
     """Of a release: where no key can be, nobody is asked."""
     world = World(*[Master(0.01)] * 3)
@@ -200,20 +149,6 @@ def test_those_that_are_not_asked_at_all_say_why() -> None:
             ("granted", ""),
             ("granted", ""),
         ]
-
-
-@pytest.mark.parametrize("value", [[1], [0]])
-def test_a_vote_that_does_not_count_is_not_counted(value: list[int]) -> None:
-    """R21: it is asked; its answer is read, for it may teach; its vote is not counted, for or against."""
-    world = World(*[says(value)] * 3, guard=True)
-    world.settings.voters.admit(0, Facts("restarted", 1), START)
-    round_ = a_round(world, kind=Complete)
-    world.run(round_.ask())
-    assert world.sent[0].to == {0, 1, 2}
-    vote = round_.tally.votes()[0]
-    assert vote.outcome == "quarantined"
-    assert vote.latency == pytest.approx(0.01)
-    assert round_.tally.yes == (2 if value == [1] else 0)
 
 
 @pytest.mark.parametrize(("answers_after", "outcome"), [(0.1, "quarantined"), (0.2, "granted")])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from redlock._core.kernel.extension import extend
 from redlock._core.kernel.release import release
 from redlock._core.schedule import MANY, Schedule
 from tests.core.renewer import VALIDITY, Held, Scene
-from tests.core.world import START, Master
 from tests.properties.profile import PROPERTY
 
 
@@ -29,33 +27,6 @@ def let_go(scene: Scene, held: Held) -> bool:
 
 def extended(scene: Scene, held: Held, ttl: float) -> None:
     scene.world.run(extend(scene.world.settings, held.spec, held.lease, ttl, scene.world.now))
-
-
-@pytest.mark.parametrize("looks", [False, True])
-def test_one_that_its_release_finds_gone(looks: bool) -> None:
-    """C8, C9; whether the renewer has looked in the middle of it or not."""
-    scene = Scene(*[Master(0.0, {"release": [0, b""]})] * 3)
-    held = scene.hold()
-    operation = release(scene.world.settings, held.spec, held.lease)
-    scene.world._write(operation.send(None))  # type: ignore[arg-type]
-    operation.send(None)  # it goes on; see `release`: whoever waits is told that it is over
-    if looks:
-        scene.wake()
-    assert not held.told
-    held.lease.found_gone("expired")
-    assert len(held.told) == 1
-    scene.wake()
-    assert len(held.told) == 1
-    operation.close()
-
-
-def test_one_whose_time_is_over_when_somebody_looks_at_last() -> None:
-    """P6: a process that stood still."""
-    scene = Scene()
-    held = scene.hold()
-    scene.world.now = START + 100.0
-    assert scene.wake() == []
-    assert len(held.told) == 1
 
 
 def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:

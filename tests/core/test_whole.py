@@ -9,8 +9,6 @@ import pytest
 
 from redlock._core.effects import Listen
 from redlock._core.kernel.ballot import Grant
-from redlock._core.kernel.extension import extend
-from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import tasks
 from redlock._core.whole import AGAIN
@@ -53,13 +51,6 @@ def around(seconds: float) -> Any:
     return pytest.approx(seconds + STEP / 2, abs=STEP / 2 + 1e-6)
 
 
-@pytest.mark.parametrize("renew", [False, True])
-def test_whoever_refused_or_said_nothing_gets_the_key_and_once_more_a_second_later(renew: bool) -> None:
-    scene = Scene(*[Master()] * 3, held(), Master(NEVER), renew=renew)
-    scene.passes(TTL / 4)
-    assert scene.repairs() == [(around(FIRST), {3, 4}), (around(FIRST + AGAIN), {3, 4})]
-
-
 @pytest.mark.parametrize(("last", "lacks"), [
     pytest.param(Master(0.1), False, id="granted-late"),
     pytest.param(Master(0.1, {"acquire": [2, b"1800000000000000"]}), False, id="granted-late-with-another-fence"),
@@ -74,35 +65,6 @@ def test_who_lacks_it(last: Master, lacks: bool) -> None:
     scene.passes(3.0)
     assert [to for _, to in scene.repairs()] == [{2}] * 2 * lacks
     assert not scene.world.all("extend")
-
-
-@pytest.mark.parametrize("how", ["release", "extend", "lose"])
-def test_never_for_a_lease_that_is_over_and_not_beside_an_extension(how: str) -> None:
-    """An extension repairs by itself, and may have given the keys another TTL."""
-    scene = Scene(Master(), Master(), held())
-    if how == "release":
-        scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
-    elif how == "extend":
-        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now))
-    else:
-        scene.lease.lose("taken")
-    scene.world.sent.clear()
-    scene.passes(3.0)
-    assert scene.repairs() == []
-
-
-@pytest.mark.parametrize("between", ["release", "extend"])
-def test_what_comes_between_the_look_and_the_writing_wins(between: str) -> None:
-    """Another thread releases or extends it."""
-    scene = Scene(Master(), Master(), held())
-    scene.world.now = scene.renewal.due
-    ((task, _),) = tasks([scene.renewal], scene.world.now)
-    request: Any = task.send(None)
-    if between == "release":
-        scene.lease.end()
-    else:
-        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now))
-    assert not request.only_if()
 
 
 def test_where_a_release_is_announced_it_gets_the_key_at_once() -> None:
@@ -160,14 +122,3 @@ def test_for_how_long_a_bare_majority_had_it(last: Master, bare: float) -> None:
     scene.lease.count_bare()
     assert scene.lease.pop_bare() == (pytest.approx(bare) if bare in (0.0, 3.0) else around(bare))
     assert scene.lease.pop_bare() == 0.0
-
-
-def test_a_repair_is_no_vote() -> None:
-    """... and says nothing of the next extension."""
-    scene = Scene(
-        Master(), Master(0.0, {"extend": [0, b""]}), Master(0.0, {"acquire": [0, b"0", b"x", 9], "extend": [0, b""]})
-    )
-    scene.passes(1.0)
-    assert scene.repairs()
-    end = scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now))
-    assert end.kind == "lost"

@@ -15,9 +15,8 @@ import pytest
 
 from redlock import ConfigurationError, Masters, MultiLock, NotHeld
 from redlock._io.waker import Waker
-from redlock._lock.holds_threads import ThreadHold
 from tests.owners import witness
-from tests.servers.interrupt import InTheCleanup, at_every_line
+from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.process import run, started
 from tests.servers.waiter import NEVER, Waiting
@@ -109,78 +108,6 @@ def test_a_child_that_is_forked_off_does_not_end_a_wait(redlock_servers, redlock
     assert in_child(child) == 0
     held.release()
     assert waiting.end() is not None
-
-
-class Behind:
-    """Another thread that wants the same name."""
-
-    def __init__(self, lock, timeout: float = 20.0) -> None:
-        self._lock = lock
-        self._timeout = timeout
-        self._got = False
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-
-    def _work(self) -> None:
-        self._got = self._lock.acquire(timeout=self._timeout) is not None
-        if self._got:
-            self._lock.release()
-
-    def join(self, *, got: bool = True) -> None:
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-        assert self._got is got
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("what", "bound"), [("acquire", True), ("release", True), ("with", False)])
-def test_ctrl_c_at_every_line(redlock_servers, what, bound):
-    """R11: wherever it strikes, no key stays, and whoever waits for the same name gets it (R23): who stands behind
-    already, and who comes then.  Connections that were torn are made again, and the next call waits for them (P4, R2).
-    """
-    with Masters(redlock_servers.urls[:3], restart_guard=False, node_timeout=1.0) as masters:
-        eventually(lambda: all_up(masters))
-        with masters.lock("warm", ttl=10):
-            pass
-        local_queue = masters._runtime.driver()._connections.local_queue
-        for interrupt in at_every_line(25, step=2):
-            lock, other = masters.lock("job", ttl=60, bound=bound), masters.lock("other", ttl=60)
-            behind = lease = None
-            if what == "release":
-                lock.acquire()
-                behind = Behind(lock)
-                eventually(lambda: len(local_queue._lines.get("redlock:job", ())) == 2)
-            with interrupt.strikes():
-                if what == "acquire":
-                    lease = lock.acquire()
-                elif what == "release":
-                    lock.release()
-                else:
-                    with lock:
-                        pass
-            if interrupt.at % 4 < 2:
-                assert take(other, timeout=0).token == masters.status("other").token
-                other.release()
-            else:
-                masters.status("job")
-            if lease is not None or (what == "release" and lock.owned()):
-                lock.release()  # it struck after all was done, or before anything was
-            assert not lock.owned()
-            (behind or Behind(lock)).join()
-            eventually(lambda: nothing_left(redlock_servers))
-        assert len(local_queue) == 0
-
-
-@pytest.mark.parametrize(("of", "what"), [(ThreadHold, "enter"), (MultiLock, "_conclude_acquire")])
-def test_ctrl_c_again_at_every_line_where_a_grant_is_given_back(redlock_servers, redlock_masters, of, what):
-    """R11: its caller never gets it, and its thread, which lives on, held it for as long."""
-    for interrupt in at_every_line(20, InTheCleanup):
-        lock = redlock_masters.lock("job", ttl=60)
-        with mock.patch.object(of, what, interrupt.first), interrupt.strikes():
-            lock.acquire()
-        assert interrupt.struck
-        assert not lock.owned()
-        eventually(lambda: nothing_left(redlock_servers))
 
 
 @pytest.mark.timeout(300)

@@ -10,13 +10,11 @@ import sys
 import time
 import weakref
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from tenacity.wait import wait_fixed
 
 from redlock import AsyncMasters, LockLost, Masters
-from redlock._core.kernel.release import abandon
 from tests.servers.interrupt import Interrupt, Struck, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 from tests.servers.process import soon
@@ -187,23 +185,6 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
                     fence = fenced
 
     asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_second_ctrl_c_where_the_first_one_gives_back_what_nobody_gets(redlock_servers, redlock_masters):
-    """Found by the simulation of the shipped client: the keys, and the place in line, stayed (R11)."""
-    lock, second = redlock_masters.lock("job", ttl=30), [KeyboardInterrupt()]
-
-    def struck(*args: Any) -> Any:
-        if second:
-            raise second.pop()
-        return abandon(*args)
-
-    first = patch.object(type(lock), "_conclude_acquire", side_effect=KeyboardInterrupt)
-    with first, patch("redlock._lock.lock.abandon", struck), pytest.raises(KeyboardInterrupt):
-        lock.acquire()
-    with redlock_masters.lock("job", ttl=30, timeout=5):
-        pass
     eventually(lambda: nothing_left(redlock_servers))
 
 
