@@ -19,21 +19,18 @@ from redlock import Lease, Masters, QuorumUnreachable
 from redlock._core import wire
 from redlock._core.effects import Turn
 from redlock._core.kernel.ballot import Ballot
-from redlock._core.kernel.release import Claim
 from redlock._core.voters import Facts
 from redlock._io import waiter as threads_that_wait
 from redlock._io.driver_threads import Driver, RenewalOperation
 from redlock._io.waiter import Waiter
 from redlock._system import clock as system_clock
 from tests.asyncio.virtual import MASTERS, Clock, Fake, Question, asks
-from tests.servers.interrupt import at_every_line
 from tests.servers.look import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from redlock._core.effects import Op
-    from redlock._io.host_threads import ThreadHost
 
 
 NODE_TIMEOUT = 1.5  # some wait for its end; the others must not come near it on a slow machine
@@ -279,94 +276,6 @@ def test_what_was_asked_while_nobody_leads_is_sent(pairs):
     assert names(pairs) == [["job"]] * MASTERS
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("what", ["acquire", "release"])
-def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
-    """R10, R11: whoever comes next goes on where it was."""
-    never_impatient(monkeypatch)
-    for ctrl_c in at_every_line():
-        pairs = Pairs(node_timeout=3.0)
-        lock = pairs.masters.lock("job", ttl=10, bound=False)
-        follower = Follower(pairs, lock.acquire)
-        if what == "release":
-            pairs.answer()
-            pairs.read()
-            assert isinstance(follower.end(), Lease)
-            follower = Follower(pairs, lock.release)
-        with ctrl_c.strikes():
-            pairs.host.flush()
-        pairs.answer()
-        pairs.read()
-        lease = follower.end()
-        asked = [[heard.token for heard in fake.heard if heard.script == what] for fake in pairs.fakes]
-        assert sum(map(bool, asked)) >= MASTERS - 1, "but for a connection that was torn"
-        assert all(len(set(tokens)) <= 1 for tokens in asked)
-        if what == "acquire":
-            assert isinstance(lease, Lease)
-            votes = [vote.outcome == "granted" for vote in lease.votes]
-            assert all(pairs.fakes[number].keys == {"redlock:job": lease.token} for number in ALL if votes[number])
-            releaser = Follower(pairs, lock.release)
-            pairs.answer()
-            pairs.read()
-            assert releaser.end() is None
-        assert pairs.nothing_left()
-        pairs.close()
-
-
-def asleep(host: Any) -> Waiter:
-    waiter = Waiter(host)
-    waiter.prepare_to_sleep()
-    return waiter
-
-
-def is_awake(waiter: Waiter) -> bool:
-    return not waiter.wake()
-
-
-def test_who_waits_for_other_threads_passes_it_on(pairs):
-    """It was called for what it knew already."""
-    quiet, other = Waiter(pairs.host), asleep(pairs.host)
-    thread = threading.Thread(target=lambda: quiet.wait(NEVER, quiet=True))
-    thread.start()
-    eventually(lambda: quiet._signal is not None and quiet._signal.locked())
-    pairs.host.served.extend((quiet, other))
-    pairs.leader.wakes_next = True
-    pairs.leader._wake_next()
-    eventually(lambda: not pairs.host.served)
-    assert is_awake(other)
-    quiet.put(question("job"))
-    thread.join(10)
-    assert not thread.is_alive()
-
-
-def test_who_sleeps_again_wakes_the_next_one(pairs):
-    """Only the thread that was woken wakes the next one: else more and more threads would run."""
-    first, second = question("first", need=3), question("second", need=3)
-    one, other = Waiter(pairs.host), asleep(pairs.host)
-    one.send(first)
-
-    def twice() -> None:
-        assert one.wait(NEVER, first) is first
-        one.send(second)
-        assert one.wait(NEVER, second) is second
-        one.stop_waiting()
-
-    thread = Follower(pairs, twice)
-    pairs.answer()
-    pairs.read_at_once()
-    pairs.host.served.append(other)
-    pairs.leader.wakes_next = True
-    pairs.leader._wake_next()
-    eventually(lambda: not pairs.host.served)
-    assert is_awake(other)
-    other.prepare_to_sleep()
-    pairs.host.served.append(other)
-    pairs.answer()
-    pairs.read()
-    thread.end()
-    assert not is_awake(other)
-
-
 def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
     """It may be busy with somebody's callback then."""
     driver = pairs.driver
@@ -382,31 +291,6 @@ def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
 
 
 # -- who leads next --------------------------------------------------------------------------------------
-
-
-class Racing(dict[Waiter, None]):
-    """The followers, and what one of them does when the thread that stopped leading has just looked at them."""
-
-    def __init__(self, host: ThreadHost, then: Any) -> None:
-        super().__init__(host.followers)
-        self._host, self._then = host, then
-
-    def __iter__(self) -> Iterator[Waiter]:
-        seen = list(super().__iter__())
-        if self._host.leader is None:
-            then, self._then = self._then, lambda: None
-            then()
-        return iter(seen)
-
-
-def test_whose_operation_is_over_does_not_come_to_lead(pairs):
-    first, second = Waiter(pairs.host), Waiter(pairs.host)
-    pairs.host.followers.update(dict.fromkeys((first, second)))
-    pairs.host.followers = Racing(pairs.host, first.stop_waiting)
-    pairs.resign()
-    assert pairs.host.leader is second
-    second.stop_waiting()
-    assert pairs.host.leader is None
 
 
 class Slow(Question):
@@ -519,86 +403,7 @@ def test_nor_does_what_the_renewer_does(clock, pairs, driver, monkeypatch, until
     assert operation.result is question
 
 
-def test_votes_that_come_after_the_time_change_nothing(pairs):
-    """R3, R9: what its refusal says stays, however late they are counted, and they are taken back."""
-    lock = pairs.masters.lock("job", ttl=10)
-    follower = Follower(pairs, lambda: lock.acquire(timeout=0))
-    pairs.answer(0, 1)
-    pairs.read()
-    error = follower.end()
-    assert isinstance(error, QuorumUnreachable)
-    votes = [vote.outcome for vote in error.votes]
-    assert votes == ["granted", "granted", "timeout", "timeout", "timeout"]
-    pairs.answer()
-    pairs.read()
-    assert [vote.outcome for vote in error.votes] == votes
-    assert [list(fake.by_token().values()) for fake in pairs.fakes] == [[["acquire", "release"]]] * MASTERS
-    assert pairs.nothing_left()
-
-
 # -- Ctrl-C in the thread that counts --------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def interrupted(monkeypatch, inbox: type[Any]):
-    """Between counting and waking, once."""
-    struck: list[Any] = []
-    put = inbox.put
-
-    def strike(self: Any, event: Any) -> None:
-        if not struck:
-            struck.append(event)
-            raise KeyboardInterrupt
-        put(self, event)
-
-    monkeypatch.setattr(inbox, "put", strike)
-    with pytest.raises(KeyboardInterrupt):
-        yield
-    assert struck
-
-
-def test_a_round_whose_end_nobody_was_told_of_is_not_lost(pairs, monkeypatch):
-    """R11: the followers lose time, `node_timeout` at most, and no vote."""
-    lock = pairs.masters.lock("job", ttl=10, bound=False)
-    follower = Follower(pairs, lock.acquire)
-    pairs.answer()
-    with interrupted(monkeypatch, Waiter):
-        pairs.read()
-    pairs.resign()
-    lease = follower.end()
-    assert isinstance(lease, Lease)
-    assert [vote.outcome for vote in lease.votes] == ["granted"] * 3 + ["pending"] * 2
-    assert all(fake.keys == {"redlock:job": lease.token} for fake in pairs.fakes)
-    assert len(pairs.fakes[0].heard) == 1, "the first attempt"
-    releaser = threading.Thread(target=lock.release)
-    releaser.start()
-    pairs.answer_until_over(releaser)
-    assert pairs.nothing_left()
-
-
-@pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_is_a_renewal(clock, pairs, driver, monkeypatch, until):
-    for fake in pairs.fakes:
-        fake.keys["redlock:job"] = "token"
-    claim = Claim(
-        pairs.masters._runtime.deployment.settings, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0)
-    )
-    op = claim.ask(clock() + until)
-    next(op)  # as above
-    operation = RenewalWithResult(op, driver)
-    driver.send(claim, operation)
-    pairs.answer()
-    with interrupted(monkeypatch, RenewalOperation):
-        pairs.read()
-    decided_at = claim.decided_at
-    assert decided_at is not None
-    operation.start()
-    clock.advance(until)
-    eventually(lambda: is_over(operation, driver))
-    assert operation.result == decided_at
-    assert claim.tally.won
-    for fake in pairs.fakes:
-        fake.keys.clear()
 
 
 def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
@@ -623,31 +428,3 @@ def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
 
 def interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
-
-
-@pytest.mark.timeout(300)
-def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
-    """R11: wherever it strikes the leading thread, a following one pays with no vote too few or too many, and no wait."""
-    never_impatient(monkeypatch)
-    for ctrl_c in at_every_line(least=50, step=2):
-        pairs = Pairs(LONG / 2)
-        lock = pairs.masters.lock("job", ttl=2 * LONG, bound=False)
-        follower = Follower(pairs, lock.acquire)
-        own = Question(MASTERS)  # whose answers stand behind those to the follower
-        pairs.leader.send(own)
-        pairs.answer()
-        with ctrl_c.strikes():
-            assert pairs.leader.wait(NEVER, own) is own
-        pairs.resign()
-        lease = follower.end()
-        assert isinstance(lease, Lease)
-        granted = [number for number, vote in enumerate(lease.votes) if vote.outcome == "granted"]
-        assert len(granted) >= 3
-        assert all(fake.keys == {"redlock:job": lease.token} for fake in pairs.fakes)
-        acquired = [[heard.token for heard in fake.heard if heard.script == "acquire"] for fake in pairs.fakes]
-        assert acquired == [[lease.token]] * MASTERS, "the first attempt"
-        releaser = threading.Thread(target=lock.release)
-        releaser.start()
-        pairs.answer_until_over(releaser)
-        assert pairs.nothing_left()
-        pairs.close()
