@@ -14,7 +14,7 @@ import traceback
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from . import NAME
-from .names import unknown
+from .faults import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from . import NAME
 from .backends import BACKENDS, Unavailable, choose
 from .judge import steps
 from .launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
-from .names import unknown
+from .faults import unknown
 from .report import directory
 from .run import check, introduce, lacks, seconds, without_database
 from .scenarios import SCENARIOS, Scenario

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from .names import unknown
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # What it strikes: a master, the links between clients and masters, or client processes.
 Kind: TypeAlias = Literal["master", "link", "client"]
@@ -107,6 +109,12 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", "minority", *MOVES)
     ),
 }
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> str:
+    """Of a name that somebody typed: which one was meant, or all that there are."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"there is no {kind} {name!r}" + (f": did you mean {close[0]}?" if close else f", only {', '.join(known)}")
 
 
 def named(text: str) -> tuple[str, ...]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from .plan import Strike
 
 
@@ -18,12 +15,6 @@ def master(number: int) -> str:
 def client(seat: int, generation: int) -> str:
     """``generation`` 0 is the first process on this seat; later ones came when that had been killed."""
     return f"client-{seat}" if not generation else f"client-{seat}+{generation}"
-
-
-def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """Of a name that somebody typed: which one was meant, or all that there are."""
-    close = difflib.get_close_matches(name, known, 1)
-    return f"there is no {kind} {name!r}" + (f": did you mean {close[0]}?" if close else f", only {', '.join(known)}")
 
 
 def struck(strike: Strike) -> tuple[str, ...]:

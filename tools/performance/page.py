@@ -278,7 +278,12 @@ def _contention(results: Results) -> str:
     found = results.of("contention")
     cases = {(case, contention.RATE): case for case, _, _ in contention.CASES}
     rates = _wide_cases([record for record in found if record.measure == contention.RATE], cases)
-    others = [record for record in found if record.measure not in (contention.RATE, contention.JAIN)]
+    others = [
+        record
+        for record in found
+        if record.measure not in (contention.RATE, contention.JAIN)
+        and record.case.startswith(("4 processes of 12", "a raw"))
+    ]
     index = [record for record in found if record.measure == contention.JAIN and record.value is not None]
     shares = _table(
         ["", "index"],

@@ -40,10 +40,7 @@ def text(runs: Sequence[Line]) -> str:
         runs="\n".join(_by_commit([line for line in runs if line["what"] in _COUNTED]))
         or "No run has been recorded yet.",
         counts=f"{len(known)} defects. By whom: {', '.join(f'{who} {number}' for who, number in found.most_common())}.",
-        **{
-            kind: "\n".join(_defects(one for one in known if one["kind"] == kind))
-            for kind in ("held", "could", "stayed")
-        },
+        held="\n".join(_defects(one for one in known if one["kind"] == "held")),
     )
 
 
