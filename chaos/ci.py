@@ -17,9 +17,9 @@ from redlock.testing import ClockUnavailable, ServerNotFound
 
 from . import NAME
 from .backends import BACKENDS, Unavailable, choose
+from .faults import unknown
 from .judge import steps
 from .launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
-from .faults import unknown
 from .report import directory
 from .run import check, introduce, lacks, seconds, without_database
 from .scenarios import SCENARIOS, Scenario
