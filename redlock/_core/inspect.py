@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
 from redlock._core.kernel.quorum import Tally, majority
 from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import ErrorReply
-from redlock._core.tokens import READERS, by_whom, is_phantom, owner_of, released_token
+from redlock._core.tokens import READERS, by_whom, is_phantom, owner_of, released_token, shown
 from redlock.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class LockStatus:
     Attributes:
         name: the name that was looked at.
         token: the token that a majority of masters has, None if no majority is known to have one; see ``votes``.
+            Of what is no token of this library, as with ``prefix=""``, the first eight characters.
             ``released:`` or ``expired:`` and a token: nobody has the lock, and nobody gets it yet; see `released` and
             `in_doubt`.
         shared: the tokens of readers (R33) that a majority of masters has; of very many those that end first.
@@ -148,7 +149,7 @@ class LookAtMany(Round):
                 seen[master] = answer
                 outcome, reason = _vote(answer)
                 tally.count(master, outcome, entry[1], reason)
-        return status_of(self.names[index], seen, tally), tally
+        return told(status_of(self.names[index], seen, tally)), tally
 
 
 def _vote(answer: wire.Seen) -> tuple[Outcome, str]:
@@ -161,7 +162,7 @@ def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStat
     """Ask all masters, and wait for all of them up to `node_timeout`: a view with holes helps nobody."""
     look = Look(settings, wire.status(key, listeners=True))
     yield from look.ask()
-    return status_of(name, look.seen, look.tally), look.tally
+    return told(status_of(name, look.seen, look.tally)), look.tally
 
 
 def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -> Op[list[tuple[LockStatus, Tally]]]:
@@ -169,6 +170,11 @@ def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -
     look = LookAtMany(settings, names, prefix)
     yield from look.ask()
     return [look.status(index) for index in range(len(names))]
+
+
+def told(status: LockStatus) -> LockStatus:
+    """What a caller is told of it.  Only within a look values are compared whole."""
+    return replace(status, token=status.token and shown(status.token), shared=tuple(map(shown, status.shared)))
 
 
 def status_of(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:

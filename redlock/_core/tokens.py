@@ -116,6 +116,20 @@ def readers_of(value: str | None) -> str:
     return _SHARED.get(value, "") if value is not None else ""
 
 
+def shown(value: str) -> str:
+    """A value as it may be shown to people and programs: whole if it has the form of our tokens, else eight characters.
+
+    With ``prefix=""`` any key can be looked at, and its value may be a session of another program.  Nothing tells that
+    from a token of another library, which is any text: its first characters tell its holders apart.
+    """
+    for what in (_RELEASED, _EXPIRED, _TICKET):
+        if value.startswith(what):
+            return what + shown(value.removeprefix(what))
+    found = options.TOKEN.fullmatch(value)
+    ours = found and (found["owner"] is None or options.is_owner(found["owner"]))
+    return value if ours or value in _SHARED or len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+
+
 def by_whom(value: str) -> str:
     """The holder that is in the way, for a text: its owner and a few digits, which tell two of its attempts apart."""
     if (readers := readers_of(value)) != "":
@@ -124,7 +138,7 @@ def by_whom(value: str) -> str:
         return "by nobody: it is in doubt whether its last lease is over, until that must be"
     owner, released, turn = owner_of(value), released_token(value), turn_of(value)
     token = released or turn or value
-    who = f"{owner} ({token[:_SHOWN]}…)" if owner else token
+    who = f"{owner} ({token[:_SHOWN]}…)" if owner else shown(token)
     if turn:
         return f"for {who}, whose turn it is"
     return f"released by {who}, and kept from others" if released else f"by {who}"

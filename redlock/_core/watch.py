@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from redlock._core import wire
 from redlock._core.effects import Listen, Op, Timeout, wait
-from redlock._core.inspect import Look, known, status_of
+from redlock._core.inspect import Look, known, status_of, told
 from redlock._core.kernel import quorum
 from redlock._core.patience import Patience
 from redlock._core.retry import BETWEEN_LOOKS, delay
@@ -173,7 +173,7 @@ class Watch:
                 known(status, look.tally)
             if not look.tally.unreachable and self._is_news(status, look):
                 self.begun = True
-                return status
+                return told(status)
             yield from lookout.pause(at, status.remaining or None, everybody, outage=look.tally.unreachable)
 
     def _is_news(self, status: LockStatus, look: Look) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from redlock._core.tokens import is_phantom, owner_of, readers_of, released_token, turn_of
+from redlock._core.tokens import is_phantom, owner_of, readers_of, released_token, shown, turn_of
 from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     """The error when others hold the lock, or when nobody does."""
     released, turn = released_token(refusal.holder), turn_of(refusal.holder)
-    whose = readers_of(refusal.holder) or owner_of(refusal.holder) or released or turn or refusal.holder
+    whose = readers_of(refusal.holder) or owner_of(refusal.holder) or shown(released or turn or refusal.holder)
     who = f"released by {whose}, and kept from others" if released else f"held by {whose or 'somebody else'}"  # R28
     if turn:
         who = f"it is the turn of {whose}, who waits in order"

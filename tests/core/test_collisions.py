@@ -74,3 +74,10 @@ def test_nobody_has_it_is_what_is_said() -> None:
         "nobody has it: several asked for it at the same time, and none of them got a majority"
     )
     assert pickle.loads(pickle.dumps(error)).kind == "nobody"  # noqa: S301 - our own
+
+
+def test_an_error_shows_eight_characters_of_what_another_program_has_there() -> None:
+    world, refusal = tried(*[held(by='{"user": "ann"}')] * 3)
+    assert isinstance(refusal, Refusal)
+    assert 'held by {"user":… for up to' in str(not_acquired(world.spec(), refusal))
+    assert "ann" not in str(not_acquired(world.spec(), refusal))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redlock import QuorumUnreachable
-from redlock._core.inspect import LockStatus, inspect
+from redlock._core.inspect import LockStatus, inspect, inspect_many
 from redlock._core.voters import Facts
 from redlock._lock.refused import is_locked
 from tests.core.world import NEVER, START, Master, World, down, outcomes
@@ -45,6 +45,27 @@ def look(*masters: Master, **options: Any) -> tuple[LockStatus, World]:
 def test_holder(masters: list[Master], token: str | None, remaining: float) -> None:
     status, _ = look(*masters)
     assert (status.name, status.token, status.remaining) == ("a", token, remaining)
+
+
+SESSION = '{"user": "ann", "card": "4111 1111"}'
+
+
+def test_a_session_of_another_program_is_not_shown_whole() -> None:
+    """With ``prefix=""`` each key can be looked at.  Eight characters tell two clients of other libraries apart."""
+    status, _ = look(*[sees(SESSION, 1000)] * 3)
+    assert (status.token, status.owner) == ('{"user":…', "")
+    assert {vote.reason for vote in status.votes} == {'by {"user":… for 1.000 s'}
+    readers = Master(0.01, {"status": [b"shared:", 1000, b"0", SESSION.encode(), b"f" * 40 + b":web-1"]})
+    status, _ = look(*[readers] * 3)
+    assert set(status.shared) == {'{"user":…', "f" * 40 + ":web-1"}
+    world = World(*[Master(0.01, {"look": [[SESSION.encode(), 1000, b"0"]]})] * 3)
+    [(status, _)] = world.run(inspect_many(world.settings, ["a"], ""))
+    assert (status.token, status.owner) == ('{"user":…', "")
+
+
+def test_two_values_that_begin_alike_are_two() -> None:
+    status, _ = look(sees(SESSION, 1000), sees(SESSION[:-1], 1000), sees())
+    assert status.token is None
 
 
 def test_what_is_left_to_nobody_is_in_doubt() -> None:

@@ -98,7 +98,12 @@ def test_what_may_not_be_one_is_refused_with_the_value_and_what_is_allowed(value
 @pytest.mark.parametrize(("token", "said"), [
     (f"{DIGITS}:web-3/1234", "by web-3/1234 (01234567…)"),
     (DIGITS, f"by {DIGITS}"),
-    ("somebody's", "by somebody's"),
+    ("somebody", "by somebody"),
+    ("somebody's", "by somebody…"),
+    ('{"user": "ann"}', 'by {"user":…'),
+    (f"{DIGITS}:two\nlines", "by 01234567…"),
+    ("released:somebody's", "released by somebody…, and kept from others"),
+    ("ticket:somebody's", "for somebody…, whose turn it is"),
     (f"released:{DIGITS}:web", "released by web (01234567…), and kept from others"),
     (f"released:{DIGITS}", f"released by {DIGITS}, and kept from others"),
     ("released:", "by released:"),

@@ -9,14 +9,14 @@ from tenacity.wait import wait_fixed
 
 from redlock._core.watch import Watch
 from redlock.errors import QuorumUnreachable
-from tests.core.world import OTHER, START, Master, World, down, refuses, turns
+from tests.core.world import START, Master, World, down, refuses, turns
 
 if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
 
 FREE: list[Any] = [b"", -2, b"7"]
 PAUSE = 0.5
-US = "1" * 40
+US, OTHER = "1" * 40, "2" * 40
 
 
 def held(by: str, fence: int, ms: int = 60_000) -> list[Any]:
@@ -41,6 +41,12 @@ def test_the_first_state_comes_at_once_and_then_what_is_new() -> None:
     a = held(OTHER, 7)
     world = World(*all_say(a, a, a, FREE, FREE, held(US, 8)))
     assert told(world, 3) == [(OTHER, 0.0), (None, 2 * PAUSE), (US, 3 * PAUSE)]
+
+
+def test_a_watcher_is_told_of_another_value_that_begins_alike_and_sees_eight_characters() -> None:
+    """With ``prefix=""``, of another library or another program."""
+    world = World(*all_say(held("session-1", 0), held("session-1", 0), held("session-2", 0)))
+    assert told(world, 2) == [("session-…", 0.0), ("session-…", PAUSE)]
 
 
 def test_a_release_wakes_it() -> None:
@@ -81,7 +87,7 @@ def test_the_fence_of_an_attempt_that_failed_hides_nobody() -> None:
 
 
 def test_while_several_ask_for_it_nothing_is_told() -> None:
-    split = [Master(0.0, {"status": turns(held(who, 9), FREE)}) for who in (OTHER, US, "2" * 40)]
+    split = [Master(0.0, {"status": turns(held(who, 9), FREE)}) for who in (OTHER, US, "3" * 40)]
     assert told(World(*split), 1) == [(None, PAUSE)]
 
 

@@ -128,11 +128,11 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
             assert lease.valid
             lock = masters.lock("big", ttl=60)
             assert lock.acquire(timeout=0) is None
-            with pytest.raises(NotAcquired, match=r"held by x{128} for up to") as caught:
+            with pytest.raises(NotAcquired, match=r"held by x{8}… for up to") as caught:
                 with masters.lock("big", ttl=60, timeout=0):
                     pass
             assert len(str(caught.value)) < 2_000
-            assert masters.status("big").token == "x" * 128
+            assert masters.status("big").token == "x" * 8 + "…"
             assert lock.locked()
             connections = world.connections(masters).all
             assert [connection.failures for connection in connections] == [0] * 5

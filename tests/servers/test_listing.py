@@ -114,7 +114,7 @@ def test_what_is_no_lock_is_left_out(world, redlock_servers, prefix):
 def test_a_lock_without_expiry_of_somebody_else_is_there(redlock_servers, locks):
     put(redlock_servers, "redlock:job", "x" * 1000, px=None)
     (found,) = locks()
-    assert (found.remaining, found.owner, found.token) == (float("inf"), "", "x" * 128)
+    assert (found.remaining, found.owner, found.token) == (float("inf"), "", "xxxxxxxx…")
 
 
 def test_a_name_whose_key_is_no_lock_on_some_masters_does_not_end_the_list(redlock_servers, locks):
@@ -268,6 +268,15 @@ def test_how_many_wait_for_each(redlock_servers, masters, others):
     each(redlock_servers, "execute_command", "ACL SETUSER", "default", "+@all")
     held.release()
     assert waiting.end() is not None
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_the_list_shows_eight_characters_of_the_sessions_of_another_program(redlock_servers, json):
+    put(redlock_servers, "session:1", '{"user": "ann"}', px=600_000)
+    done = check(redlock_servers, "--held", "--prefix", "", *["--json"] * json)
+    assert done.returncode == 0, done.stderr
+    assert ('{\\"user\\":…' if json else '{"user":…') in done.stdout.replace("\\u2026", "…")
+    assert "ann" not in done.stdout
 
 
 @pytest.mark.parametrize(("options", "names", "total"), [
