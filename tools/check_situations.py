@@ -276,7 +276,7 @@ def abridged(output: str) -> str:
     lines: list[str] = []
     last = ""
     for line in output.splitlines():
-        alike = re.sub(r"[-+]?[\d.]+[KM]?|\s", "", line) if re.match(r"  127\.0\.0\.1:\d+ +yes ", line) else ""
+        alike = re.sub(r"[-+]?[\d.]+[KM]?|\s", "", line) if re.match(r"  \S+ +(yes|no|in \d+ s) ", line) else ""
         if not alike or alike != last:
             lines.append(line)
         elif lines[-1] != "  …":

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from chaos.backends.relay import Relay
 from redlock.testing import LocalMasters, clock_available
+from tools.check_situations import abridged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -253,7 +254,7 @@ def played(name: str, slower: float = 1.0) -> str:
     """All that was typed and said."""
     with tempfile.TemporaryDirectory() as folder, Desk(Path(folder), clock=name in CLOCKS, slower=slower) as desk:
         SCENES[name](desk)
-        return "\n".join(desk.lines) + "\n"
+        return abridged("\n".join(desk.lines))
 
 
 def on_the_page(text: str) -> dict[str, str]:
