@@ -308,7 +308,7 @@ def test_occupy_gives_its_own_token_the_slot_that_it_has(master: ScriptedMaster)
     call = wire.occupy(wire.Keys(group, ()), (0, 1, 2), fences, "tok", 10.0, 500, 60.0)
     master.set(group[0], "ann", 3000)
     assert master.run(call) == [1, b"500", 1]
-    master.expiries[group[1].encode()] = 3000
+    master.set(group[1], "tok", 3000)
     assert master.run(call) == [2, b"500", 1]
     assert [master.get(key) for key in group] == ["ann", "tok", None]
     assert master.pttl(group[1]) == 10_000

@@ -96,6 +96,7 @@ class Keyspace:
         return key.value
 
     def _set(self, name: str, value: str, *options: str) -> Any:
+        assert self.version is not None or "GET" not in options, "it is too old for that"
         before = self._get(name) if "GET" in options else True
         if "NX" in options and self.find(name) is not None:
             return False
