@@ -286,45 +286,6 @@ def test_a_late_answer_to_an_extension_that_was_not_won_gives_nothing_back(maste
     assert scene.world.verbs() == ["extend"]
 
 
-@pytest.mark.parametrize("how", [*ENDS, "too-late"])
-def test_a_late_answer_gives_nothing_back_to_a_lease_that_is_over(how: str) -> None:
-    """R14; too late: the keys of the others have expired by then, whatever another extension has made of the lease."""
-    scene = Scene(*[ours()] * 4, gone(10.0 if how == "too-late" else 0.1), asked=frozenset(range(4)))
-    assert scene.extend() == "kept"
-    if how == "too-late":
-        scene.lease.valid_until = START + 100.0
-    else:
-        ENDS[how](scene)
-    scene.world.listen(20.0)
-    assert scene.world.verbs() == ["extend"]
-
-
-@pytest.mark.parametrize("moment", ["before", "asking", "after"])
-def test_a_release_that_comes_between_a_late_answer_and_its_repair_is_seen_or_goes_there_as_well(moment: str) -> None:
-    """P7: another thread ends the lease at any moment, and reads which masters to tell when it has ended."""
-    scene = Scene(*[ours()] * 4, gone(0.1), asked=frozenset(range(4)))
-    lease, noted = scene.lease, scene.lease.may_be_on
-    assert scene.extend() == "kept"
-    told: list[frozenset[int]] = []
-
-    def release() -> None:
-        lease.end()
-        told.append(lease.asked)
-
-    def note(masters: Any) -> None:
-        if moment == "asking":
-            release()
-        noted(masters)
-
-    if moment == "before":
-        release()
-    with patch.object(LeaseState, "may_be_on", side_effect=note):
-        scene.world.listen(1.0)
-    if moment == "after":
-        release()
-    assert bool(scene.world.all("repair")) == (4 in told[0]) == (moment == "after")
-
-
 @pytest.mark.parametrize("how", ENDS)
 def test_a_repair_is_dropped_where_it_would_stand_behind_the_end(how: str) -> None:
     """R14: another thread ends the lease between the moment in which this was decided and its writing."""

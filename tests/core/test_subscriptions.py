@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redlock._core.local_queue import LocalQueue, Place
-from redlock._core.outcomes import NEVER
-from redlock._core.subscriptions import LINGER, Subscription, Subscriptions
+from redlock._core.local_queue import LocalQueue
+from redlock._core.subscriptions import Subscription, Subscriptions
 
 KEY = "redlock:job"
 CHANNEL = KEY + ":released"
@@ -113,34 +112,6 @@ def test_several_names_are_subscribed_when_all_of_them_are() -> None:
     assert announce(subscriptions, 0, 1, 2, channel=other + ":released", token=b"x") == [subscription]
 
 
-def test_who_comes_while_the_channel_is_on_looks_again_at_once_and_is_the_one_who_is_told() -> None:
-    subscriptions, subscription = listening()
-    confirm(subscriptions, 0, 1, 2)
-    following = another(subscriptions)
-    subscriptions.remove(subscription, 0.0)  # the end of one operation does not take the subscription of the next
-    assert following.look
-    assert announce(subscriptions, 0, 1, 2) == [following]
-    assert subscription.released == 0
-
-
-@pytest.mark.parametrize("watched", [False, True])
-def test_channels_linger_and_go_when_the_last_one_has_gone(watched: bool) -> None:
-    subscriptions, last = listening()
-    if watched:
-        waiter, last = last, another(subscriptions, watches=True)
-        subscriptions.remove(waiter, 0.0)
-    subscriptions.forget_idle(100.0)
-    assert subscriptions.channels == [CHANNEL]
-    subscriptions.remove(last, 100.0)
-    subscriptions.forget_idle(100.0 + LINGER / 2)
-    assert subscriptions.channels == [CHANNEL]
-    subscriptions.forget_idle(100.0 + LINGER)
-    assert not subscriptions
-    assert subscriptions.channels == []
-    assert announce(subscriptions, 0, 1, 2) == []
-    assert confirm(subscriptions, 0, 1, 2) == []  # late answers
-
-
 # -- collisions --------------------------------------------------------------------------------------
 
 
@@ -176,26 +147,6 @@ def test_the_spread_may_be_as_long_as_many_attempts() -> None:
 
 
 # -- letting others go first -------------------------------------------------------------------------
-
-
-def yield_until(local_queue: LocalQueue, now: float, *, turn: bool = False) -> float:
-    place = Place((KEY,))
-    local_queue.set_yield_until(place, now, turn=turn)
-    return place.yield_until
-
-
-def test_who_released_and_was_heard_lets_others_go_first() -> None:
-    local_queue = LocalQueue()
-    local_queue.released((KEY,), took=0.001, now=10.0, others=True)
-    assert yield_until(local_queue, 10.001) == pytest.approx(10.006)  # 3 ms, and three times what the release took
-    assert yield_until(local_queue, 11.0) == NEVER  # they have had their chance
-    assert yield_until(local_queue, 11.0, turn=True) == pytest.approx(11.006)
-    first, after = Place((KEY,)), Place((KEY,))
-    assert not local_queue.enter(first, None, 10.001)
-    local_queue.leave(first)
-    assert local_queue.enter(after, None, 11.0)
-    local_queue.released((KEY,), took=0.001, now=11.1, others=False)  # nobody else listens any more
-    assert not local_queue.contended
 
 
 def test_our_own_subscription_is_nobody_else() -> None:

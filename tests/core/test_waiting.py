@@ -116,20 +116,6 @@ def test_what_a_release_keeps_from_everybody_is_asked_for_once(masters: list[Mas
     assert looks(world, "acquire") == at
 
 
-@pytest.mark.parametrize("whose", ["token", "theirs"])
-def test_what_is_taken_back_where_it_was_not_refused_is_no_reason_to_hurry(whose: str) -> None:
-    """One master refuses, one grants, the third one restarted and does not vote: the two that granted announce our own
-    rollback, or that of somebody else, and nothing has changed (R25).
-    """
-    world = World(busy(math.inf), Master(), Master(), guard=True)
-    world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
-    for number in range(1, 100):
-        for master in (1, 2):
-            world.announce(0.1 * number, master, f"{whose}-{number}")
-    assert isinstance(acquire(world, patience=2.0, pause=0.6), Refusal)
-    assert looks(world, "acquire") == [0.0, 0.6, 1.2, 1.8, 2.0]
-
-
 def test_masters_on_which_it_was_free_announce_nothing_new() -> None:
     """They, and one that does not vote, announce what somebody else has tried there, and taken back (R25)."""
     world = World(busy(math.inf), busy(math.inf), Master(), Master(), Master(), guard=True)
@@ -171,21 +157,6 @@ def test_who_listens(masters: list[Master], patience: float, listens: int) -> No
     world = World(*masters)
     acquire(world, patience)
     assert [name for name, _ in world.effects].count("Listen") == listens
-
-
-@pytest.mark.parametrize(("rivals", "third"), [("aab", 0.2005), ("aaa", 0.2)], ids=["collision", "clear-refusal"])
-def test_after_a_collision_one_is_late_by_chance(rivals: str, third: float) -> None:
-    """Two masters each, and one: nobody has a majority.  ``World`` draws the latest that it can be."""
-    refusals = [[0, b"0", token.encode(), 5000] for token in rivals]
-    first = [0, b"0", OTHER.encode(), 5000]
-    world = World(
-        *[Master(0.0, {"acquire": turns(first, then, GRANTS["acquire"])}) for then in refusals], busy(2), busy(2)
-    )
-    for master in range(3):
-        world.announce(0.1, master, "first")
-        world.announce(0.2, master, "second")
-    assert isinstance(acquire(world), Grant)
-    assert looks(world, "acquire") == [0.0, 0.1, third]
 
 
 def test_who_loses_only_the_race_of_fences_tries_again_soon_whatever_the_pause_is() -> None:

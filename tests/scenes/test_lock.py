@@ -206,11 +206,13 @@ def test_a_lost_lease_is_not_entered_again_and_each_level_is_told(at: At) -> Ste
 def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at: At) -> Steps:
     """C5: it has both, and would get one of them when it has given both back."""
     both, one, other = at.masters.lock(["a", "b"]), at.masters.lock("a"), at.masters.lock(["b", "c"])
-    yield both.acquire
-    for lock in (one, other):
-        with pytest.raises(at.errors.WouldDeadlock):
-            yield lock.acquire
-    yield both.release
+    for held, wanted in ((both, one), (both, other), (one, both)):
+        lease, calls = (yield held.acquire), at.play.judge.calls
+        for options in ({}, {"timeout": 0}, {"blocking": False}):
+            with pytest.raises(at.errors.WouldDeadlock, match=f"this {'thread' if at.threads else 'task'} holds"):
+                yield partial(wanted.acquire, **options)
+        assert (lease.valid, wanted.owned(), at.play.judge.calls) == (True, False, calls)
+        yield held.release
 
 
 @proves("C10")

@@ -13,9 +13,9 @@ import httpx
 import pytest
 from fastapi import Depends, FastAPI
 
-from redlock import AsyncMasters, ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
+from redlock import AsyncMasters, ConfigurationError, Masters, NotHeld, WouldDeadlock
 from tests.owners import witness
-from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
+from tests.servers.look import all_up, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 from tests.servers.process import run
 
 pytestmark = witness("R26")
@@ -154,49 +154,12 @@ def test_an_extension_through_the_second_one_keeps_the_guard_of_the_lease(redloc
         assert lease.valid
 
 
-# -- loss --------------------------------------------------------------------------------------------
-
-
 # -- waiting for oneself (C5) ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("held", "wanted"), [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"])])
-def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_servers, world, quiet, held, wanted):
-    lock = quiet.lock(wanted, ttl=10)
-    with quiet.lock(held, ttl=10) as lease:
-        eventually(lambda: all(lock_keys(redlock_servers)))
-        before = script_calls(redlock_servers)
-        for options in ({}, {"timeout": 0}, {"blocking": False}):
-            with pytest.raises(WouldDeadlock, match=f"this {world.holder} holds") as caught:
-                lock.acquire(**options)
-            assert caught.value.name == (wanted if isinstance(wanted, str) else ", ".join(wanted))
-        with pytest.raises(WouldDeadlock), lock:
-            pass
-        assert script_calls(redlock_servers) == before
-        assert lease.valid
-        assert not lock.owned()
-        # Others only have to wait.
-        assert elsewhere(lambda: quiet.lock(wanted, ttl=10).acquire(timeout=0.05)) is None
-    with lock:
-        pass
 
 
 def test_other_names_are_no_reason(quiet):
     with quiet.lock(["a", "b"], ttl=10), quiet.lock(["c", "d"], ttl=10), quiet.lock("e", ttl=10):
         pass
-
-
-def test_a_lease_that_is_lost_is_no_reason(redlock_servers, quiet):
-    lock = quiet.lock("job", ttl=10)
-    take(lock)
-    eventually(lambda: all(lock_keys(redlock_servers)))
-    each(redlock_servers, "delete", "redlock:job")
-    with pytest.raises(LockLost):
-        lock.extend()
-    with quiet.lock(["job", "more"], ttl=10, timeout=5):
-        pass
-    with pytest.raises(LockLost):
-        lock.release()
 
 
 # -- without an owner --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -82,21 +81,6 @@ def test_one_that_was_a_replica_for_a_moment_may_not_give_away_what_it_forgot(wo
                     assert masters.lock("job").acquire(timeout=1.0) is None
                     eventually(lambda: "another master_replid" in masters.status("job").votes[3].reason)  # noqa: B023
         assert became.get("redlock:job") != lease.token.encode()
-
-
-def test_the_largest_max_ttl_announced_governs_and_is_logged_once(world, redlock_servers, caplog):
-    with world.Masters(redlock_servers.urls, max_ttl=36_000.0, fence_ttl=36_000.0, restart_guard=False) as long:
-        eventually(lambda: all_up(long))  # connects, and announces
-    with caplog.at_level(logging.WARNING, "redlock"), world.Masters(redlock_servers.urls, **OPTIONS) as short:
-
-        def all_refuse():
-            with pytest.raises(QuorumUnreachable, match=r"counts in 3\d{4}") as refused:
-                short.status("job")
-            return {vote.outcome for vote in refused.value.votes} == {"quarantined"}
-
-        eventually(all_refuse)
-    assert caplog.text.count("different max_ttl") == 1
-    assert redlock_servers.client(0).get("redlock-max-ttl:redlock:") == b"36000000"
 
 
 def test_every_client_announces_also_with_the_guard_off(world, redlock_servers):

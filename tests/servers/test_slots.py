@@ -11,7 +11,6 @@ import pytest
 from redlock import LockLost, Masters, NotAcquired, NotHeld, QuorumUnreachable, WouldDeadlock
 from tests.owners import witness
 from tests.servers.commands import CHECK, NO_WAIT, RUN, run
-from tests.servers.look import eventually
 
 pytestmark = witness("R32")
 
@@ -74,19 +73,6 @@ def test_a_lock_on_several_names_of_which_one_is_a_slot_that_is_held(masters):
 def never(_: object) -> float:
     """Between two attempts: much longer than a test may take."""
     return 20 * PATIENCE
-
-
-def test_the_release_of_any_slot_wakes_who_waits(masters, others, redlock_servers):
-    leases = {}
-    for _ in range(3):
-        slots = masters.slots("import", limit=3, bound=False, ttl=60)
-        leases[slots.acquire(timeout=0).slot] = slots
-    with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(others.slots("import", limit=3, retry=never, bound=False).acquire, timeout=PATIENCE)
-        masters_listen = [redlock_servers.client(number) for number in range(len(redlock_servers.urls))]
-        eventually(lambda: all(one.pubsub_numsub("redlock:import#:released")[0][1] for one in masters_listen))
-        leases[1].release()
-        assert waits.result(2 * PATIENCE).slot == 1
 
 
 def test_a_reader_of_one_slot_leaves_the_others_to_whoever_asks(masters, others):
