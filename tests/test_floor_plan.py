@@ -283,6 +283,27 @@ def test_all_of_it_was_looked_at() -> None:
     assert "redlock._core.kernel.quorum" in arrows
 
 
+def weak_hashes(source: str) -> list[str]:
+    """Each use of a hash that FIPS forbids for security, and that does not say that it is for something else."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module in ("hashlib", "_hashlib", "_md5", "_sha1"):
+            found.append(ast.unparse(node))  # the calls would not be seen
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if called in ("hashlib.new", "hashlib.md5", "hashlib.sha1") and "usedforsecurity=False" not in ast.unparse(
+            node
+        ):
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_no_security_rests_on_a_weak_hash() -> None:
+    """docs/concepts/threat-model.md: so it runs on systems with FIPS."""
+    found = sources()
+    assert {module: weak for module, (source, _) in found.items() if (weak := weak_hashes(source))} == {}
+    assert "usedforsecurity=False" in found["redlock.scripts"][0]
+
+
 # -- that it can fail --------------------------------------------------------------------------------
 
 MADE_UP = "redlock._core.made_up"
@@ -351,6 +372,14 @@ def test_what_is_wrong_is_found(module: str, source: str, word: str) -> None:
 ])  # fmt: skip
 def test_what_is_right_is_not(module: str, source: str) -> None:
     assert verdict({module: source}) == []
+
+
+@pytest.mark.parametrize(("source", "many"), [
+    ("hashlib.sha1(b'')", 1), ("def f():\n    return hashlib.new('md5', usedforsecurity=True)", 1),
+    ("from hashlib import sha1", 1), ("hashlib.sha1(b'', usedforsecurity=False)", 0), ("hashlib.sha256(b'')", 0),
+])  # fmt: skip
+def test_a_weak_hash(source: str, many: int) -> None:
+    assert len(weak_hashes(source)) == many
 
 
 def test_a_cycle() -> None:
