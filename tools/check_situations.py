@@ -64,23 +64,10 @@ def _healthy(servers: LocalMasters) -> Iterator[Urls]:
     yield servers.urls
 
 
-@situation("One of them is dead", 1, "unreachable")
-def _one_dead(servers: LocalMasters) -> Iterator[Urls]:
-    servers.kill(4)
-    yield servers.urls
-
-
 @situation("Two are dead: locks work, and nothing more may happen", 1, "unreachable", "too-few")
 def _two_dead(servers: LocalMasters) -> Iterator[Urls]:
     servers.kill(3)
     servers.kill(4)
-    yield servers.urls
-
-
-@situation("Three are dead", 2, "unreachable", "too-few")
-def _three_dead(servers: LocalMasters) -> Iterator[Urls]:
-    for i in (2, 3, 4):
-        servers.kill(i)
     yield servers.urls
 
 
@@ -159,20 +146,11 @@ def _clock_moved(servers: LocalMasters) -> Iterator[Urls]:
     yield servers.urls
 
 
-@situation("One was restarted just now, and keeps nothing on disk", 1, "recently-restarted")
-def _just_restarted(servers: LocalMasters) -> Iterator[Urls]:
-    with LocalMasters(1) as fresh:
-        yield [*servers.urls[:4], *fresh.urls]
-
-
-@situation("All were restarted just now, and keep nothing on disk", 2, "recently-restarted", "too-few")
-def _all_just_restarted(servers: LocalMasters) -> Iterator[Urls]:  # noqa: ARG001
-    with LocalMasters(3) as fresh:
-        yield fresh.urls
-
-
 @situation(
-    "The same, with clients that are told to trust new masters", 1, "no-persistence", options=("--no-restart-guard",)
+    "All were restarted just now, and clients are told to trust new masters",
+    1,
+    "no-persistence",
+    options=("--no-restart-guard",),
 )
 def _without_the_guard(servers: LocalMasters) -> Iterator[Urls]:  # noqa: ARG001
     with LocalMasters(3) as fresh:
@@ -326,7 +304,7 @@ INTRODUCTION = """\
 Made by `python -m tools.check_situations --markdown` on real servers. A test brings about every one of them
 again, and compares what the command says and its exit code with this page; figures may differ. … stands for masters
 that are like the one before. They are on one machine here, hence the addresses. What each code means:
-[redlock-check](redlock-check.md).
+[redlock-check](redlock-check.md). Masters that are gone, or were restarted: [the runbook](howto/runbook.md).
 """
 
 if __name__ == "__main__":

@@ -100,10 +100,6 @@ def parts(results: Results, drawn: Sequence[str]) -> dict[str, str]:
         "contention_picture": picture("contention"),
         "contention_table": _contention(results),
         "throughput_picture": picture("throughput"),
-        "throughput_table": _wide_cases(
-            results.of("throughput"),
-            {(f"{size} at once", throughput.RATE): f"{size} at once" for size in throughput.SIZES},
-        ),
         "held_table": _by_subject(results.of("held")),
         "single_table": _wide(results.of("single"), (THREADS_TITLE, ASYNCIO_TITLE)),
         "shared_table": _wide([*results.of("slots"), *results.of("leaders")], (THREADS_TITLE, ASYNCIO_TITLE)),
@@ -276,8 +272,6 @@ def _seconds(value: float) -> str:
 
 def _contention(results: Results) -> str:
     found = results.of("contention")
-    cases = {(case, contention.RATE): case for case, _, _ in contention.CASES}
-    rates = _wide_cases([record for record in found if record.measure == contention.RATE], cases)
     others = [
         record
         for record in found
@@ -293,7 +287,7 @@ def _contention(results: Results) -> str:
         ],
     )
     return (
-        f"Hand-overs per second:\n\n{rates}\n\nHow equal the shares of the 48 in four processes are, by Jain's index: 1 if "
+        "How equal the shares of the 48 in four processes are, by Jain's index: 1 if "
         f"all get the same, 1/48 if one gets everything:\n\n{shares}\n\n"
         f"Of this library:\n\n{_wide(others, (THREADS_TITLE, ASYNCIO_TITLE))}"
     )
