@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 import tomllib
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,10 @@ from tools.mutants.drawing import drawn, files, module_of
 from tools.mutants.killing import broken, killed, loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tools.mutants.drawing import Mutant
+    from tools.mutants.killing import Fate
 
 LIVES: Final = Path(__file__).with_name("lives.toml")
 
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong = 0
     with ProcessPoolExecutor(options.jobs) as pool:
         mine = drawn(options.seed, options.inside, files(trusted=True))
-        for fate in pool.map(partial(killed, seeds=_BEFORE_SCENES), mine):
+        for fate in _done(pool, partial(killed, seeds=_BEFORE_SCENES), mine):
             lives = not fate.by and fate.mutant.name not in known
             wrong += lives
             equivalent = "" if fate.by or lives else f", for it is equivalent: {known[fate.mutant.name]}"
@@ -51,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         there = loaded()
         may = [file for file in files(trusted=False) if module_of(file) in there]
         others = drawn(options.seed, options.outside, may)
-        for fate in pool.map(partial(broken, seeds=options.seeds), others):
+        for fate in _done(pool, partial(broken, seeds=options.seeds), others):
             wrong += bool(fate.by)
             print(f"{'BREAKS  ' if fate.by else 'outside '} {fate}", flush=True)
     print(f"{len(mine)} mutants inside, {len(others)} outside: {wrong} not as it must be")
@@ -60,6 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 # So many seeds before the scenes, which see more, and more slowly.
 _BEFORE_SCENES: Final = 13
+
+
+def _done(pool: ProcessPoolExecutor, call: Callable[[Mutant], Fate], among: list[Mutant]) -> Iterator[Fate]:
+    """As they come."""
+    for one in as_completed([pool.submit(call, mutant) for mutant in among]):
+        yield one.result()
 
 
 def _known() -> list[dict[str, Any]]:

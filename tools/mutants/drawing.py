@@ -29,17 +29,18 @@ _DELETED: Final = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete, ast.Raise)
 
 
 class Mutant(NamedTuple):
-    """``line`` and ``what`` are for people; ``patch`` is the change."""
+    """``where``, ``line`` and ``what`` are for people; ``patch`` is the change."""
 
     file: str
+    where: str  # the function or class
     line: int
     what: str
     patch: Patch
 
     @property
     def name(self) -> str:
-        """The same, wherever in its file the line is by now."""
-        return f"{self.file}: {self.what}"
+        """The same, whatever its line is by now."""
+        return f"{self.file}: {self.where}: {self.what}"
 
 
 def patterns() -> list[str]:
@@ -71,13 +72,16 @@ def drawn(seed: int, count: int, among: Sequence[str]) -> list[Mutant]:
 def mutants(file: str) -> list[Mutant]:
     text = (ROOT / file).read_text(encoding="utf-8")
     tree = ast.parse(text)
-    whole = _Text(file, text)
+    whole = _Text(file, text, tree)
     return [whole.mutant(node, to) for one in _run(tree) for node, to in _changes(one)]
 
 
 class _Text:
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, tree: ast.Module) -> None:
         self._file, self._text = file, text
+        self._named = [
+            one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        ]
         self._starts = [0]
         for line in text.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -86,6 +90,10 @@ class _Text:
     def _at(self, line: int, column: int) -> int:
         start = self._starts[line - 1]
         return start + len(self._text[start : self._starts[line]].encode()[:column].decode())
+
+    def _where(self, line: int) -> str:
+        around = [one for one in self._named if one.lineno <= line <= (one.end_lineno or 0)]
+        return ".".join(one.name for one in sorted(around, key=lambda one: one.lineno))
 
     def mutant(self, node: Any, to: ast.AST) -> Mutant:
         start, end = self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
@@ -97,7 +105,9 @@ class _Text:
         while self._text.count(self._text[first:end]) > 1:
             first = max(0, self._text.rfind("\n", 0, first))
         patch = Patch(self._module, self._text[first:end], self._text[first:start] + new)
-        return Mutant(self._file, node.lineno, f"`{ast.unparse(node)}` becomes `{new}`", patch)
+        return Mutant(
+            self._file, self._where(node.lineno), node.lineno, f"`{ast.unparse(node)}` becomes `{new}`", patch
+        )
 
 
 # -- what runs -------------------------------------------------------------------------------------------------

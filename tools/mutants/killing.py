@@ -38,7 +38,7 @@ class Fate(NamedTuple):
         more = (
             f" ({self.grants} grants)" if self.grants else "" if self.loaded else " (no process of the bench loads it)"
         )
-        return f"{self.mutant.file}:{self.mutant.line}: {self.mutant.what}: {self.by or 'lives'}{more}"
+        return f"{self.mutant.name} (line {self.mutant.line}): {self.by or 'lives'}{more}"
 
 
 # -- inside ----------------------------------------------------------------------------------------------------
