@@ -35,9 +35,7 @@ class Fate(NamedTuple):
     grants: int = 0
 
     def __str__(self) -> str:
-        more = (
-            f" ({self.grants} grants)" if self.grants else "" if self.loaded else " (no process of the bench loads it)"
-        )
+        more = f" ({self.grants} grants)" if self.grants else ""
         return f"{self.mutant.name} (line {self.mutant.line}): {self.by or 'lives'}{more}"
 
 
