@@ -82,7 +82,9 @@ def parts(results: Results, drawn: Sequence[str]) -> dict[str, str]:
         "many": f"{EFFORTS[results.effort].many:,}",
         "bars": _bars(results),
         "latency_picture": picture("latency"),
-        "latency_table": _alone(alone),
+        "latency_table": _alone(
+            [one for one in alone if one.subject not in _FOR_USERS or one.subject in (THREADS_TITLE, ASYNCIO_TITLE)]
+        ),
         "peers_table": _alone([one for one in alone if one.subject in _FOR_USERS]),
         "apart_table": _alone(results.of("apart")),
         "sizes_picture": picture("sizes"),
