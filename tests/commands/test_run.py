@@ -482,13 +482,6 @@ def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
     assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
 
 
-def test_the_end_of_a_command_leaves_no_guard(servers):
-    options = ["--guard", "20", *PATIENT]
-    done = run([*RUN, "job", NEW, *options, "--", "sh", "-c", "exit 3"], servers.urls)
-    assert done.returncode == 3
-    eventually(lambda: nothing_left(servers), 10)
-
-
 def test_the_command_of_a_holder_that_is_killed_is_gone_before_another_one_begins(servers):
     """P3."""
     with started(["job", NEW, "--ttl", "4", "--", "sh", "-c", STUBBORN], servers.urls) as process:

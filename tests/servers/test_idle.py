@@ -7,9 +7,8 @@ import signal
 
 import pytest
 
-from redlock import QuorumUnreachable
 from tests.servers import worlds
-from tests.servers.look import all_up, eventually, nothing_left
+from tests.servers.look import eventually, nothing_left
 from tests.servers.process import started
 
 
@@ -47,13 +46,3 @@ def test_the_first_attempt_after_a_freeze_meets_connections_that_the_servers_hav
         assert process.ends() == 0
     if what != "extend":
         eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_if_they_cannot_be_made_again_it_is_an_outage_that_says_why(world, redlock_servers):
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        eventually(lambda: all_up(masters))
-        eventually(lambda: _idle_for_a_second(redlock_servers))
-        for number in range(5):
-            redlock_servers.kill(number)
-        with pytest.raises(QuorumUnreachable, match=r"refused|connection lost"):
-            masters.lock("job", ttl=10).acquire(timeout=0)

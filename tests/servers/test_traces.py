@@ -9,8 +9,8 @@ import pytest
 from opentelemetry import trace
 
 from redlock import AsyncMasters, Masters
-from tests.observe.spans import Spans, events, linked, under
-from tests.servers.look import all_up, eventually, take
+from tests.observe.spans import Spans, events, under
+from tests.servers.look import eventually, take
 from tests.servers.process import soon
 
 TTL = 4.5  # a renewal is soon, and none too late on a machine that stands still for a second or two
@@ -19,35 +19,6 @@ TTL = 4.5  # a renewal is soon, and none too late on a machine that stands still
 @pytest.fixture
 def spans():
     return Spans()
-
-
-@pytest.fixture
-def watched(world, redlock_servers, spans):
-    observer = spans.observer
-    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.5, observer=observer) as masters:
-        eventually(lambda: all_up(masters))
-        yield masters
-
-
-def test_the_life_of_a_lease(watched, spans):
-    lock = watched.lock("job", ttl=TTL)
-    lease = take(lock)
-    granted = lease.valid_until
-    eventually(lambda: lease.valid_until > granted)  # renewed
-    lock.extend()
-    assert not spans.all("redlock.held")
-    lock.release()
-    acquire, held, extend = spans.one("redlock.acquire"), spans.one("redlock.held"), spans.one("redlock.extend")
-    assert acquire.attributes["redlock.fence"] == held.attributes["redlock.fence"] == lease.fence
-    assert acquire.attributes["redlock.outcome"] == "acquired"
-    votes = events(acquire, "redlock.vote")
-    assert len(votes) == 5
-    assert sum(vote["redlock.outcome"] == "granted" for vote in votes) >= 3
-    assert acquire.start_time <= acquire.end_time <= held.start_time <= extend.end_time <= held.end_time
-    assert events(held, "redlock.renewed")
-    assert linked(held, acquire)
-    assert linked(extend, held)
-    assert held.end_time - held.start_time > 0.5e9  # no renewal is sooner
 
 
 def test_parents_in_threads(redlock_servers, spans):
