@@ -76,10 +76,7 @@ def explained(due: float, told: float, waited: Iterable[list[float]]) -> bool:
 
 
 def _told_late(events: Iterable[dict[str, Any]]) -> Iterator[tuple[float, float]]:
-    """When holds ended whose holders were told late, and when they were.
-
-    Who could not resume a lease is told of a loss, and never had it.
-    """
+    """When holds ended whose holders were told late, and when they were."""
     ends: dict[str, float] = {}
     lost: dict[str, float] = {}
     for event in events:

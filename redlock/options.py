@@ -5,7 +5,6 @@ The `ConfigurationError` shows the value, and says what is allowed.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ TOKEN = re.compile("[0-9a-f]{40}(?::(?P<owner>.*))?", re.DOTALL)  # (R27)
 BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
 MOST_SLOTS = 100  # of a group: each attempt names them all, and a refusal looks at each (R32)
 _LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
+_BEGINNING = 20  # characters of what may have a token in it
 _FEW = 10  # names of one lock that a text shows all of
 _SOME = 3  # names that it shows if there are more
 
@@ -170,27 +170,10 @@ def token(value: object) -> str:
     found = TOKEN.fullmatch(value) if isinstance(value, str) else None
     if found is None or not (found["owner"] is None or is_owner(found["owner"])):
         raise ConfigurationError(
-            f"token={shown(value)}: allowed is the token of a lease, "
+            f"token={begun(value)}: allowed is the token of a lease, "
             "40 hexadecimal digits and, behind a colon, its owner, if it has one"
         )
     return found[0]
-
-
-def handed(value: str, wanted: tuple[str, ...], other_fence: object) -> tuple[str, int | None, bool, float]:
-    """What `Lease.hand_over` returned (C11): token, fence, whether it is a reader's, what is left of hold_at_least."""
-    try:
-        found = json.loads(value)
-        theirs, shared, kept = names(found["names"]), found["shared"], found["hold_at_least"]
-        if not (isinstance(shared, bool) and isinstance(kept, float) and 0 <= kept < math.inf):
-            raise ValueError  # noqa: TRY301 - as for what json finds
-        read = token(found["token"]), fence(found["fence"]), shared, kept
-    except (ValueError, KeyError, TypeError):
-        raise ConfigurationError(f"token={shown(value)}: allowed is all of what hand_over() returned") from None
-    if set(theirs) != set(wanted):
-        raise ConfigurationError(f"name={named(wanted)}: the lease that was handed over is on {named(theirs)}")
-    if other_fence is not None:
-        raise ConfigurationError(f"fence={shown(other_fence)}: the lease that was handed over has its own, drop this")
-    return read
 
 
 def fence(value: object) -> int | None:
@@ -228,6 +211,12 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - a user's object, or an int with more digits than Python prints
         return f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def begun(value: object) -> str:
+    """The beginning of ``value`` for an error: whoever has all of it can release a lock."""
+    text = shown(value)
+    return text if len(text) <= _BEGINNING else f"{text[:_BEGINNING]}…"
 
 
 def named(several: Sequence[str]) -> str:

@@ -71,7 +71,7 @@ def test_the_text_of_no_error_prints_a_thousand_names(
         yield refused(lease.ensure)
         yield refused(redlock_refused.masters.lock(names, timeout=0).__enter__)
         yield refused(redlock_unreachable.masters.lock(names, timeout=0).__enter__)
-        yield refused(redlock_granted.masters.lock(names, token="f" * 40).acquire)
+        yield refused(redlock_lost.masters.resume(names, token="f" * 40).acquire)
         lock = redlock_lost.masters.lock(names)
         lock.acquire()
         yield refused(lock.extend)

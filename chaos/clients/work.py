@@ -270,17 +270,19 @@ class Worker:
         offer = self._handovers.take(self._process, at_least=self._settings.ttl / 2)
         if offer is None:
             return await self._short(name)
-        lock = self._lock(offer.lock, token=offer.token, fence=offer.fence)
+        lock = self._world.masters.resume(
+            offer.lock, token=offer.token, fence=offer.fence, ttl=self._settings.ttl, on_lost=self._lost
+        )
         self._write("resume", "invoke", lock=offer.lock, token=offer.token)
         try:
-            await self._world.result(lock.extend())
-        except (LockLost, NotExtended) as error:
+            lease = await self._world.result(lock.acquire())
+        except (LockLost, QuorumUnreachable) as error:
             self._write("resume", "fail", lock=offer.lock, token=offer.token, detail=type(error).__name__)
             return None
-        held = Held(lock, lock.lease)
-        self._held[offer.token] = self, lock.lease
+        held = Held(lock, lease)
+        self._held[offer.token] = self, lease
         self._write(
-            "resume", "ok", lock=offer.lock, token=offer.token, fence=offer.fence, valid_until=lock.lease.valid_until,
+            "resume", "ok", lock=offer.lock, token=offer.token, fence=offer.fence, valid_until=lease.valid_until,
             votes=self._votes.of(LeaseExtended, offer.token),
         )  # fmt: skip
         self._handovers.confirm(offer)

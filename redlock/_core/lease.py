@@ -105,14 +105,13 @@ class LeaseState:
     _lost: Reason | None = None
     _lost_at = math.inf
     _late: Reason = "expired"  # the reason to give if its time runs out
-    # No majority has confirmed it yet: not granted yet, or handed over by a token and not extended (C11).
-    _resumed = True
+    begun = False  # a majority has granted it
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         attributes.declare(
             cls, "names", "keys", "ttl", "mode", "guarded", "renewed", "clock", "mine", "all_pending", "holds", "token",
-            "fence", "valid_until", "_votes", "last_votes", "_since", "place", "asked", "keys_until", "_resumed",
+            "fence", "valid_until", "_votes", "last_votes", "_since", "place", "asked", "keys_until", "begun",
             "on_change", "released",
         )  # fmt: skip
 
@@ -123,7 +122,6 @@ class LeaseState:
         *,
         clock: Callable[[], float],
         mine: Callable[[], bool],
-        resumed: bool = False,
     ) -> None:
         self.names, self.keys = spec.names, spec.keys.locks
         self.ttl = spec.ttl  # of the last acquire or extension that was won
@@ -137,8 +135,11 @@ class LeaseState:
         self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_lock/holds.py
         if grant is not None:
             self.granted(grant)
-        if resumed:
-            self._astray = self._resumed = True
+
+    def taken_over(self, grant: Grant) -> None:
+        """It was granted to another process, and requests of that one may be on their way (C11)."""
+        self.granted(grant)
+        self._astray = True
 
     def granted(self, grant: Grant) -> None:
         self.token = grant.token
@@ -150,7 +151,7 @@ class LeaseState:
         self.place = grant.place
         self.asked = grant.asked
         self.keys_until = max(grant.valid_until, grant.decided_at) + self.ttl + self.guarded
-        self._resumed = False
+        self.begun = True
         self.last, self._last_at, self.listened = grant.tally, grant.decided_at, grant.listened
 
     @property
@@ -178,7 +179,7 @@ class LeaseState:
     def lost(self) -> bool:
         if self._lost is not None:
             return True
-        if self.released or self._resumed or self.clock() < self.valid_until or not self.mine():
+        if self.released or not self.begun or self.clock() < self.valid_until or not self.mine():
             return False
         self._lost, self._lost_at = self._late, self.valid_until
         return True
@@ -208,8 +209,6 @@ class LeaseState:
             so = f"has ended: it was {'handed over' if self.handed_over else 'released'}"
         elif not self.mine():
             so = "has ended: it belongs to the process that forked this one"
-        elif self._resumed:
-            so = "is not valid: extend() has not confirmed yet that it is ours"
         else:
             so = f"has not ended: it is valid for {self.remaining():.3f} s yet"
         return self._loss(f"the lease on {self.shown} {so}")
@@ -222,19 +221,14 @@ class LeaseState:
     # -- called by the operations --------------------------------------------------------------------
 
     @property
-    def resumed(self) -> bool:
-        """Whether no majority has confirmed it yet: it is not granted yet, or was handed over by its token (C11)."""
-        return self._resumed
-
-    @property
     def over(self) -> bool:
         return self.released or self.lost
 
     def extendable(self, now: float) -> bool:
-        """Whether an extension may be tried: the lease is valid, or was handed over and not confirmed yet (C11)."""
+        """Whether an extension may be tried: the lease is valid."""
         if self.released or self._lost is not None or not self.mine():
             return False
-        return now < self.valid_until or self._resumed
+        return now < self.valid_until
 
     @property
     def guarded_until(self) -> float:
@@ -255,11 +249,6 @@ class LeaseState:
     def kept(self) -> float:
         """Seconds for which nobody else may get it yet, although it is released now (R28); 0 or less: none."""
         return self._since + self.hold_at_least - self.clock()
-
-    @property
-    def ends_at(self) -> float:
-        """When the lease is lost, unless it is extended."""
-        return math.inf if self._resumed else self.valid_until
 
     @staticmethod
     def guard() -> AbstractContextManager[object]:
@@ -327,7 +316,7 @@ class LeaseState:
             valid_until, ttl = min([(valid_until, ttl), *others])
         self.valid_until, self.ttl, self._won = valid_until, ttl, max(self._won, pending.number)
         self._votes = votes
-        self._late, self._resumed = "expired", False
+        self._late = "expired"
 
     def overtaken(self, pending: PendingExtension) -> bool:
         """Whether an extension was written after ``pending``."""
@@ -362,7 +351,7 @@ class LeaseState:
 
     def lose(self, reason: Reason) -> None:
         if self._lost is None and not self.released:
-            self._lost, self._resumed, self._lost_at = reason, False, min(self.clock(), self.valid_until)
+            self._lost, self._lost_at = reason, min(self.clock(), self.valid_until)
             self.changed()
 
     def end(self) -> bool:
@@ -372,7 +361,7 @@ class LeaseState:
         """
         if self.lost:
             return False
-        self.released, self._resumed = True, False
+        self.released = True
         return True
 
     def end_without_answers(self) -> None:
@@ -383,7 +372,7 @@ class LeaseState:
 
     def found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""
-        self.released, self._resumed, self._lost, self.given_back = False, False, reason, True
+        self.released, self._lost, self.given_back = False, reason, True
         self._lost_at = -math.inf  # it was released: nothing of it is under way
         self.changed()
 
@@ -442,8 +431,6 @@ class LeaseState:
     def __repr__(self) -> str:
         if self.released:
             state = "handed over" if self.handed_over else "released"
-        elif self._resumed:
-            state = "not confirmed"
         elif self.lost:
             state = f"lost: {self._lost}"
         else:

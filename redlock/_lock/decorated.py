@@ -93,10 +93,6 @@ def lock_options(on_busy: object, busy: object, given: Mapping[str, Any]) -> dic
         raise ConfigurationError(
             f"busy={options.shown(busy)} with on_busy={on_busy!r}: it is what a call returns with on_busy='skip'"
         )
-    if given.get("token") is not None:
-        raise ConfigurationError(
-            f"token={options.shown(given['token'])}: a lease that is resumed is not acquired at each call"
-        )
     if on_busy == "wait":
         return dict(given)
     timeout = given.get("timeout")

@@ -106,13 +106,12 @@ class LeaseBase:
         """End this hold without a release: another process goes on with the lease (C11).  No I/O.
 
         From now on nothing of it is renewed, released or told here.  The lease is neither valid nor lost, and the end
-        of its ``with`` does nothing.  Returns a short text, for a message or a queue.  The other process gives that as
-        ``token`` to a lock on the same names, with the same ``ttl`` and ``guard``.  If the text does not get there, the
-        names are free after the TTL and the guard.
+        of its ``with`` does nothing.  Returns a short text, for a message or a queue.  The other process gives that to
+        `Masters.resume`.  If it does not get there, the names are free after the TTL and the guard.
 
         Raises:
             NotHeld: the caller does not hold it, or the lock object that acquired it is gone.
-            LockLost: the lease had ended, or no `extend` has confirmed yet that it is ours.
+            LockLost: the lease had ended.
             RedlockError: it was entered more than once: the outer one counts on having it.  Or it is that of a term.
                 Or a finalizer or a signal handler has interrupted this thread in the middle of its masters.
         """

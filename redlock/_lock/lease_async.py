@@ -34,6 +34,6 @@ class AsyncLease(LeaseBase):
             timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
         state = self._state
-        ended, left = lambda: state.over or not state.mine(), lambda: state.ends_at - clock.now()
+        ended, left = lambda: state.over or not state.mine(), lambda: state.valid_until - clock.now()
         await wait_until(state.watchers, ended, timeout, left)
         return state.lost

@@ -22,7 +22,6 @@ before it is entered, does no harm.  Bytes on a connection are another matter: s
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import weakref
 from abc import ABC, abstractmethod
@@ -36,12 +35,13 @@ from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import downgrade, extend
 from redlock._core.kernel.release import abandon, leave_line, release
 from redlock._core.kernel.rollback import carry_out
-from redlock._core.mode import MOST_READERS, resumed, shared_by
+from redlock._core.mode import MOST_READERS, shared_by
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock._io import process
-from redlock._io.connections import INSIDE, Inside
+from redlock._io.connections import Inside
 from redlock._lock.decorated import check_told
+from redlock._lock.handed import Handed
 from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, note_here
 from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.masters import MastersBase, token_source
@@ -82,7 +82,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _elsewhere = ""  # why the holder may be another one although it does not look so
 
     _anchor: Anchor | None = None  # of this lock, if it is not bound
-    _resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
 
     @hide_unknown
     def __init__(  # noqa: C901 - flat: each call costs
@@ -105,8 +104,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         bound: bool = True,
         retry: wait_base | None = None,
         owner: str | None = None,
-        token: str | None = None,
-        fence: int | None = None,
         on_lost: Callable[[AnyLease], object] | None = None,
         **unknown: Unpack[NoOptions],
     ) -> None:
@@ -154,12 +151,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
             owner: the holder's name, for people (R27); None: that of the masters, "": none.
-            token: resume the lease of another process, with what its `Lease.hand_over` returned (C11).  `extend` has
-                to come first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not
-                bound.  A plain `Lease.token` will do as well, but has neither the fence nor the rest: that of a reader
-                needs ``shared``, and `extend` refuses that for any other one.  What is left of a ``hold_at_least`` has
-                to be given again then, or a release gives the lock away at once.
-            fence: the fencing token of the lease that is resumed by its plain token.
             on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
                 this lock re-entered a lease that its thread or task held already.  It must not block.  It is not
                 called for leases that outlive `close` of their masters.
@@ -170,10 +161,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """
         if unknown:
             raise unexpected(type(self).__name__, unknown, LockBase.__init__)
-        names, kept = options.names(name), 0.0
-        if token is not None and str(token).startswith("{"):
-            token, fence, reads, kept = options.handed(token, names, fence)
-            shared = shared or reads
+        names = options.names(name)
         self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
         self._private = self._masters is not masters
         self._runtime = self._masters._runtime  # noqa: SLF001 - what is behind masters is for what is made of them
@@ -190,7 +178,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             check_told("on_lost", on_lost, "the lease", self._holder)
         self._target: Callable[..., Target] = deployment.target  # what an acquire asks for
         if fair is not False:
-            self._target = _in_order(fair, shared=shared, fencing=fencing, token=token, records=deployment.records)
+            self._target = _in_order(fair, shared=shared, fencing=fencing, records=deployment.records)
         if not (auto_extend is True and fencing is True and bound is True):
             options.flag("auto_extend", auto_extend)
             options.flag("fencing", fencing)
@@ -209,36 +197,14 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             max_waiters=None if max_waiters is None else options.number("max_waiters", max_waiters), guard=times.guard,
         )  # fmt: skip
         if owner is not None:
-            if token is not None:
-                raise ConfigurationError(
-                    f"owner={options.shown(owner)} with token: a lease that is resumed has the owner in its token"
-                )
             self._settings = self._settings._replace(token=token_source(owner))
-        self._bound = bound and token is None
+        self._bound = bound
         self._lease: AnyLease | None = None  # the latest, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`
         self._own = self._runtime.own  # `holds` of the calling thread or task, through any lock of these masters
         if not self._bound:
             self._anchor = Anchor()
             self._own = SimpleNamespace(holds=Holder(bool))  # those of all users of this lock
-        if token is not None:
-            self._resume(options.token(token), options.fence(fence), kept)
-        elif fence is not None:
-            raise ConfigurationError(
-                f"fence={options.shown(fence)} without token: a fence is that of the lease that is resumed"
-            )
-
-    def _resume(self, token: str, fence: int | None, kept: float) -> None:
-        process.check()
-        everywhere = frozenset(range(len(self._settings.masters)))
-        grant = Grant(token, fence, -math.inf, clock.now(), everywhere, tuple)
-        state = self._state_class(self._spec, grant, clock=clock.now, mine=process.here, resumed=True)
-        state.hold_at_least = max(self._spec.hold_at_least, kept)
-        state.mode = resumed(state.mode)
-        hold = self._new_hold()
-        self._lease = self._lease_class(state)
-        hold.enter(self._lease, state)
-        self._resumed = [hold]
 
     def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
         if isinstance(masters, MastersBase):
@@ -420,8 +386,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"blocking=False with timeout={options.shown(timeout)}: it does not wait, drop one of the two"
             )
         patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
-        if self._resumed is not None:
-            raise ConfigurationError(f"{self._spec.shown} resumes a lease by its token: extend or release it")
         return now + patience if blocking else now
 
     def _acquire_op(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
@@ -458,7 +422,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _give_back(self, state: LeaseState) -> Op[None]:
         """Nobody gets the lease, if there was a grant."""
-        if not state.resumed:
+        if state.begun:
             yield from abandon(self._settings, self._spec_of(state), state)
 
     def _release_op(self, hold: Hold[AnyLease]) -> Op[Literal["released", "nested", "lost"]]:
@@ -467,7 +431,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if hold.exit():
             if (yield from release(self._settings, self._spec_of(state), state)):
                 return "released"
-            self._keep_resumed()  # so that its loss is told
             return "lost"
         self._forget_on_lost(state)
         return "lost" if state.lost else "nested"
@@ -475,8 +438,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _leave_behind(self, hold: Hold[AnyLease]) -> Literal["nested", "lost"]:
         """Leave ``hold`` where the masters cannot be asked.  If it was the last one, the renewer releases the lease."""
         state = hold.state
-        if state.on_change is None:  # resumed and never extended: it has no renewer
-            raise Inside(INSIDE)
         if hold.exit():
             state.holder_gone()
         self._forget_on_lost(state)
@@ -490,19 +451,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "
                 "lock before that"
             )
-        extension = yield from extend(self._settings, self._spec_of(state), state, ttl, clock.now())
-        if extension.kind != "unanswered":  # now it is confirmed, and is renewed from now on; or its loss is told
-            self._keep_resumed()
-        return extension
-
-    def _keep_resumed(self) -> None:
-        with contextlib.suppress(IndexError):  # of several threads one finds it here
-            if self._resumed:
-                resumed = self._resumed.pop()
-                resumed.state.mode = self._spec.mode
-                resumed.driver = driver = self._runtime.drivers.get(self._runtime.where())
-                if driver is not None:  # see `_acquire_op`
-                    driver.keep(self._settings, self._spec, resumed.state, resumed, clock.now())
+        return (yield from extend(self._settings, self._spec_of(state), state, ttl, clock.now()))
 
     def _downgrade_op(self, state: LeaseState) -> Op[Extension | None]:
         """Share the lease with readers (R33).  None: it is shared already."""
@@ -550,10 +499,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             hold.pass_on()
         state.changed()
         self._conclude_release(state, "released")
-        return json.dumps({
-            "names": state.names, "token": state.token, "fence": state.fence, "shared": state.mode.shared,
-            "hold_at_least": kept,
-        })  # fmt: skip
+        # No more than what is under way sets: that may come to a master behind the first extension of the next process.
+        ttl = min([state.ttl, *(pending.ttl for pending in list(state.all_pending))])
+        return Handed(
+            state.names, state.token, state.fence, state.mode.shared, ttl, state.guarded, kept,
+            self._runtime.deployment.prefix,
+        ).text()  # fmt: skip
 
     def _abandon(self, hold: Hold[AnyLease], *, again: bool = False) -> None:
         """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11).
@@ -663,15 +614,13 @@ def _in_another_task(hold: Hold[Any]) -> str:
     )
 
 
-def _in_order(fair: object, *, shared: object, fencing: object, token: object, records: bool) -> type[FairTarget]:
+def _in_order(fair: object, *, shared: object, fencing: object, records: bool) -> type[FairTarget]:
     """What an acquire in order asks for (R42).  Raises ConfigurationError."""
     options.flag("fair", fair)
     if shared:
         raise ConfigurationError("fair=True with shared=True: readers enter together, drop one of them")
     if fencing is False:
         raise ConfigurationError("fair=True with fencing=False: the order is that of proposed fencing tokens (R42)")
-    if token is not None:
-        raise ConfigurationError("fair=True with token: a lease that is resumed does not wait")
     from redlock._core.fair.target import FairConfirmingTarget, FairTarget  # noqa: PLC0415 - few locks wait in order
 
     return FairConfirmingTarget if records else FairTarget

@@ -94,7 +94,7 @@ class MultiLock(LockBase[Masters, Lease]):
                 refuse for a reason that waiting cannot cure (a wrong password).
             WouldDeadlock: this thread holds some of the names, but not exactly these.
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
-                a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
+                a ``timeout`` that cannot be right.
             RedlockError: the masters were closed.
             TypeError: there is no such argument; the text says what it is called here.
         """
@@ -123,7 +123,6 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             NotHeld: this thread does not hold it.
             LockLost: the lease had been lost; others may have held the lock since.
-            ConfigurationError: its ``token`` is that of a reader, and was given without ``shared``.
         """
         self._release(self._current_hold())
 
@@ -148,8 +147,7 @@ class MultiLock(LockBase[Masters, Lease]):
             NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
                 try with a shorter ``ttl`` it has only that of the shorter one (C6).
             LockLost: the lease had ended, or a majority of masters denied it now.
-            ConfigurationError: the ``ttl`` cannot be right; or its ``token`` is that of a reader, and was given without
-                ``shared``, or the reverse.
+            ConfigurationError: the ``ttl`` cannot be right.
         """
         hold = self._current_hold()
         self._conclude_extension(hold.state, self._runtime.run(self._extend_op(hold, ttl)))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redlock._lock.election_async import AsyncElection
     from redlock._lock.lock_async import AsyncMultiLock, AsyncMultiLockOptions
     from redlock._lock.naming import Naming
+    from redlock._lock.resume_async import AsyncResumeOptions
     from redlock._lock.slots_async import AsyncSlots, AsyncSlotsOptions
     from redlock._lock.typed import ElectionOptions
 
@@ -60,13 +61,54 @@ class AsyncMasters(MastersBase[Driver]):
 
         # both again
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
-        from redlock._lock import election_async, lock_async, slots_async, synchronized_async  # noqa: F401, PLC0415
+        from redlock._lock import election_async, resume_async, slots_async, synchronized_async  # noqa: F401, PLC0415
 
     def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
         """Make a lock: the same as ``AsyncMultiLock(name, masters, **options)``."""
         from redlock._lock.lock_async import AsyncMultiLock  # noqa: PLC0415 - the two modules need each other
 
         return AsyncMultiLock(name, self, **options)
+
+    def resume(
+        self,
+        handed: str | Sequence[str],
+        *,
+        token: str | None = None,
+        fence: int | None = None,
+        **options: Unpack[AsyncResumeOptions],
+    ) -> AsyncMultiLock:
+        """Go on with the lease of another process, which ended it there with `AsyncLease.hand_over` (R46).
+
+        Returns a lock; nothing is sent.  ``async with``, or `AsyncMultiLock.acquire`, extends the lease at once, in one
+        round without waiting.  From then on it is a lease as any other: it is renewed, and released at the end.
+
+            async with masters.resume(handed) as lease:
+
+        The text or the token is all that it takes to release the lock, so keep it as a password.  If it is taken over
+        twice, both have the lease and count on having it alone: nothing keeps them apart.  The first release ends it,
+        and the other one learns of the loss from its next renewal.
+
+        Args:
+            handed: what `AsyncLease.hand_over` returned.  With ``token`` the name of the lock, or its names.
+            token: the `AsyncLease.token`, if that came another way.  It says neither ``shared`` nor ``ttl``, ``guard``
+                and what is left of ``hold_at_least``, so these are options then, the same as of the first lock.
+            fence: the `AsyncLease.fence` with it.  None: no fence key is touched (C14).
+            options: ``auto_extend``, ``max_hold``, ``bound``, ``on_lost`` and ``cancel_on_loss``, as those of
+                `AsyncMultiLock`.  None of them is about an acquire.
+
+        Raises:
+            ConfigurationError: the text is not all of what `AsyncLease.hand_over` returned, or of masters with another
+                prefix; or an option cannot be right.  When the lease is extended: a majority knows the token in another
+                mode (``shared``), or has it on record (``confirm_expiry``).
+            TypeError: there is no such option.
+
+            When the lease is extended, besides:
+            LockLost: a majority of masters denied it.  It has expired, was released, or somebody else has the name.
+            QuorumUnreachable: too few masters answered to tell.  It may be there until its TTL is over: try again.
+        """
+        from redlock._lock.resume_async import AsyncResumed  # noqa: PLC0415 - few programs resume
+
+        return AsyncResumed(handed, self, token, fence, options)
 
     @overload
     def synchronized(
@@ -102,7 +144,7 @@ class AsyncMasters(MastersBase[Driver]):
             on_busy: what a call does if somebody else has the lock.  ``"wait"`` waits, as ``async with`` does.
                 ``"raise"`` raises `NotAcquired`.  ``"skip"`` returns ``busy``, and the function is not called.
             busy: see ``on_busy``.
-            options: those of `AsyncMultiLock`, without ``token`` and ``fence``.  ``timeout``: with ``"raise"`` and
+            options: those of `AsyncMultiLock`.  ``timeout``: with ``"raise"`` and
                 ``"skip"`` the seconds before that, 0 unless given; with ``"wait"`` those before `NotAcquired`.
 
         Raises:

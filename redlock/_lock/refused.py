@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from redlock._core.tokens import is_phantom, owner_of, readers_of, released_token, shown, turn_of
-from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable
+from redlock.errors import ConfigurationError, NotAcquired, NotExtended, QuorumUnreachable
 
 if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
+    from redlock.errors import RedlockError
 
 
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
@@ -81,6 +82,27 @@ def not_extended(spec: LockSpec, state: LeaseState, extension: Extension) -> Not
         f"the lease is valid for another {state.remaining():.3f} s",
         name=spec.name,
         votes=() if extension.tally is None else extension.tally.votes(),
+    )
+
+
+def not_resumed(state: LeaseState, extension: Extension) -> RedlockError:
+    """The error when a lease was not taken over (R46)."""
+    tally, others = extension.tally, extension.others
+    if tally is not None and len(others) >= tally.need:
+        if others[0].recorded:
+            why = "is on record: resume it on masters with confirm_expiry=True, as those that granted it"
+        elif others[0].reads:
+            why = "is that of a reader: resume it with shared=True"
+        else:
+            why = "has it alone: resume it without shared, and downgrade the lease to let readers in"
+        return ConfigurationError(f"the token of {state.shown} {why}")
+    if state.lost:
+        return state.loss()
+    return QuorumUnreachable(
+        f"cannot tell whether {state.shown} is held yet: {'nothing was sent' if tally is None else tally.explain()}; "
+        "try again before its TTL is over",
+        name=state.name,
+        votes=() if tally is None else tally.votes(),
     )
 
 

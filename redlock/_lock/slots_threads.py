@@ -55,18 +55,13 @@ class Slots(MultiLock):
             name: of the group; slot i is the lock ``name#i``.  On a cluster it needs a hash tag: ``{import}``.
             masters: see the lock.
             limit: how many may hold a slot at once, 1 to 100.  Each client goes by its own limit, so all need the same.
-            of_lock: those of the lock, without ``token``, ``fence``, ``shared`` and ``fair``.
+            of_lock: those of the lock, without ``shared`` and ``fair``.
 
         Raises:
             ConfigurationError: a value cannot be right; the text names it and what is allowed.
         """
         if not isinstance(name, str):
             raise ConfigurationError(f"name={options.shown(name)}: allowed is one name, each slot is a lock by itself")
-        for option in ("token", "fence"):
-            if option in of_lock:
-                raise ConfigurationError(
-                    f"{option}: slots are not resumed; the lease of a slot is that of the lock lease.name"
-                )
         if of_lock.get("shared"):
             raise ConfigurationError("shared=True: a slot is held alone")
         if of_lock.get("fair"):

@@ -30,7 +30,7 @@ class ElectionOptions(TypedDict, total=False):
 
 
 class SlotOptions(ElectionOptions, total=False):
-    """The options of slots (R32) that threads and asyncio share: those of a lock that cannot be resumed."""
+    """The options of slots (R32) that threads and asyncio share: those of a lock that is held alone."""
 
     timeout: float | None
     auto_extend: bool
@@ -45,8 +45,18 @@ class LockOptions(SlotOptions, total=False):
     shared: bool
     max_readers: int
     fair: bool
-    token: str | None
-    fence: int | None
+
+
+class LeaseOptions(TypedDict, total=False):
+    """The options of `Masters.resume` (R46) that threads and asyncio share: those of a lease, none of an acquire."""
+
+    shared: bool
+    ttl: float
+    guard: float | None
+    hold_at_least: float | None
+    auto_extend: bool
+    max_hold: float | None
+    bound: bool
 
 
 class MastersOptions(TypedDict, total=False):

@@ -225,7 +225,7 @@ class Aioredlock:
             LockError: it is not held with this token, or too few masters answered.
         """
         _instead.write(
-            "lock = masters.lock(resource, token=token, fence=fence); lease = await lock.extend()",
+            "lock = masters.resume(resource, token=token, fence=fence); lease = await lock.acquire()",
             for_="Aioredlock.get_lock",
         )
         return self._resume(resource, lock_identifier)
@@ -270,9 +270,12 @@ class Aioredlock:
         ttl = self.internal_lock_timeout
         try:
             fence = (await self.masters.status(resource)).fence
-            lock = self.masters.lock(resource, ttl=ttl, auto_extend=False, token=lock_identifier, fence=fence)
-            lease = await lock.extend()
-        except (QuorumUnreachable, NotExtended) as outage:
+            lock = self.masters.resume(
+                resource, token=lock_identifier, fence=fence, ttl=ttl, auto_extend=False, bound=False
+            )
+            lease = await lock.acquire()
+            assert lease is not None  # noqa: S101 - for the type checker
+        except QuorumUnreachable as outage:
             raise LockRuntimeError(str(outage)) from outage
         except (LockLost, ConfigurationError) as ended:  # the last: nobody has such a token
             raise LockAcquiringError(str(ended)) from ended

@@ -138,9 +138,12 @@ class Redlock:
         held = self._held.pop((lock.resource, lock.key), None)
         try:
             if held is None:
-                held = self.masters.lock(lock.resource, ttl=self.masters.max_ttl, guard=0, token=lock.key.decode())
-            held.release()
-        except (LockLost, NotHeld, ConfigurationError) as ended:  # the last: nobody has such a token
+                resumed = self.masters.resume(lock.resource, token=lock.key.decode(), ttl=self.masters.max_ttl, guard=0)
+                with resumed:
+                    pass
+            else:
+                held.release()
+        except (LockLost, NotHeld, QuorumUnreachable, ConfigurationError) as ended:  # the last: nobody has such a token
             _LOG.warning("%s", ended.message)
 
     def _forget(self) -> None:

@@ -42,11 +42,10 @@ def asked(d: Deployment) -> int:
     return sum(len(fake.heard) for fake in d.fakes)
 
 
-async def takes_over(d: Deployment, handed: str, *, name: Any = "job", **options: Any) -> None:
+async def takes_over(d: Deployment, handed: str) -> None:
     """As another process does: nothing of the first holder is left behind it."""
-    lock = d.masters.lock(name, ttl=TTL, token=handed, **options)
-    assert (await lock.extend()).valid
-    await lock.release()
+    async with d.masters.resume(handed) as lease:
+        assert lease.valid
     await d.quiet()
     assert not any(d.keys())
 
@@ -84,12 +83,11 @@ def test_it_says_what_another_process_needs():
             await asyncio.sleep(2.0)
             handed = lease.hand_over()
         assert json.loads(handed) == {
-            "names": ["a", "b"], "token": lease.token, "fence": lease.fence, "shared": False, "hold_at_least": 4.0,
+            "names": ["a", "b"], "token": lease.token, "fence": lease.fence, "shared": False, "ttl": TTL, "guard": 0.0,
+            "hold_at_least": 4.0, "prefix": "redlock:",
         }  # fmt: skip
-        lock = d.masters.lock(["a", "b"], ttl=TTL, token=handed)
-        assert (lock.lease.token, lock.lease.fence, lock.lease.owner) == (lease.token, lease.fence, "web-3")
-        await lock.extend()
-        await lock.release()
+        async with d.masters.resume(handed) as same:
+            assert (same.token, same.fence, same.owner) == (lease.token, lease.fence, "web-3")
         kept = {heard.args[1] for fake in d.fakes for heard in fake.heard if heard.script == "release"}
         assert kept == {"4042"}, "milliseconds, and what clocks may differ by (R28)"
         await close(d)
@@ -163,9 +161,8 @@ def test_the_next_waiter_of_this_process_has_its_turn():
             await d.quiet()
         assert asked(d) > before
         assert not waiter.done()
-        lock = d.masters.lock("job", ttl=TTL, token=handed)
-        await lock.extend()
-        await lock.release()
+        async with d.masters.resume(handed):
+            pass
         got = await waiter
         assert got.fence > lease.fence
         assert held(d, got.token)
@@ -262,9 +259,6 @@ def test_a_lease_that_is_over_cannot_be_handed_over():
         assert lease.lost
         with pytest.raises(LockLost):
             await lock.release()
-        resumed = d.masters.lock("job", ttl=TTL, token=lease.token, fence=lease.fence)
-        with pytest.raises(LockLost, match=r"extend\(\) has not confirmed yet"):
-            resumed.lease.hand_over()
         with pytest.raises(NotHeld, match="the lock object that acquired 'job' is gone: keep it as well"):
             (await d.masters.lock("job", ttl=TTL).acquire()).hand_over()
         await close(d)
@@ -277,8 +271,8 @@ def test_it_is_handed_on_and_on():
         async with d.masters.lock("job", ttl=TTL) as lease:
             handed = lease.hand_over()
         for _ in range(3):
-            lock = d.masters.lock("job", ttl=TTL, token=handed)
-            handed = (await lock.extend()).hand_over()
+            lock = d.masters.resume(handed)
+            handed = (await lock.acquire()).hand_over()
             with pytest.raises(NotHeld):
                 await lock.release()
         await asyncio.sleep(2 * TTL)
@@ -341,19 +335,25 @@ def test_from_another_thread_a_lock_that_is_not_bound(caplog):
 
 
 @pytest.mark.parametrize(("change", "why"), [
-    (lambda text: text[:-20], "allowed is all of what"),
-    (lambda text: json.dumps(json.loads(text) | {"token": "x"}), "allowed is all of what"),
-    (lambda text: json.dumps(json.loads(text) | {"hold_at_least": -1.0}), "allowed is all of what"),
-    (lambda text: json.dumps(json.loads(text) | {"names": ["job", "other"]}), "was handed over is on 'job, other'"),
+    (lambda text: text[:-20], "…: allowed is all of what"),
+    (lambda _: "job", "or with token= the names of the lock"),
+    (lambda _: None, "handed=None"),
+    (lambda text: json.dumps(json.loads(text) | {"token": "x"}), "token='x'"),
+    (lambda text: json.dumps(json.loads(text) | {"hold_at_least": -1.0}), "hold_at_least=-1"),
+    (lambda text: json.dumps(json.loads(text) | {"prefix": "other:"}), "prefix='redlock:': the lease that was handed"),
 ])  # fmt: skip
 def test_a_text_that_is_another_one_is_refused_when_it_is_given(change, why):
     async def scene(d):
         async with d.masters.lock("job", ttl=TTL) as lease:
             handed = lease.hand_over()
-        with pytest.raises(ConfigurationError, match=why):
-            d.masters.lock("job", ttl=TTL, token=change(handed))
-        with pytest.raises(ConfigurationError, match="has its own, drop this"):
-            d.masters.lock("job", ttl=TTL, token=handed, fence=5)
+        with pytest.raises(ConfigurationError, match=why) as caught:
+            d.masters.resume(change(handed))
+        assert lease.token not in str(caught.value)
+        for twice in ({"fence": 5}, {"ttl": TTL}, {"guard": 0.0}, {"shared": True}):
+            with pytest.raises(ConfigurationError, match="the text of hand_over"):
+                d.masters.resume(handed, **twice)
+        with pytest.raises(TypeError, match="'timeout': allowed are"):
+            d.masters.resume(handed, timeout=5)
         await takes_over(d, handed)
 
     run(scene)

@@ -221,7 +221,6 @@ def test_so_is_one_of_acquire(kind, lock, word, hint):
     ({"limit": 101}, "limit=101"),
     ({"limit": True}, "limit=True"),
     ({"limit": 2.0}, "limit=2.0"),
-    ({"limit": 2, "token": "x"}, "token: slots are not resumed"),
     ({"limit": 2, "name": ["a", "b"]}, "allowed is one name"),
     ({"limit": 2, "name": "n" * 511}, "name="),
     ({"limit": 2, "ttl": -1}, "ttl=-1"),

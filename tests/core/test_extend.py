@@ -49,10 +49,10 @@ def silent() -> Master:
 class Scene:
     """A lease that was granted at `START`, on all masters unless told otherwise."""
 
-    def __init__(self, *masters: Master, ttl: float = 10.0, resumed: bool = False, **lease: Any) -> None:
+    def __init__(self, *masters: Master, ttl: float = 10.0, **lease: Any) -> None:
         self.world = World(*masters)
         self.spec: LockSpec = self.world.spec(ttl=ttl)
-        self.lease = self.world.resumed(self.spec) if resumed else self.world.lease(self.spec, **lease)
+        self.lease = self.world.lease(self.spec, **lease)
 
     def operation(self, ttl: float | None = None) -> Any:
         world = self.world
@@ -105,12 +105,8 @@ ENDS: dict[str, Callable[[Scene], object]] = {
     pytest.param([taken(), taken(), taken(), ours()], "lost", "taken", 0.01, id="three-of-four"),
     pytest.param([ours(), ours(), ours(), taken(0.03)], "kept", None, 0.01, id="three-of-four-ours"),
 ])  # fmt: skip
-@pytest.mark.parametrize("resumed", [False, True])
-def test_kept_lost_or_unanswered(
-    masters: list[Master], kind: str, reason: Reason | None, at: float, resumed: bool
-) -> None:
-    """``resumed``: handed over by its token; the first extension confirms it, or not (C11)."""
-    scene = Scene(*masters, resumed=resumed)
+def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reason | None, at: float) -> None:
+    scene = Scene(*masters)
     lease, world = scene.lease, scene.world
     before = lease.token, lease.fence, lease.valid_until
     world.now += 3.0
@@ -121,7 +117,7 @@ def test_kept_lost_or_unanswered(
     left = pytest.approx(asked_at + 10 - 0.102) if kind == "kept" else before[2]
     assert (lease.token, lease.fence, lease.valid_until) == (*before[:2], left)  # R19
     assert lease.lost == (kind == "lost")
-    assert lease.valid == (kind == "kept" or (kind == "unanswered" and not resumed))
+    assert lease.valid == (kind != "lost")
     if reason is not None:
         assert lease.loss().reason == reason
     if kind != "kept":
@@ -224,10 +220,9 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
 # -- repair (R14) ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("resumed", [False, True])
-def test_masters_without_the_key_get_it_back_for_what_is_left(resumed: bool) -> None:
+def test_masters_without_the_key_get_it_back_for_what_is_left() -> None:
     masters = gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2)
-    scene = Scene(*masters, resumed=True) if resumed else Scene(*masters, asked=frozenset([1, 3, 4, 5, 6]))
+    scene = Scene(*masters, asked=frozenset([1, 3, 4, 5, 6]))
     assert scene.extend() == "kept"
     sent, repair = scene.world.sent
     assert (sent.verb, repair.verb) == ("extend", "repair")
@@ -330,20 +325,6 @@ def test_why_it_ran_out(answered: bool, reason: str) -> None:
         assert scene.extend() == "kept"
     scene.world.now = scene.lease.valid_until
     assert scene.lease.loss().reason == reason
-
-
-def test_a_resumed_lease_may_be_tried_again_until_it_is_confirmed() -> None:
-    """It has no time of its own that could run out; the masters know (C11)."""
-    scene = Scene(*[silent()] * 3, resumed=True)
-    for _ in range(3):
-        began = scene.world.now
-        assert scene.extend() == "unanswered"
-        assert scene.world.now == pytest.approx(began + 0.25)
-        scene.world.now += 100.0
-    scene.world.masters = (ours(),) * 3
-    assert scene.extend() == "kept"
-    scene.world.now = scene.lease.valid_until  # from now on it is one like all others (R12)
-    assert scene.extend() == "lost"
 
 
 # -- thrown away -------------------------------------------------------------------------------------

@@ -230,63 +230,10 @@ def test_whoever_keeps_it_is_told_when_it_ends(who: str) -> None:
     assert seen == [False, True]
 
 
-# -- resumed by a token (C11) --------------------------------------------------------------------------
-
-
-def resumed(clock: Clock) -> LeaseState:
-    grant = Grant("token", 7, -math.inf, 100.0, frozenset([0, 1]), tuple)
-    return LeaseState(World().spec("a"), grant, clock=lambda: clock.now, mine=lambda: clock.mine, resumed=True)
-
-
-@pytest.mark.parametrize("later", [0.0, 1e9])
-def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(clock: Clock, later: float) -> None:
-    lease = resumed(clock)
-    clock.now += later
-    assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
-    assert (lease.over, lease.extendable(clock.now), lease.ends_at) == (False, True, math.inf)
-    assert "not confirmed" in repr(lease)
-    with pytest.raises(LockLost, match="not confirmed"):
-        lease.ensure()
-
-
-def test_confirmed_it_is_one_like_all_others(clock: Clock) -> None:
-    lease = resumed(clock)
-    pending = begins(lease, 110.0, 10.0)
-    assert not lease.valid  # asked for is not won
-    lease.extended(pending, 110.0, lambda: VOTES)
-    lease.end_extension(pending)
-    assert (lease.valid, lease.remaining(), lease.ends_at) == (True, 10.0, 110.0)
-    assert "10.000 s left" in repr(lease)
-    clock.now = 110.0
-    assert (lease.lost, lease.over, lease.extendable(clock.now)) == (True, True, False)
-
-
-@pytest.mark.parametrize("how", ["lost", "released", "found-gone"])
-def test_a_resumed_lease_ends(how: str) -> None:
-    lease = resumed(Clock())
-    if how == "lost":
-        lease.lose("taken")
-    else:
-        lease.end()
-        if how == "found-gone":
-            lease.found_gone("taken")
-    assert (lease.over, lease.extendable(100.0), lease.valid) == (True, False, False)
-    assert lease.lost == (how != "released")
-    assert ("released" if how == "released" else "lost: taken") in repr(lease)
-
-
-def test_a_forked_child_resumes_nothing(clock: Clock) -> None:
-    lease = resumed(clock)
-    clock.mine = False
-    assert not lease.extendable(clock.now)
-    assert not lease.lost
-
-
 def test_how_long_it_was_held(clock: Clock, lease: LeaseState) -> None:
-    """Until its time was over, not until somebody noticed; what was handed over and never confirmed was not held."""
+    """Until its time was over, not until somebody noticed."""
     clock.now = 103.0
     assert lease.held_for == 3.0
     clock.now = 1000.0
     assert lease.lost
     assert lease.held_for == 10.0
-    assert clock.lease(valid_until=-math.inf).held_for == 0.0

@@ -479,7 +479,7 @@ def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> 
 
 
 def test_one_without_a_place_has_none_to_leave() -> None:
-    """C11: resumed by its token, it never stood in line here."""
+    """C11: taken over, it never stood in line here."""
     world = World(*[Master(0.01)] * 3)
     spec = world.spec("a")
     world.run(release(world.settings, spec, world.lease(spec)))

@@ -327,7 +327,6 @@ def test_what_cannot_be_decorated(kind, right, wrong):
     ({"on_busy": "raise", "timeout": -1}, "timeout=-1 with on_busy='raise'"),
     ({"timeout": "soon"}, "timeout='soon'"),
     ({"ttl": 0}, "ttl=0"),
-    ({"token": "t"}, "token='t'"),
 ])  # fmt: skip
 def test_options_are_checked_before_there_is_a_function(kind, right, wrong, options, why):
     with pytest.raises(ConfigurationError, match=why):

@@ -89,10 +89,8 @@ class Scene:
     # That it was ours can be excluded early; that it was not takes a majority, and is waited for.
     pytest.param([gone(0.0), down(), gone(0.1), gone(0.2), down()], "expired", 0.2, id="waits-for-the-proof"),
 ])  # fmt: skip
-@pytest.mark.parametrize("resumed", [False, True])
-def test_whether_it_was_ours(masters: list[Master], reason: Reason | None, at: float, resumed: bool) -> None:
-    """``resumed`` by its token, without an extension (C11)."""
-    scene = Scene(*masters, resumed=resumed)
+def test_whether_it_was_ours(masters: list[Master], reason: Reason | None, at: float) -> None:
+    scene = Scene(*masters)
     assert scene.release() == (reason is None)
     assert scene.world.after_start() == pytest.approx(at)
     assert scene.world.sent[0].to == set(range(len(masters)))

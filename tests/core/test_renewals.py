@@ -228,16 +228,6 @@ def test_what_its_holder_extends_meanwhile_is_not_due_at_once() -> None:
     assert scene.due >= TTL / 3 - TTL / 16
 
 
-def test_resumed() -> None:
-    """C11: its renewer begins when an extension has confirmed that it is ours."""
-    scene = Scene(valid_until=-math.inf)
-    scene.lease._resumed = True
-    assert not scene.renewal.over
-    assert scene.extend(TTL) == "kept"
-    renewal, _ = renewal_of(scene.world, scene.spec, scene.lease, spread=0.0)
-    assert renewal.due == in_step(START + VALIDITY - TTL * 2 / 3)
-
-
 # -- any interleaving ----------------------------------------------------------------------------------
 
 # Which operation: the last one that was begun is 0.

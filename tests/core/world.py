@@ -239,10 +239,11 @@ class World:
         return LeaseState(spec, grant, clock=lambda: self.now, mine=lambda: True)
 
     def resumed(self, spec: LockSpec) -> LeaseState:
-        """One that was handed over by its token."""
+        """One of another process."""
         everywhere = frozenset(range(len(self.masters)))
-        grant = Grant("token-0", WALL, -math.inf, self.now, everywhere, _no_votes)
-        return LeaseState(spec, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
+        state = LeaseState(spec, clock=lambda: self.now, mine=lambda: True)
+        state.taken_over(Grant("token-0", WALL, self.now + spec.ttl, self.now, everywhere, _no_votes))
+        return state
 
     def acquire(self, spec: LockSpec, *, deadline: float, granted: Granted | None = None) -> Op[Grant | Refusal]:
         return acquire(Target(self.settings, spec), deadline, self.now, granted)

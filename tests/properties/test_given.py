@@ -206,15 +206,12 @@ def test_options_of_masters(option, value):
 
 
 OPTIONS = [
-    "ttl", "timeout", "auto_extend", "max_hold", "min_validity", "fencing", "bound", "retry", "token", "fence", "on_lost",
+    "ttl", "timeout", "auto_extend", "max_hold", "min_validity", "fencing", "bound", "retry", "on_lost",
 ]  # fmt: skip
 
 
 @PROPERTY
 @given(st.sampled_from(OPTIONS), anything)
-@example("token", "\ud800")
-@example("token", "x" * 5000)
-@example("fence", 10**400)
 def test_options_of_locks(option, value):
     lock = taken_or_refused(lambda: MASTERS.lock("a", **{option: value}))
     also = taken_or_refused(lambda: ASYNC_MASTERS.lock("a", **{option: value}))
@@ -223,8 +220,18 @@ def test_options_of_locks(option, value):
         spec = lock._spec
         assert 0 < spec.min_validity < spec.ttl <= MASTERS.max_ttl
         assert repr(lock)
-        if lock.lease is not None:
-            assert lock.lease.token.encode()  # it can be sent
+
+
+@PROPERTY
+@given(anything, st.fixed_dictionaries({}, optional={"token": anything, "fence": anything, "ttl": anything}))
+@example("a", {"token": "\ud800"})
+@example("a", {"token": "x" * 5000})
+@example("a", {"token": "0" * 40, "fence": 10**400})
+@example("[" * 100_000, {})
+def test_what_is_resumed(handed, options):
+    lock = taken_or_refused(lambda: MASTERS.resume(handed, **options))
+    also = taken_or_refused(lambda: ASYNC_MASTERS.resume(handed, **options))
+    assert (lock is None) == (also is None)  # C19
 
 
 @PROPERTY
@@ -248,7 +255,5 @@ def test_names(name):
 @PROPERTY
 @given(anything, anything)
 def test_calls(blocking, timeout):
-    """What is wrong with a call is said before anything is sent; nothing could be, for nobody is there."""
-    lock = MASTERS.lock("a", token="0" * 40)  # one that never acquires
-    with pytest.raises(ConfigurationError):
-        lock.acquire(blocking, timeout)
+    """What is wrong with a call is said before anything is sent."""
+    taken_or_refused(lambda: MASTERS.lock("a")._deadline(0.0, timeout, blocking=blocking))

@@ -1,7 +1,8 @@
-"""A lease goes on in another process, and nothing of it is left in the first one (C11)."""
+"""A lease goes on in another process, and nothing of it is left in the first one (C11, R46)."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 TTL = 4.0
 
 
-@proves("C11")
+@proves("C11", "R46")
 @scene()
 def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
     """Whoever has it goes on for as long as it takes, and gives it to the next one."""
@@ -39,11 +40,13 @@ def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
 
     def takes(at: At) -> Steps:
         yield from at.until(lambda: handed)
-        lock = at.masters.lock("job", ttl=TTL, token=handed[0])
-        assert (yield lock.extend).valid
-        yield at.sleep(3 * TTL)
-        assert at.keys() == 5
-        yield lock.release
+
+        def body(lease: Any) -> Steps:
+            assert lease.valid  # extended already
+            yield at.sleep(3 * TTL)
+            assert (lease.valid, at.keys()) == (True, 5)
+
+        yield at.within(at.masters.resume(handed[0]), body)
         yield at.sleep(0.1)
         assert at.keys() == 0
 
@@ -79,7 +82,7 @@ def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At, bound: bool, au
 
 
 @scene()
-@pytest.mark.parametrize("extended", [0, 2])
+@pytest.mark.parametrize("extended", [0, 2])  # besides
 @pytest.mark.parametrize("lags", [0.01, 0.2, 1.0, 8.0])
 def test_the_release_of_another_process_comes_before_the_acquire(lags: float, extended: int) -> list[Life]:
     """R10, P7: what order no connection keeps, for the way of the first process to one master is slow."""
@@ -100,7 +103,8 @@ def test_the_release_of_another_process_comes_before_the_acquire(lags: float, ex
 
     def takes(at: At) -> Steps:
         yield from at.until(lambda: handed)
-        lock = at.masters.lock("job", ttl=10.0, token=handed[0])
+        lock = at.masters.resume(handed[0])
+        yield lock.acquire
         for _ in range(extended):  # a master that answers last gets the key back one extension later
             yield lock.extend
             yield at.sleep(0.1)
@@ -129,15 +133,134 @@ def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> l
 
     def takes(at: At) -> Steps:
         yield from at.until(lambda: given)
-        lock = at.masters.lock("job", ttl=TTL, token=given[0].token, fence=given[0].fence)
-        assert (lock.lease.valid, lock.lease.lost, lock.owned()) == (False, False, False)
-        with pytest.raises(at.errors.ConfigurationError):
-            yield lock.acquire
-        assert (yield lock.extend).valid
+        lock = at.masters.resume("job", token=given[0].token, fence=given[0].fence, ttl=TTL)
+        assert (lock.lease, lock.owned()) == (None, False)
+        lease = yield lock.acquire
         yield at.sleep(2 * TTL)
-        assert lock.owned()
-        assert lock.lease.fence == given[0].fence
+        assert (lock.owned(), lease.fence) == (True, given[0].fence)
         yield lock.release
         released.append(at.now)
+
+    return [gives, takes]
+
+
+def gives(handed: list[str], **options: Any) -> Life:
+    """Takes the lock, and hands it over at once."""
+
+    def life(at: At) -> Steps:
+        lease = yield at.masters.lock("job", ttl=TTL, **options).acquire
+        handed.append(lease.hand_over())
+
+    return life
+
+
+@scene()
+def test_whoever_resumes_too_late_or_with_another_token_is_told_that_it_is_lost() -> list[Life]:
+    """And takes nothing: the next holder has the name, and keeps it."""
+    handed: list[str] = []
+    told: list[Any] = []
+
+    def late(at: At) -> Steps:
+        yield from at.until(lambda: handed)
+        yield from at.until(lambda: at.keys() == 0)
+        resumed = at.masters.resume(handed[0], on_lost=told.append)
+        with pytest.raises(at.errors.LockLost, match="it expired"):
+            yield at.within(resumed, lambda _: at.nothing())
+        lease = yield at.masters.lock("job", ttl=TTL).acquire
+        others = at.masters.resume("job", token="0" * 40, fence=lease.fence, ttl=TTL)
+        for resumed in (resumed, others):
+            with pytest.raises(at.errors.LockLost, match="somebody else holds it"):
+                yield resumed.acquire
+            assert not resumed.owned()
+        yield at.sleep(2 * TTL)
+        assert (lease.valid, at.values(), told) == (True, [lease.token] * 5, [])
+
+    return [gives(handed), late]
+
+
+@scene()
+def test_without_a_quorum_it_cannot_be_told_and_is_tried_again() -> list[Life]:
+    handed: list[str] = []
+
+    def takes(at: At) -> Steps:
+        yield partial(at.masters.status, "job")
+        yield from at.until(lambda: handed)
+        lock, began = at.masters.resume(handed[0]), at.now
+        at.freeze(3)
+        with pytest.raises(at.errors.QuorumUnreachable, match="try again before its TTL is over"):
+            yield lock.acquire
+        assert at.exactly(began + 0.25)
+        at.thaw(3)
+        yield at.sleep(0.5)
+        assert (yield lock.acquire).valid
+        yield lock.release
+
+    return [gives(handed), takes]
+
+
+@scene()
+def test_readers_hand_over_as_readers() -> list[Life]:
+    """R33; a token does not say what it is, and in the wrong mode nothing changes."""
+    handed: list[str] = []
+
+    def takes(at: At) -> Steps:
+        yield from at.until(lambda: handed)
+        token = json.loads(handed[0])["token"]
+        wrong = at.masters.resume("job", token=token, ttl=TTL)
+        with pytest.raises(at.errors.ConfigurationError, match="is that of a reader: resume it with shared=True"):
+            yield wrong.acquire
+        lock = at.masters.resume(handed[0])
+        assert (yield lock.acquire).shared
+        assert (yield partial(at.masters.status, "job")).shared == (token,)
+        yield lock.release
+
+    return [gives(handed, shared=True), takes]
+
+
+@scene()
+def test_what_is_left_of_hold_at_least_is_kept_by_the_next_holder() -> list[Life]:
+    """R28."""
+    handed: list[str] = []
+    began: list[float] = []
+
+    def takes(at: At) -> Steps:
+        began.append(at.now)
+        yield from at.until(lambda: handed)
+        yield at.within(at.masters.resume(handed[0]), lambda _: at.nothing())
+        assert at.keys() == 5
+        yield at.masters.lock("job", ttl=TTL).acquire
+        assert at.exactly(began[0] + 3.0 + 0.032)
+
+    return [gives(handed, hold_at_least=3.0), takes]
+
+
+@scene()
+def test_an_extension_under_way_of_the_first_process_takes_no_time_from_the_next_one() -> list[Life]:
+    """Its shorter TTL comes to three masters behind the first extension of the next process."""
+    handed: list[str] = []
+
+    def gives(at: At) -> Steps:
+        lock = at.masters.lock("job", ttl=20.0, auto_extend=False, bound=False)
+        lease = yield lock.acquire
+        at.cut(3)
+        job = yield at.begin(extends(at, lock))
+        yield at.sleep(0.1)
+        handed.append(lease.hand_over())
+        yield from at.until(lambda: at.over(job))
+        yield at.sleep(1.0)
+        at.heal(3)
+
+    def extends(at: At, lock: Any) -> Steps:
+        with pytest.raises(at.errors.LockLost):
+            yield partial(lock.extend, TTL)
+
+    def takes(at: At) -> Steps:
+        yield from at.until(lambda: handed)
+        lock = at.masters.resume(handed[0], auto_extend=False)
+        lease = yield lock.acquire
+        yield at.sleep(2.0)  # by then it has come
+        assert lease.ttl == TTL
+        assert sum(left > lease.remaining() for left in at.left()) == 5
+        yield lock.release
 
     return [gives, takes]

@@ -117,8 +117,8 @@ def test_readers_respect_who_is_on_record(masters, others, redlock_servers):
 def test_it_is_handed_over(masters, others, redlock_servers):
     lock = masters.lock("job", ttl=30.0, auto_extend=False, bound=False)
     lease = take(lock)
-    resumed = others.lock("job", ttl=30.0, token=lease.token, fence=lease.fence)
-    assert resumed.extend().valid
+    resumed = others.resume("job", ttl=30.0, token=lease.token, fence=lease.fence)
+    assert take(resumed).valid
     eventually(lambda: {(mark or "-")[0] for mark in marks(redlock_servers)} == {"r"})
     resumed.release()
     eventually(lambda: on_record(redlock_servers) == [None] * 5)
@@ -293,9 +293,9 @@ def test_a_lease_on_record_is_not_handed_to_a_client_without_it(masters, without
     lock = masters.lock("job", ttl=30.0, auto_extend=False)
     lease = take(lock)
     eventually(lambda: on_record(redlock_servers) == [("0", lease.token)] * 5)
-    resumed = without.lock("job", ttl=10.0, token=lease.token, fencing=fencing)
+    resumed = without.resume("job", ttl=10.0, token=lease.token, fence=lease.fence if fencing else None)
     with pytest.raises(ConfigurationError, match="'job' is on record: resume it on masters with confirm_expiry=True"):
-        resumed.extend()
+        resumed.acquire()
     assert all(redlock_servers.client(i).pttl("redlock:job") > 15_000 for i in range(5)), "nothing was changed"
     assert lock.extend().valid
     lock.release()
@@ -304,8 +304,12 @@ def test_a_lease_on_record_is_not_handed_to_a_client_without_it(masters, without
 def test_the_other_way_round_it_is_on_record_from_then_on(masters, without, redlock_servers):
     lock = without.lock("job", ttl=30.0, auto_extend=False)
     lease = take(lock)
-    resumed = without.lock("job", ttl=30.0, token=lease.token), masters.lock("job", ttl=30.0, token=lease.token)
+    with pytest.raises(ConfigurationError, match="fence=None"):
+        masters.resume("job", ttl=30.0, token=lease.token)
+    resumed = [
+        one.resume("job", ttl=30.0, token=lease.token, fence=lease.fence, bound=False) for one in (without, masters)
+    ]
     for one in resumed:
-        assert one.extend().valid
+        assert take(one).valid
     eventually(lambda: {(mark or "-")[0] for mark in marks(redlock_servers)} == {"r"})
     lock.release()

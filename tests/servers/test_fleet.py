@@ -299,9 +299,9 @@ def test_all_masters_of_a_working_fleet_are_replaced_one_by_one(services, planne
                 timeline.append(f"one client has {now}; another one came with {now[1:]}, and was refused")
         after = made(*now)
         eventually(lambda: all_up(after))  # noqa: B023 - else too few may answer; the one that was added has no key yet
-        resumed = MultiLock("long", after, token=lease.token, fence=lease.fence, ttl=HANDED_OVER)
-        resumed.extend()
-        masters.close()  # before its lock is gone, which would release
+        resumed = after.resume(lease.hand_over(), bound=False)
+        resumed.acquire()
+        masters.close()
         masters, lock, lease, steps = after, resumed, resumed.lease, steps + 1
         timeline.append(f"{change} lock-{number}: all clients have {now}; {len(working.fences)} grants")
     working.end()

@@ -151,10 +151,10 @@ def main():
     def work():
         global handed_over
         first = [lease.valid, lease.lost, lease.remaining(), lock.owned()]
-        handed_over = masters.lock("held", ttl=30, token=lease.token, fence=lease.fence)
+        handed_over = masters.resume("held", ttl=30, token=lease.token, fence=lease.fence)
         return [
             *first, refused(lock.release), refused(lock.extend), acquire("held"),
-            pair("its own").endswith(f"/{os.getpid()}"), call(handed_over.extend()).valid,
+            pair("its own").endswith(f"/{os.getpid()}"), call(handed_over.acquire()).valid,
         ]
     print(json.dumps(ask(work)))
     call(lock.extend())

@@ -25,11 +25,8 @@ import sys
 from redlock import Masters
 handed, *urls = sys.argv[1:]
 with Masters(urls, restart_guard=False) as masters:
-    lock = masters.lock(["a", "b"], ttl=10, token=handed)
-    assert not lock.lease.valid
-    assert lock.extend().valid
-    print(lock.lease.fence, lock.lease.owner, flush=True)
-    lock.release()
+    with masters.resume(handed) as lease:
+        print(lease.names, lease.fence, lease.owner, lease.valid, flush=True)
 """
 
 
@@ -45,7 +42,7 @@ def test_another_process_takes_it_over(world, redlock_servers, masters, others):
     assert others.lock("a", timeout=0).acquire() is None
     with started("-W", "error", "-c", TAKES_OVER, handed, *redlock_servers.urls) as process:
         assert process.ends() == 0, process.lines
-    assert process.lines == [f"{lease.fence} web-3"]
+    assert process.lines == [f"('a', 'b') {lease.fence} web-3 True"]
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -53,9 +50,8 @@ def test_the_end_of_its_with_does_nothing_in_threads(redlock_servers, others):
     with others.lock("job", ttl=TTL) as lease:
         handed = lease.hand_over()
     assert others.status("job").token == lease.token
-    lock = others.lock("job", ttl=TTL, token=handed)
-    lock.extend()
-    lock.release()
+    with others.resume(handed):
+        pass
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -83,10 +79,8 @@ def test_the_end_of_its_process_releases_nothing(redlock_servers, others, how):
     with started("-W", "error::RuntimeWarning", "-c", HANDS_OVER, how, *redlock_servers.urls) as process:
         assert process.ends() == 0, process.lines
     (handed,) = (line for line in process.lines if line.startswith("{"))
-    lock = others.lock("job", ttl=TTL, token=handed)
-    assert lock.extend().valid
-    eventually(lambda: all("redlock:job" in keys for keys in lock_keys(redlock_servers)))
-    lock.release()
+    with others.resume(handed):
+        eventually(lambda: all("redlock:job" in keys for keys in lock_keys(redlock_servers)))
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -96,8 +90,8 @@ def test_a_reader_hands_over_beside_others(redlock_servers, masters, others):
     with others.lock("job", shared=True, ttl=TTL):
         giver = masters.lock("job", shared=True, ttl=TTL)
         handed = take(giver).hand_over()
-        lock = others.lock("job", ttl=TTL, token=handed)
-        assert lock.extend().shared
+        lock = others.resume(handed, bound=False)
+        assert take(lock).shared
         assert masters.lock("job", timeout=0).acquire() is None
         lock.release()
     eventually(lambda: nothing_left(redlock_servers))
@@ -109,9 +103,8 @@ def test_what_is_left_of_its_hold_at_least_goes_with_it(redlock_servers, masters
     giver = masters.lock("job", ttl=TTL, hold_at_least=8)
     lease = take(giver)
     handed = lease.hand_over()
-    lock = others.lock("job", ttl=TTL, token=handed)
-    lock.extend()
-    lock.release()
+    with others.resume(handed):
+        pass
     eventually(lambda: values(redlock_servers) == [f"released:{lease.token}"] * 5)
 
 
@@ -122,8 +115,8 @@ def test_a_slot_is_handed_over_as_the_lock_that_it_is(redlock_servers, masters, 
     lease = slots.acquire()
     handed = lease.hand_over()
     assert json.loads(handed)["names"] == [lease.name]
-    lock = others.lock(lease.name, ttl=TTL, token=handed)
-    assert lock.extend().valid
+    lock = others.resume(handed)
+    take(lock)
     assert others.slots("group", limit=2).status().free == 1
     lock.release()
     eventually(lambda: nothing_left(redlock_servers))
@@ -144,8 +137,8 @@ def test_a_waiter_of_its_process_gets_it_after_the_other_one(world, redlock_serv
     lease = take(giver)
     waiter.start()
     handed = lease.hand_over()
-    lock = others.lock("job", ttl=TTL, token=handed)
-    lock.extend()
+    lock = others.resume(handed)
+    take(lock)
     assert not got
     lock.release()
     waiter.join(60)
@@ -185,8 +178,8 @@ def test_a_ctrl_c_at_any_line_of_it_keeps_nobody_waiting(redlock_servers, others
         with interrupt.strikes():
             handed = lease.hand_over()
         if handed is not None:
-            lock = others.lock("job", ttl=TTL, token=handed)
-            lock.extend()
+            lock = others.resume(handed)
+            take(lock)
         assert interrupt.struck == (handed is None)
         try:
             lock.release()

@@ -43,8 +43,8 @@ def test_a_lease_that_was_handed_over_is_kept_by_whoever_releases_it(redlock_ser
     eventually(lambda: all_up(masters))
     giver = masters.lock("job", ttl=30, auto_extend=False)
     lease = take(giver)
-    other = masters.lock("job", ttl=30, token=lease.token, fence=lease.fence, hold_at_least=10)
-    other.extend()
+    other = masters.resume("job", ttl=30, token=lease.token, fence=lease.fence, hold_at_least=10)
+    take(other)
     other.release()
     eventually(lambda: values(redlock_servers) == [f"released:{lease.token}"] * 5)
 

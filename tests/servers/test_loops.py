@@ -392,7 +392,8 @@ def test_a_body_is_thrown_away_while_its_loop_runs(redlock_servers, how):
             assert got.fence > lease.fence
             assert ended == [GeneratorExit]
             assert not lease.lost
-            await masters.lock("job", ttl=30, token=got.token).release()
+            async with masters.resume("job", ttl=30, token=got.token):
+                pass
 
     asyncio.run(main())
     eventually(lambda: nothing_left(redlock_servers))

@@ -48,11 +48,10 @@ def test_it_is_part_of_the_token_and_shown(world, redlock_servers, masters_owner
 def test_a_resumed_lease_has_the_owner_of_its_token(world, masters):
     giver = masters.lock("job", owner="giver", auto_extend=False)
     given = take(giver)
-    assert masters.lock("job", token=given.token, fence=given.fence).lease.owner == "giver"
-    with pytest.raises(ConfigurationError, match="owner='taker' with token"):
-        masters.lock("job", token=given.token, owner="taker")
-    taker = masters.lock("job", token=given.token, fence=given.fence)
-    taker.extend()
+    with pytest.raises(TypeError, match="'owner'"):
+        masters.resume("job", token=given.token, owner="taker")
+    taker = masters.resume("job", token=given.token, fence=given.fence)
+    assert take(taker).owner == "giver"
     taker.release()
 
 

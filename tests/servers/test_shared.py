@@ -180,19 +180,18 @@ def test_who_has_a_slot_has_it_alone(masters):
 
 
 def resumed(masters, lease, **options):
-    return masters.lock("job", ttl=10, token=lease.token, fence=lease.fence, **options)
+    return masters.resume("job", ttl=10, token=lease.token, fence=lease.fence, **options)
 
 
-@pytest.mark.parametrize("call", ["extend", "release"])
-def test_a_reader_that_is_handed_over_without_shared_is_told_that_it_is_one(redlock_servers, masters, others, call):
+def test_a_reader_that_is_handed_over_without_shared_is_told_that_it_is_one(redlock_servers, masters, others):
     given = take(lock := masters.lock("job", shared=True, ttl=10))
     eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))  # else: lost
     for _ in range(2):
         with pytest.raises(ConfigurationError, match=r"the token of 'job' is that of a reader: .*shared=True"):
-            getattr(resumed(others, given), call)()
+            resumed(others, given).acquire()
     assert given.valid
     taken = resumed(others, given, shared=True)
-    taken.extend()
+    take(taken)
     assert (taken.lease.shared, taken.lease.valid) == (True, True)
     taken.release()
     eventually(lambda: nothing_left(redlock_servers))
@@ -205,13 +204,13 @@ def test_a_writer_that_is_handed_over_with_shared_is_no_reader(redlock_servers, 
     taken = resumed(others, given, shared=True)
     for _ in range(2):
         with pytest.raises(ConfigurationError, match=r"the token of 'job' has it alone: .*downgrade"):
-            taken.extend()
-    assert not taken.lease.valid
+            taken.acquire()
+    assert taken.lease is None
     assert readers_on(redlock_servers) == [set()] * 5
     assert others.lock("job", shared=True).acquire(timeout=0.0) is None
     lock.extend()  # it has lost nothing
     taken = resumed(others, given)
-    taken.extend()
+    take(taken)
     taken.lease.downgrade()
     assert taken.lease.shared
     taken.release()
@@ -226,7 +225,7 @@ def test_a_reader_that_is_handed_over_heals_where_its_downgrade_did_not_arrive(r
     redlock_servers.pause(0)
     given.downgrade()
     taken = resumed(others, given, shared=True)
-    taken.extend()
+    take(taken)
     redlock_servers.resume(0)
     eventually(lambda: taken.extend() and all(given.token in readers for readers in readers_on(redlock_servers)))
     taken.release()
@@ -238,7 +237,7 @@ def test_what_was_downgraded_where_it_was_handed_over_to_is_not_lost_for_being_a
     lock = masters.lock("job", ttl=10, auto_extend=False)
     given = take(lock)
     taken = resumed(others, given)
-    taken.extend()
+    take(taken)
     taken.lease.downgrade()
     with pytest.raises(NotExtended, match="it is one of the readers now"):
         lock.extend()

@@ -257,8 +257,8 @@ def test_a_lease_is_handed_over_in_both_directions(redlock_servers, masters):
     eventually(lambda: everywhere(redlock_servers, "extend", token=token) == [[1]] * 5)
     assert [answer[0] for answer in everywhere(redlock_servers, "release", token=token)] == [1] * 5
     everywhere(redlock_servers, "acquire")
-    resumed = masters.lock("job", token=THEIRS, fence=5, ttl=30)
-    assert resumed.extend().valid
+    resumed = masters.resume("job", token=THEIRS, fence=5, ttl=30, bound=False)
+    assert take(resumed).valid
     assert masters.lock("job").acquire(blocking=False) is None
     resumed.release()
     eventually(

@@ -266,8 +266,8 @@ def test_a_lock_object_that_somebody_is_inside_of_is_not_dropped(redlock_servers
 def test_a_lease_that_was_handed_over_ends_with_the_object_that_took_it(redlock_servers, redlock_masters):
     first = redlock_masters.lock("job", ttl=30, auto_extend=False)
     lease = first.acquire()
-    taken = redlock_masters.lock("job", ttl=30, token=lease.token, fence=lease.fence)
-    taken.extend()
+    taken = redlock_masters.resume("job", ttl=30, token=lease.token, fence=lease.fence, bound=False)
+    taken.acquire()
     del taken
     eventually(lambda: nothing_left(redlock_servers))
 

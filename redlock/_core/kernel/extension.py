@@ -46,6 +46,7 @@ class Extension(NamedTuple):
     kind: ExtensionEnd
     at: float
     tally: Tally | None = None
+    others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token in another mode (R33)
 
 
 def extend(
@@ -57,14 +58,13 @@ def extend(
     """
     if not lease.extendable(lease.clock()):
         return Extension("lost", now)
-    resumed = lease.resumed
     pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl, renews)
     try:
         lease.begin_extension(pending)
         claim = Extending(settings, spec, lease, ttl)
         claim.only_if = lambda: not lease.over and pending.may_be_written(claim, (lease,))
         # Wait no longer than the lease lasts: then it is lost, and the caller has to be told.
-        at = yield from claim.ask(lease.ends_at)
+        at = yield from claim.ask(lease.valid_until)
         if claim.sent_at == NEVER:
             return Extension("lost" if lease.over else "unanswered", now)
         # No longer than others know our list of masters (R34).
@@ -72,9 +72,7 @@ def extend(
         end = lease.conclude(pending, valid_until, claim.tally, claim.reason)
         if end == "kept":
             yield from repair(settings, spec, lease, claim.missing, ttl - (at - claim.sent_at))
-        else:
-            claim.check_mode(lease.shown, resumed=resumed)
-        return Extension(end, at, claim.tally)
+        return Extension(end, at, claim.tally, claim.others)
     except GeneratorExit:
         lease.drop_extension(pending)
         raise

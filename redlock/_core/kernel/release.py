@@ -40,7 +40,6 @@ from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import NEVER
 from redlock._core.tokens import by_whom, released_token
-from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,18 +86,6 @@ class Claim(Round):
     @property
     def reason(self) -> Reason:
         return "taken" if self.taken else "expired"
-
-    def check_mode(self, shown: str, *, resumed: bool) -> None:
-        """Raise ConfigurationError if a lease was ``resumed`` in the mode in which its token is not known (C11)."""
-        if not resumed or len(self.others) < self.tally.need:
-            return
-        if self.others[0].recorded:
-            why = "is on record: resume it on masters with confirm_expiry=True, as those that granted it"
-        elif self.others[0].reads:
-            why = "is that of a reader: resume it with shared=True"
-        else:
-            why = "has it alone: resume it without shared, and downgrade the lease to let readers in"
-        raise ConfigurationError(f"the token of {shown} {why}")
 
 
 def leave_line(lease: LeaseState, others_until: float = NEVER) -> list[Leave]:
@@ -201,7 +188,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     If too few answer to tell, the lease counts as ours: it was valid, and no majority has denied it.  It also counts
     as ours if it was released before, by an interrupted call or by another thread: missing keys prove nothing then.
     """
-    again, resumed = lease.released, lease.resumed
+    again = lease.released
     claim: Claim | None = None
     try:
         lost = not lease.end()
@@ -239,7 +226,6 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     ours = again or lease.abandoned or not claim.tally.denied
     if not (ours or lost):
         lease.found_gone(claim.reason)
-        claim.check_mode(lease.shown, resumed=resumed)
     place = lease.place
     if place is not None and (claim.heard or place.yield_until > NEVER):
         took = min(at - claim.sent_at, settings.node_timeout)  # if it took longer, our own process was stopped

@@ -25,6 +25,23 @@ VARIANTS = {
         "test_hand_over.test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later",
         Patch("redlock._lock.lock", "state.handed_over, state.last_votes = True, tuple", "state.last_votes = tuple"),
     ),
+    "handed-over-for-longer": broken(
+        "A text says the TTL of the lease, although an extension to a shorter one is under way (R46)",
+        "test_hand_over.test_an_extension_under_way_of_the_first_process_takes_no_time_from_the_next_one",
+        Patch("redlock._lock.lock", "ttl = min([state.ttl,", "ttl = max([state.ttl,"),
+    ),
+    "resumed-unasked": broken(
+        "A lease that is resumed is taken for valid before masters have confirmed it (R46)",
+        "test_hand_over.test_whoever_resumes_too_late_or_with_another_token_is_told_that_it_is_lost",
+        *(
+            Patch(
+                f"redlock._lock.resume_{world}",
+                'if extension.kind != "kept" or state.lost:',
+                "if False:",
+            )
+            for world in ("async", "threads")
+        ),
+    ),
     "wait-lost-of-threads-alone": broken(
         "AsyncLease has no wait_lost (C12)",
         "test_public_api.py",

@@ -27,8 +27,8 @@ VARIANTS = {
         "test_loss.test_a_release_is_no_loss_in_the_log",
         Patch(
             _LEASE,
-            "        if self.released or self._resumed or self.clock()",
-            "        if self._resumed or self.clock()",
+            "        if self.released or not self.begun or self.clock()",
+            "        if not self.begun or self.clock()",
         ),
         Patch(_LEASE, "        return self.released or self.lost\n", "        return self.lost\n"),
         Patch(
