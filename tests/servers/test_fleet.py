@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from redlock import Masters, MastersAgree, MastersDisagree, MultiLock, QuorumUnreachable
+from redlock import Masters, MastersAgree, MastersDisagree, QuorumUnreachable
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
 from tests.owners import witness

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import redlock
-from redlock import ConfigurationError, NotAcquired
+from redlock import NotAcquired
 from redlock._io import process
 from tests.owners import witness
 from tests.servers.commands import NO_WAIT, RUN, run
