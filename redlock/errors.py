@@ -49,7 +49,7 @@ OUTCOMES: dict[Outcome, Part] = {
     "free": Part("voted", heard=True),
     "error": Part("absent", heard=False),
     "timeout": Part("absent", heard=False),
-    "quarantined": Part("absent", heard=True),  # it answers, and may have forgotten what others hold (R21)
+    "quarantined": Part("absent", heard=True),  # it answers, and may have forgotten what others hold (R21, R43)
     "pending": Part("nothing yet", heard=False),
 }
 
@@ -62,7 +62,7 @@ class Vote:
         master: host and port, or the path of a socket.
         outcome: ``granted``. Or ``held``: somebody else holds the lock, or we do not any more. Or ``free``: only in a
             `LockStatus`. Or ``error``, or ``timeout``. Or ``quarantined``: the master restarted and may have forgotten
-            locks (R21). Or ``pending``: the round was decided before it answered.
+            locks (R21), or its clock runs too fast (R43). Or ``pending``: the round was decided before it answered.
         latency: seconds until its answer. None: no answer came.
         reason: explains every outcome except a plain grant.
     """

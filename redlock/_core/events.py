@@ -158,6 +158,19 @@ class MasterUp:
 
 
 @dataclass(frozen=True, slots=True)
+class MasterClock:
+    """The clock of a master surely runs too fast or too slow, or it did and is right again (R43).
+
+    ``rate``: by how much it is faster than ours at least, 0.083 is 8.3 %; negative: slower; 0.0: it is right again.
+    Its vote counts in ``quarantined`` seconds, as in `MasterUp`: infinity while it is fast, and 0 if it is slow.
+    """
+
+    master: str
+    rate: float
+    quarantined: float
+
+
+@dataclass(frozen=True, slots=True)
 class QuorumLost:
     """In an attempt too few masters took part.  It comes once, until `QuorumBack`."""
 
@@ -196,6 +209,7 @@ Event: TypeAlias = (
     | LeaseLost
     | MasterDown
     | MasterUp
+    | MasterClock
     | QuorumLost
     | QuorumBack
     | MastersDisagree

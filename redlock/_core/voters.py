@@ -1,4 +1,4 @@
-"""Which masters may vote (R21, R22, R34, C16).
+"""Which masters may vote (R21, R22, R34, R43, C16).
 
 A restarted master may have lost its keys.  Then it would grant a lock that somebody still holds.  So it does not
 vote until every lease that it can have forgotten has expired.  That is `max_ttl` after its start.
@@ -7,6 +7,8 @@ The largest `max_ttl` that any client has announced counts, for twice itself; cl
 is valid for longer than a majority of masters knows the `max_ttl` of its client.
 
 A server that is configured under two names has one vote.
+
+A master whose clock surely runs too fast has no vote either: see `_core/rates.py`.
 
 A client whose list of masters is incompatible with that of others gets no votes at all: see `_core/fleet.py`.
 """
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from redlock._core import wire
 from redlock._core.kernel import quorum
 from redlock._core.outcomes import Failure
+from redlock._core.rates import Rates, Reading
 from redlock.errors import Vote
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class Voters:
         self._counts, self._slower = wire.LIFE * max_ttl * (1 - drift), 1 + drift
         self._differs = False  # another client announced a different max_ttl, and that was logged
         size = len(masters)
+        self.rates = Rates(size, drift)
         self._said_at = [-math.inf] * size  # when it was told our max_ttl; infinity: it cannot be told
         # The largest announced there, until when that counts, and the process that said so.
         self._longest: list[tuple[float, float, str | None]] = [(max_ttl, -math.inf, None)] * size
@@ -90,6 +94,7 @@ class Voters:
             self._started_by[master], self._met_at[master] = self._latest_start(master, before, facts, at), at
             self._clocks[master] = None if facts.clock is None else facts.clock - at
             self._replids[master], self.replaced[master] = None, False
+            self.rates.forget(master)
         # otherwise it is the same process, and `_started_by` stays as it is
         if facts.run_id is not None:
             self._known[master] = facts
@@ -140,6 +145,11 @@ class Voters:
         announced = zip(self._longest, self._masters, strict=True)
         found = [(value, until, name) for (value, until, _), name in announced if until > at]
         return max([one for one in found if one[0] > self.max_ttl + _ROUNDED], default=(self.max_ttl, math.inf, ""))
+
+    def time_answered(self, master: int, clock: float, sent_at: float, at: float) -> None:
+        """``master`` said what its clock shows (R43)."""
+        self.rates.answered(master, Reading(clock, sent_at, at), self.longest(at)[0])
+        self._follow_fleet()
 
     def lists_answered(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
         """``master`` answered our announcement of ``sent_at``.  None: it does not take any (R34)."""
@@ -217,6 +227,8 @@ class Voters:
                 "CLIENT KILL USER ends the present ones); docs/concepts/restarts.md says who may do without",
                 configuration=True,
             )
+        if wrong := self.rates.why_not_counted(master, at):
+            return Failure("quarantined", wrong)
         left = self._admitted_from[master] - at
         if left < 0:
             return Failure(
@@ -235,7 +247,7 @@ class Voters:
 
     def quarantined_for(self, master: int, at: float) -> float:
         """Seconds until the vote of ``master`` counts, if those of all count; 0: it counts now."""
-        return max(0.0, self._admitted_from[master] - at)
+        return max(0.0, self._admitted_from[master] - at, self.rates.votes_from(master) - at)
 
     def _run_id(self, master: int) -> str | None:
         facts = self._facts[master]
@@ -266,4 +278,4 @@ class Voters:
         if self.fleet is not None:
             self.known_from, self.known_until = self.fleet.counts_from, min(self.known_until, self.fleet.known_until)
         for master, admitted_from in enumerate(self._admitted_from):
-            self.votes_from[master] = max(admitted_from, self.known_from)
+            self.votes_from[master] = max(admitted_from, self.known_from, self.rates.votes_from(master))

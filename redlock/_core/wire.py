@@ -182,6 +182,27 @@ def renew(leases: Sequence[tuple[Keys, str, float]], fence_ttl: float) -> Call:
     return Call(scripts.RENEW, tuple(keys), tuple(args), renewed(len(leases)))
 
 
+class _Command(Call):
+    """A command that is no script."""
+
+    __slots__ = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return self.args
+
+
+TIME = _Command(scripts.Script("", ""), (), ("TIME",))
+
+
+def read_time(value: Any) -> float:
+    """Seconds since 1970 on the master's clock (R43)."""
+    match value:
+        case [bytes(seconds), bytes(micros)] if _are_digits(seconds, micros):
+            return int(seconds) + int(micros) / 1e6
+    raise BadReply(_odd(value))
+
+
 def nothing(script: Script) -> Call:
     """A call for no names.  It changes nothing, and the master knows the script afterwards."""
     return Call(script, (), ("0",) * 5)

@@ -1,6 +1,7 @@
 """Tells the masters its `max_ttl` (R21) and which list it uses (R34), and reports what they say of others.
 
-It asks as well whose data they have: `REPLICAOF` breaks no connection (R21).
+It asks as well whose data they have: `REPLICAOF` breaks no connection (R21).  And what time it is there: so it knows at
+which rates their clocks run (R43).
 
 The first announcements go with the handshake of each connection.  The background sends the later ones to each master
 every half `max_ttl`, and tells what has come of them.  The last one is sent when the connections are closed for good:
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from redlock._core import wire
 from redlock._core.effects import Send
 from redlock._core.fleet import SOON, Disagreement, difference
+from redlock._core.rates import APART
 from redlock._core.retry import chance
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from redlock._io.report import Reports
 
 _ANSWERS = 1.0  # seconds in which masters answer an announcement, as a rule
+_SOON = 0.005  # ... and the earliest; an answer that is read late says less of a clock (R43)
 _NOTHING = Disagreement((), refused=False)
 _DIFFERS: dict[Way, str] = {
     "confirmed": "clients of these masters do without confirm_expiry, and this one has it",
@@ -41,8 +44,10 @@ class Announcement(Send):
 
     open = True
 
-    def __init__(self, call: Call, heard: Callable[[int, Any, float, float], object]) -> None:
-        super().__init__(call)
+    def __init__(
+        self, call: Call, heard: Callable[[int, Any, float, float], object], to: frozenset[int] | None = None
+    ) -> None:
+        super().__init__(call, to)
         self._heard = heard
 
     def answered(self, master: int, value: Any, at: float) -> bool:
@@ -66,8 +71,8 @@ class Announcer:
         self._fleet = fleet = voters.fleet
         self._prefix = prefix
         self._client = ("~" if fleet is None or not fleet.refuses else "") + secrets.token_hex(4)
-        self._due = math.inf
-        self._answers_until = -math.inf
+        self._due = self._second_reading = math.inf
+        self._asked_at = self._answers_until = -math.inf
         self._reported = _NOTHING
         self._said_differs = False
         self._notices: Reports = []
@@ -87,7 +92,16 @@ class Announcer:
         pause = wire.REFRESH * self._voters.max_ttl if self._fleet is None else self._fleet.first_pause
         self._due = min(self._due, now + pause, self._voters.longest(now)[1])
         self._answers_until = now
+        self._second_reading = now + APART
         self._hurry(now)
+
+    def reading(self, master: int | None = None) -> Announcement:
+        """A look at the clock of ``master``; None: of all."""
+        return Announcement(wire.TIME, self._heard_time, None if master is None else frozenset((master,)))
+
+    def _heard_time(self, master: int, value: Any, sent_at: float, at: float) -> None:
+        if value is not None:
+            self._voters.time_answered(master, wire.read_time(value), sent_at, at)
 
     def _heard_longest(self, master: int, value: Any, sent_at: float, at: float) -> None:
         announced = None if value is None else wire.read_announce(value)
@@ -110,9 +124,13 @@ class Announcer:
 
     def due(self, now: float) -> list[Announcement]:
         """The announcements that are due at ``now``."""
+        due = []
+        if now >= min(self._due, self._second_reading):
+            due.append(self.reading())
+            self._second_reading, self._asked_at, self._answers_until = math.inf, now, now + _ANSWERS
         if now < self._due:
-            return []
-        due = [
+            return due
+        due += [
             Announcement(wire.announce(self._prefix, self._voters.announces), self._heard_longest),
             Announcement(wire.known(self._prefix), self._heard_known),
         ]
@@ -120,7 +138,6 @@ class Announcer:
             due.append(Announcement(call, self.heard))
         # Where a longer max_ttl has just ended, ours is to be known at once.
         self._due = min(now + self._pause(now), self._voters.longest(now)[1])
-        self._answers_until = now + _ANSWERS
         return due
 
     def _pause(self, now: float) -> float:
@@ -135,7 +152,8 @@ class Announcer:
 
     def next(self, now: float, tick: float) -> float:
         """Seconds until the next tick."""
-        return min(self._due - now, tick if now < self._answers_until else math.inf)
+        look = min(tick, max(_SOON, now - self._asked_at)) if now < self._answers_until else math.inf
+        return min(self._due - now, self._second_reading - now, look)
 
     def news(self) -> Reports:
         """What is to be told, once."""

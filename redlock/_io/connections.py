@@ -58,6 +58,10 @@ def _is_up(master: str, quarantined: float) -> Callable[[Observing], object]:
     return lambda observer: observer.master_up(master, quarantined)
 
 
+def _clock_changed(master: str, rate: float, quarantined: float) -> Callable[[Observing], object]:
+    return lambda observer: observer.master_clock(master, rate, quarantined)
+
+
 class Connections(Exchange):
     """Sends requests, reads answers, and notices what breaks: the slow path of an `Exchange`.
 
@@ -379,6 +383,8 @@ class Connections(Exchange):
         connection.open(sock, now)
         connection.votes_from = now + quarantined
         self._begin_to_watch(connection)
+        if self.announcer is not None:
+            self.submit(self.announcer.reading(master), _NOBODY, now)
         self.send_owed(connection, now)
         self._other_voters(now)
 
@@ -419,6 +425,11 @@ class Connections(Exchange):
         for announcement in announcer.due(now):
             self.submit(announcement, _NOBODY, now)
         self.reports += announcer.news()
+        for master, text in self.voters.rates.changes([one.endpoint.name for one in self.all], now):
+            rate, quarantined = self.voters.rates.surely[master], self.voters.quarantined_for(master, now)
+            tell = _clock_changed(self.all[master].endpoint.name, rate, quarantined)
+            self.reports.append((logging.WARNING if rate else logging.INFO, text, tell))
+            self.all[master].votes_from = now + quarantined
         if not self.voters.refused:
             self._other_voters(now)
 

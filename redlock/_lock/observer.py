@@ -74,6 +74,9 @@ class Observer:
     def master_up(self, master: str, quarantined: float) -> None:
         self._emit(events.MasterUp(master, quarantined))
 
+    def master_clock(self, master: str, rate: float, quarantined: float) -> None:
+        self._emit(events.MasterClock(master, rate, quarantined))
+
     def quorum_lost(self, votes: tuple[Vote, ...]) -> None:
         self._emit(events.QuorumLost(votes))
 

@@ -23,6 +23,7 @@ from redlock import (
     LockAcquired,
     LockRefused,
     LockReleased,
+    MasterClock,
     MasterDown,
     MastersAgree,
     MastersDisagree,
@@ -160,7 +161,7 @@ class Observer(ABC):
         self._leases: dict[str, float] = {}  # by its token, when each ends unless it is extended
         self._swept = 0.0
 
-    def __call__(self, event: Event) -> None:  # noqa: C901 - one case for each kind of event
+    def __call__(self, event: Event) -> None:  # noqa: C901, PLR0915 - one case for each kind of event
         match event:
             case LockAcquired():
                 lock = self._lock_of(event.name)
@@ -199,6 +200,9 @@ class Observer(ABC):
                     self._count(GUARD, event.guard, lock)
             case MasterUp():
                 self._master(event.master, up=True, quarantined=event.quarantined)
+            case MasterClock():
+                self._master(event.master, up=True, quarantined=event.quarantined)
+                self._clock(event.master, event.rate)
             case MasterDown():
                 self._master(event.master, up=False, quarantined=0.0)
             case QuorumLost():
@@ -261,6 +265,10 @@ class Observer(ABC):
 
         ``quarantined`` is infinite if its vote does not count before somebody changes something.
         """
+
+    @abstractmethod
+    def _clock(self, master: str, rate: float) -> None:
+        """Note by how much the clock of a master runs faster than ours (R43); negative: slower."""
 
 
 class Labels:

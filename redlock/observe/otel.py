@@ -36,6 +36,8 @@ class OpenTelemetryObserver(_measures.Observer):
     - Gauges: ``redlock.waiters``, ``redlock.wait.oldest`` (seconds) and ``redlock.leases``, of this process (R40).
     - Gauges, 1 or 0: ``redlock.master.up`` and ``redlock.master.quarantined``. The latter is 1 if this process is
       connected to the master, but its vote does not count yet (R21).
+    - A gauge for each master whose clock was seen to be wrong: ``redlock.master.clock_error`` (R43). It is 0.083 if
+      that clock runs at least 8.3 % faster than ours, negative if slower, and 0 if it is right again.
 
     Votes and gauges also have the attributes ``server.address`` and ``server.port``. With a ``label`` function the
     first eight instruments also have the attribute ``redlock.lock``.
@@ -100,6 +102,13 @@ class OpenTelemetryObserver(_measures.Observer):
             "{master}",
             "1: this process is connected to the master, whose vote does not count yet, 0: otherwise",
         )
+        self._rates: dict[str, float] = {}
+        meter.create_observable_gauge(
+            "redlock.master.clock_error",
+            [self._all_rates],
+            "1",
+            "By how much the clock of the master runs faster than ours at least; negative: slower, 0: it is right",
+        )
 
     def _count(self, what: _measures.Counter, amount: float, lock: tuple[str, ...], *labels: str) -> None:
         self._counters[what].add(amount, _attributes(what.labels, lock, labels))
@@ -112,6 +121,13 @@ class OpenTelemetryObserver(_measures.Observer):
 
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:
         self._masters[master] = up, time.monotonic() + quarantined
+
+    def _clock(self, master: str, rate: float) -> None:
+        self._rates[master] = rate
+
+    def _all_rates(self, options: CallbackOptions) -> Iterator[Observation]:  # noqa: ARG002 - as below
+        for master, rate in self._rates.copy().items():
+            yield metrics.Observation(rate, server(master))
 
     def _all_up(self, options: CallbackOptions) -> Iterator[Observation]:  # noqa: ARG002 - it only has a timeout
         for master, (up, _) in self._masters.copy().items():

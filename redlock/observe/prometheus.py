@@ -47,6 +47,8 @@ class PrometheusObserver(_measures.Observer):
       The latter is the Unix time from which the vote of the master counts (R21). It is 0 if the vote counts, and +Inf
       if somebody has to change something first. The masters that are quarantined now are those with
       ``redlock_master_quarantine_end_timestamp_seconds > time()``.
+    - A gauge for each master whose clock was seen to be wrong: ``redlock_master_clock_error_ratio{master}`` (R43). It
+      is 0.083 if that clock runs at least 8.3 % faster than ours, negative if slower, and 0 if it is right again.
 
     With a ``label`` function the first eight metrics also have the label ``lock``.
     """
@@ -110,6 +112,13 @@ class PrometheusObserver(_measures.Observer):
             registry=None,
             multiprocess_mode="livemax",
         )
+        self._clocks = prometheus_client.Gauge(
+            "redlock_master_clock_error_ratio",
+            "By how much the clock of the master runs faster than ours at least; negative: slower, 0: it is right",
+            ("master",),
+            registry=None,
+            multiprocess_mode="max",
+        )
         self._waiters, self._leases_held = (
             prometheus_client.Gauge(_name(what), what.text, registry=None, multiprocess_mode="livesum")
             for what in (_measures.WAITERS, _measures.LEASES)
@@ -123,7 +132,7 @@ class PrometheusObserver(_measures.Observer):
             multiprocess_mode="livemin",
         )
         self._changed()
-        gauges = [self._up, self._quarantine, self._waiters, self._leases_held, self._oldest_began]
+        gauges = [self._up, self._quarantine, self._clocks, self._waiters, self._leases_held, self._oldest_began]
         _register(registry, [*self._counters.values(), *self._histograms.values(), *gauges])
 
     def _count(self, what: _measures.Counter, amount: float, lock: tuple[str, ...], *labels: str) -> None:
@@ -142,6 +151,9 @@ class PrometheusObserver(_measures.Observer):
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:
         self._up.labels(master).set(up)
         self._quarantine.labels(master).set(time.time() + quarantined if quarantined else 0.0)
+
+    def _clock(self, master: str, rate: float) -> None:
+        self._clocks.labels(master).set(rate)
 
 
 def _name(what: _measures.Counter | _measures.Histogram | _measures.Gauge) -> str:

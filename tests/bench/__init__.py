@@ -143,6 +143,10 @@ class At:
         for server in self._servers(masters):
             server.master.runs(rate)
 
+    def own_rate(self, rate: float) -> None:
+        """The clock of this process runs so fast from now on."""
+        self.client.runs(rate)
+
     def cut(self, masters: int | Iterable[int] = 5, *, requests: bool = True, answers: bool = True) -> None:
         """What this process and they send each other is held until `heal`."""
         for server in self._servers(masters):

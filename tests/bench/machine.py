@@ -284,6 +284,11 @@ class Process:
     def clock(self) -> float:
         return self._offset + self._rate * self.world.now
 
+    def runs(self, rate: float) -> None:
+        """From now on; what waits for a time already is not woken at another one."""
+        self._offset += (self._rate - rate) * self.world.now
+        self._rate = rate
+
     def true_time(self, clock: float) -> float:
         return (clock - self._offset) / self._rate
 

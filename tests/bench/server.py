@@ -93,6 +93,10 @@ class Server:
             case ["CONFIG", "GET", _]:
                 fsync = [b"appendonly", b"yes", b"appendfsync", b"always", b"no-appendfsync-on-rewrite", b"no"]
                 return fsync if master.durable else []
+            case ["TIME"]:
+                master.tick()
+                seconds, micros = divmod(math.floor(master.wall() * 1e6), 10**6)
+                return [str(seconds).encode(), str(micros).encode()]
             case ["CLIENT", *_]:
                 return "OK"
             case ["SUBSCRIBE", channel]:

@@ -35,6 +35,7 @@ from tests.observe.test_measures import EVERY
 MORE = (
     MasterUp("a:1", 5.0), QuorumLost(()), QuorumBack(), MastersDisagree(("a",), (("b",),), False), MastersAgree(),
     WaitBegan("job:7", 1), WaitEnded("job:7", 1),
+    redlock.MasterClock("a:1", 0.083, 60.0),
 )  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def test_the_page_of_prometheus():
         ("redlock_bare_majority_seconds", "counter"), ("redlock_guard_seconds", "counter"),
         ("redlock_votes", "counter"), ("redlock_quorum_losses", "counter"), ("redlock_quorum_recoveries", "counter"),
         ("redlock_fleet_disagreements", "counter"), ("redlock_master_up", "gauge"),
-        ("redlock_master_quarantine_end_timestamp_seconds", "gauge"),
+        ("redlock_master_quarantine_end_timestamp_seconds", "gauge"), ("redlock_master_clock_error_ratio", "gauge"),
         ("redlock_waiters", "gauge"),
         ("redlock_oldest_wait_start_timestamp_seconds", "gauge"),
         ("redlock_leases", "gauge"),
@@ -88,7 +89,7 @@ def test_the_instruments_of_opentelemetry():
         "redlock.bare_majority": "s", "redlock.guard": "s", "redlock.votes": "{vote}",
         "redlock.quorum.losses": "{loss}", "redlock.quorum.recoveries": "{recovery}",
         "redlock.fleet.disagreements": "{disagreement}",
-        "redlock.master.up": "{master}", "redlock.master.quarantined": "{master}", "redlock.waiters": "{waiter}",
+        "redlock.master.up": "{master}", "redlock.master.quarantined": "{master}", "redlock.master.clock_error": "1", "redlock.waiters": "{waiter}",
         "redlock.wait.oldest": "s", "redlock.leases": "{lease}",
     }  # fmt: skip
     for name, metric in found.items():

@@ -16,6 +16,7 @@ from redlock import (
     LockAcquired,
     LockRefused,
     LockReleased,
+    MasterClock,
     MasterDown,
     MasterUp,
     QuorumBack,
@@ -130,6 +131,14 @@ def test_quarantine(observed, clock):
     observed.tell(*(MasterUp(master, end) for master, end in ends.items()), MasterDown("d:4", "refused"))
     clock.now += 59.5
     assert [master for master in ends if quarantined(observed, master, clock)] == ["a:1", "c:3"]
+
+
+def test_a_clock_that_is_wrong(observed, clock):
+    """R43: it is fast, and its vote does not count."""
+    observed.tell(MasterClock("a:1", 0.083, math.inf))
+    name = "redlock.master.clock.error.ratio" if hasattr(observed.system, "registry") else "redlock.master.clock_error"
+    assert observed.value(name, master="a:1") == 0.083
+    assert quarantined(observed, "a:1", clock)
 
 
 def waits_for(observed, clock):
