@@ -200,6 +200,8 @@ class Fake:
         return asked
 
     def _answer(self, words: list[bytes]) -> Any:
+        if words == [b"TIME"]:  # it has none, and is not measured (R43)
+            return ErrorReply("NOPERM this user has no permissions to run the 'time' command")
         verb, said, number, *rest = (word.decode("latin-1") for word in words)
         script = next(known for known in scripts.ALL if said in (known.sha, known.text))
         keys, args = rest[: int(number)], rest[int(number) :]

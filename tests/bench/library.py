@@ -31,7 +31,7 @@ STEPPED = ("redlock._io", "redlock._lock", "redlock._cli.run", *(f"redlock._core
 SHARED = ("redlock.errors", "redlock.options", "redlock.scripts", *(f"redlock._core.{one}" for one in (
     "attributes", "confirm", "confirm.expiry", "confirm.records", "effects", "events", "fair", "fair.tickets", "fleet",
     "inspect", "kernel", "kernel.ballot", "kernel.quorum", "kernel.rounds", "listing", "mode", "outages", "outcomes",
-    "protocols", "sizes", "stop", "tokens", "voters", "wire",
+    "protocols", "rates", "sizes", "stop", "tokens", "voters", "wire",
 )))  # fmt: skip
 
 
