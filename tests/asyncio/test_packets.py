@@ -59,7 +59,9 @@ def test_what_tasks_ask_for_in_one_tick_leaves_in_one_packet():
         return sends(d), [len(fake.heard) for fake in d.fakes]
 
     packets, heard = run(scene)
-    assert packets == [1 + 2 + 2] * MASTERS, "TIME once, for the connection is new (R43); all acquires, then all releases"
+    assert packets == [1 + 2 + 2] * MASTERS, (
+        "TIME once, for the connection is new (R43); all acquires, then all releases"
+    )
     assert heard == [2 * TASKS] * MASTERS
 
 
