@@ -260,7 +260,7 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
     if facts.failure == "timeout":
         how = "see whether the process hangs or the network drops packets, then restart it or mend that"
         if facts.url.startswith("rediss://") and not facts.connected:
-            how += "; a port without TLS behaves like this as well"
+            how = f"write redis:// if that port speaks no TLS; else {how}"
         return "unreachable", "it does not answer", how
     how = "start the server there, or correct host and port"
     if "protected mode" in facts.text:
@@ -268,13 +268,11 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
             "give the server a password, and the address as well; or set protected-mode no, if nobody else can reach it"
         )
     elif any(word in facts.text for word in ("closed", "reset", "EOF occurred", "Broken pipe")):
-        how = "check the log of the server to see why it closed the connection; "
         if facts.url.startswith("rediss://"):
-            how += "it may want a certificate (ssl_certfile and ssl_keyfile in the address)"
+            how = "give a certificate, if it wants one (ssl_certfile and ssl_keyfile in the address); "
         else:
-            how += (
-                "a port that wants TLS needs rediss:// in the address, and protected mode lets in nobody from elsewhere"
-            )
+            how = "write rediss://, if that port wants TLS; protected mode lets in nobody from elsewhere; "
+        how += "else the log of the server says why it closed the connection"
     elif "Too many open files" in facts.text:
         how = "let this program open more files (ulimit -n): it has reached its limit, whatever the master does"
     elif "unknown command" in facts.text or "the command AUTH" in facts.text:
