@@ -15,7 +15,7 @@ from redlock._core.kernel.release import Claim
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import NEVER as EFFECTS_NEVER
 from tests.core.renewer import rest
-from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
+from tests.core.world import NEVER, OTHER, START, Master, World, breaks, down, outcomes
 from tests.owners import proves
 
 if TYPE_CHECKING:
@@ -199,22 +199,6 @@ def test_released_while_it_was_asked_for(masters: list[Master]) -> None:
     scene.world.run(rest(operation))
     assert scene.world.verbs() == ["extend"]
     assert not scene.lease.lost
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_interrupted_it_takes_nothing_away(number: int) -> None:
-    """A failed renewal is not rolled back: the lease may still have its majority (R13)."""
-    scene = Scene(*[ours()] * 3)
-    had = scene.lease.valid_until
-    strike = Interrupt(frozenset([number]), KeyboardInterrupt())
-    if number < 2:
-        with pytest.raises(KeyboardInterrupt):
-            scene.world.run(scene.operation(), strike)
-    else:
-        scene.world.run(scene.operation(), strike)
-    assert scene.lease.valid
-    assert scene.lease.valid_until == pytest.approx(had)
-    assert "release" not in scene.world.verbs()
 
 
 # -- repair (R14) ------------------------------------------------------------------------------------

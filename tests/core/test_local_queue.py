@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core.effects import Effect, Leave, Op, Send, Turn, Wait
+from redlock._core.effects import Effect, Op, Send, Turn, Wait
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.release import release
 from redlock._core.local_queue import LocalQueue, Place
-from tests.core.world import NEVER, START, WALL, Interrupt, Master, World, breaks, down, held, refuses
+from tests.core.world import NEVER, START, WALL, Master, World, breaks, down, held, refuses
 from tests.owners import proves
 from tests.properties.profile import PROPERTY
 
@@ -188,26 +188,6 @@ def test_enters_first_and_leaves_last_unless_it_is_granted(way: str) -> None:
         assert outcome.place is not None
         assert outcome.place.turn
         assert not behind.turn  # the holder stays in front
-
-
-def effects_of(way: str) -> int:
-    world, op = acquiring(WAYS[way])
-    world.run(op)
-    return len(world.effects)
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
-@pytest.mark.parametrize(("way", "number"), [(way, number) for way in WAYS for number in range(effects_of(way))])
-def test_interrupted_at_any_effect_it_leaves(way: str, number: int, again: bool) -> None:
-    """A cancelled waiter does not stand in anybody's way."""
-    world, op = acquiring(WAYS[way])
-    error = KeyboardInterrupt("first")
-    with pytest.raises(KeyboardInterrupt) as caught:
-        world.run(op, Interrupt(frozenset([number, number + 1] if again else [number]), error))
-    assert caught.value is error
-    assert len(world.local_queue) == 0
-    last = [kind for kind, _ in world.effects][-1]
-    assert last == "Leave"
 
 
 # -- in line -----------------------------------------------------------------------------------------
@@ -408,23 +388,6 @@ def test_its_turn_comes(when: str) -> None:
     assert isinstance(ended.value.value, Grant)
 
 
-@pytest.mark.parametrize("again", [0, 1, 2])
-def test_interrupted_in_line(again: int) -> None:
-    queued = Queued()
-    queued.waits()
-    error = KeyboardInterrupt()
-    effect = queued.op.throw(error)
-    for _ in range(again):
-        assert isinstance(effect, Leave)
-        effect = queued.op.throw(KeyboardInterrupt("again"))
-    assert isinstance(effect, Leave)
-    assert effect.place is queued.place
-    with pytest.raises(KeyboardInterrupt) as caught:
-        queued.op.send(None)
-    assert caught.value is error
-    assert queued.world.sent == []
-
-
 # -- the end of a hold -------------------------------------------------------------------------------
 
 
@@ -455,27 +418,6 @@ def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master]
     assert [kind for kind, _ in world.effects][:3] == kinds
     assert world.effects[1][1] == before
     assert behind.turn
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
-@pytest.mark.parametrize(
-    ("number", "lost"),
-    [(0, False), (1, False), (2, False), (0, True), (1, True)],  # one that is lost does not wait
-)
-def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> None:
-    world, spec, lease, behind = holding()
-    if lost:
-        lease.lose("expired")
-    with pytest.raises(KeyboardInterrupt):
-        world.run(
-            release(world.settings, spec, lease),
-            Interrupt(frozenset([number, number + 1] if again else [number]), KeyboardInterrupt()),
-        )
-    assert behind.turn
-    # The release was written before anybody else could go.
-    kinds = [kind for kind, _ in world.effects]
-    assert "release" in world.verbs()
-    assert kinds.index("Send") < kinds.index("Leave")
 
 
 def test_one_without_a_place_has_none_to_leave() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import pytest
 
@@ -12,10 +12,9 @@ from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.release import abandon, release, release_lost
 from redlock._core.lease import LeaseState, PendingExtension
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, turns
-from tests.servers.interrupt import InTheCleanup, at_every_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from redlock._core.effects import Op, Send
     from redlock.errors import Reason
@@ -177,29 +176,6 @@ def test_interrupted_it_still_goes_to_everybody(number: int, late: bool, written
     assert all(sent.request.owed_until is not None for sent in scene.world.sent)
     assert not scene.lease.valid
     assert scene.lease.lost == late
-
-
-@pytest.mark.parametrize("op", [release, abandon])
-def test_interrupted_where_it_tells_its_renewer_and_once_more_it_still_goes_to_everybody(op: Any) -> None:
-    """Found by the simulation of the shipped client: the keys, and its place in line, stayed."""
-    scene = Scene()
-    told = [KeyboardInterrupt(), KeyboardInterrupt(), None]
-    scene.lease.on_change = Mock(side_effect=told)
-    with pytest.raises(KeyboardInterrupt):
-        scene.world.run(op(scene.world.settings, scene.spec, scene.lease))
-    assert scene.world.sent[0].to == ALL
-
-
-@pytest.mark.parametrize("which", [release, abandon])
-def test_interrupted_again_at_any_line_of_what_follows(which: Callable[..., Op[object]]) -> None:
-    """It was not sent, and its keys stayed for their TTL."""
-    for interrupt in at_every_line(5, InTheCleanup):
-        scene = Scene()
-        op = which(scene.world.settings, scene.spec, scene.lease)
-        with interrupt.strikes():
-            scene.world.run(interrupt.of(op), Interrupt(frozenset([0]), interrupt.error()))
-        assert interrupt.struck
-        assert any(sent.to == ALL for sent in scene.world.sent)
 
 
 def test_interrupted_before_it_is_known_where_it_goes_it_still_goes_there() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tenacity import wait_random
 
-from redlock import Masters, QuorumUnreachable
+from redlock import QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.owners import witness
 from tests.servers.look import all_up, eventually, restart, take
-from tests.servers.waiter import Waiting
 
 pytestmark = witness("P5", "R21", "R22")
 
@@ -91,42 +89,6 @@ def test_every_client_announces_also_with_the_guard_off(world, redlock_servers):
     with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=30.0, prefix="p:") as masters:
         masters.status("job")
     assert redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"  # raised, never lowered
-
-
-def test_restarts_one_after_the_other_cost_a_lease_nothing_for_which_somebody_waits(world):
-    """R14: each attempt of a waiter leaves a greater fence on a master that forgot everything.  The key comes back there all the same."""
-    options: dict[str, Any] = {"restart_guard": False, "node_timeout": 0.3}
-    with (
-        LocalMasters(3) as servers,
-        world.Masters(servers.urls, **options) as masters,
-        Masters(servers.urls, **options) as others,
-    ):
-        eventually(lambda: all_up(masters))
-        lock = masters.lock("job", ttl=30.0, auto_extend=False)
-        lease = take(lock)
-        fence = lease.fence
-        assert fence is not None
-
-        def attempted(server):
-            if int(server.get("{redlock:job}:fence") or 0) > fence:
-                return True
-            if server.get("redlock:job"):  # a repair came before the waiter (R37): the master forgets once more
-                server.flushall()
-            return False
-
-        # Not a fixed pause: with a master that is far away each repair could meet an attempt.
-        waiting = Waiting(others.lock("job", ttl=30.0, retry=wait_random(0.0, 0.2)))
-        for i in range(3):
-            servers.restart(i, keep_data=False)
-            server = servers.client(i)
-            eventually(lambda: attempted(server))  # noqa: B023
-            # An extension may come while an attempt of the waiter has the name there.
-            eventually(lambda: lock.extend() and server.get("redlock:job") == lease.token.encode())  # noqa: B023
-            assert int(server.get("{redlock:job}:fence")) > fence
-        assert lease.valid
-        assert waiting.outcome is None
-        lock.release()
-        assert waiting.end().fence > fence
 
 
 def test_info_that_is_granted_later_counts_from_the_next_connection_on_as_the_vote_says(world, redlock_servers):
