@@ -69,9 +69,10 @@ def test_conditions_are_negated_and_what_only_people_and_type_checkers_read_is_l
 
 def test_one_that_is_killed_and_one_that_is_none():
     assert killing._limited(killing._seeds, NONE, 2) is None
-    fate = killing.killed(MINORITY, 13)
-    assert fate.by.startswith("--family ")
-    assert str(fate) == f"file: where: what (line 1): {fate.by}"
+    assert killing._limited(killing._seeds, MINORITY, 13).startswith("--family ")
+    fate = killing.killed(MINORITY._replace(file="redlock/_core/kernel/quorum.py"), 13)
+    assert fate.by.startswith("tests/core/test_quorum.py::")
+    assert str(fate) == f"{fate.mutant.name} (line 1): {fate.by}"
 
 
 def test_what_breaks_a_promise_is_told_apart_from_what_breaks_something_else():

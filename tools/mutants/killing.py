@@ -6,6 +6,7 @@ import importlib
 import multiprocessing
 import re
 import resource
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests import bench
@@ -25,6 +26,7 @@ PROMISES: Final = (P1, P2, P8)
 LONGEST: Final = 900  # seconds of a processor for one mutant; an endless loop is one
 ENDLESS: Final = "it does not end"
 _SCENES: Final = ROOT / "tests" / "scenes"
+_CORE: Final = ROOT / "tests" / "core"
 
 
 class Fate(NamedTuple):
@@ -43,17 +45,22 @@ class Fate(NamedTuple):
 
 
 def killed(mutant: Mutant, seeds: int) -> Fate:
-    """What is quick is asked first: seeds, then `tests/core`, then all scenes."""
-    by = _limited(_seeds, mutant, seeds) or _core(mutant) or _limited(_scenes, mutant)
+    """What is quick is asked first: the file of tests that is named as it is, seeds, all of `tests/core`, all scenes."""
+    stem = Path(mutant.file).stem
+    near = [f"core/{file.name}" for file in sorted(_CORE.glob(f"test_{stem}*.py"))]
+    by = (
+        _tests(mutant, near) or _limited(_seeds, mutant, seeds) or _tests(mutant, ["core"]) or _limited(_scenes, mutant)
+    )
     return Fate(mutant, by or "")
 
 
-def _core(mutant: Mutant) -> str | None:
-    said = fails("core", (mutant.patch,))
-    if said is None:
-        return None
-    red = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-    return red[1] if red is not None else "tests/core"
+def _tests(mutant: Mutant, among: list[str]) -> str | None:
+    for tests in among:
+        said = fails(tests, (mutant.patch,))
+        if said is not None:
+            red = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+            return red[1] if red is not None else f"tests/{tests}"
+    return None
 
 
 def _seeds(mutant: Mutant, seeds: int) -> str | None:
