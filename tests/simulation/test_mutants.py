@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench.library import ROOT, Patch, text_of
 from tools.mutants import killing
+from tools.mutants.__main__ import main
 from tools.mutants.drawing import Mutant, drawn, files, inside, mutants, patterns
 
 TRUSTED = files(trusted=True)
@@ -81,6 +82,12 @@ def test_what_breaks_a_promise_is_told_apart_from_what_breaks_something_else():
     assert killing.broken(forgotten, 1).by == ""
     lives = killing.broken(NONE, 3)
     assert (lives.by, lives.grants > 10) == ("", True)
+
+
+def test_where_tests_are_red_without_any_change_nothing_is_killed_by_them(monkeypatch, capsys):
+    monkeypatch.setattr("tools.mutants.__main__.fails", lambda *_: "FAILED tests/core/one.py")
+    assert main(["--inside", "1", "--outside", "0"]) == 2
+    assert "red without any change" in capsys.readouterr().err
 
 
 def _for_ever(*_):
