@@ -10,16 +10,18 @@ import asyncio
 import secrets
 import time
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from redlock import scripts
 from redlock._core import extend_many, renewals, wire
 from redlock._core.fair import target as fair
-from redlock._core.kernel import attempt, ballot as ballots, extension as extending, quorum
+from redlock._core.kernel import attempt, ballot as ballots, extension as extending, quorum, validity
 from redlock._core.kernel.extension import Extension
 from redlock._core.kernel.release import Claim
 from redlock._core.lease import LeaseState, PendingExtension
-from redlock._core.mode import EXCLUSIVE
+from redlock._core.modes import EXCLUSIVE
 from redlock._io import deployment
 from redlock._lock import election_async as asyncio_election, election_threads as threads_election, lock as locks
 from redlock._system import clock
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from redlock._core.effects import Op
-    from redlock._core.kernel.quorum import Tally
     from redlock._core.kernel.rounds import Round
     from redlock._core.settings import LockSpec, MastersSettings
 
@@ -109,19 +110,18 @@ def _() -> None:
 @_variant("fence-by-maximum", scenario="skewed-clocks", breaks="fenced")
 def _() -> None:
     """A fence greater than all that were seen, which no majority has stored (R17)"""
+    correct = ballots.Ballot.next_round
 
-    def second_round(
-        settings: MastersSettings,
-        spec: LockSpec,  # noqa: ARG001
-        token: str,  # noqa: ARG001
-        first: ballots.Ballot,
-    ) -> Op[tuple[int, float, Tally]]:
+    def at_once(at: float) -> Op[float]:
         yield from ()
-        proposal = first.highest + 1
-        settings.fences.learn(proposal)
-        return proposal, first.sent_at, first.tally
+        return at
 
-    _patch(attempt, "second_round", second_round)
+    def next_round(self: ballots.Ballot, spec: LockSpec, token: str) -> Any:
+        second = correct(self, spec, token)
+        asks = partial(at_once, self.sent_at)
+        return second and SimpleNamespace(proposal=second.proposal, tally=self.tally, ask=lambda _: asks())
+
+    _patch(ballots.Ballot, "next_round", next_round)
 
 
 @_variant("resurrecting-extension", scenario="stop-clients", breaks="exclusive")
@@ -142,7 +142,7 @@ def _() -> None:
         at = yield from claim.ask()
         if claim.tally.won:
             lease._lost = None
-            valid_until = quorum.valid_until(claim.sent_at, ttl, settings.drift_factor)
+            valid_until = validity.valid_until(claim.sent_at, ttl, settings.drift_factor)
             lease.extended(pending, valid_until, claim.tally.votes)
         lease.end_extension(pending)
         return Extension("kept" if claim.tally.won else "unanswered", at, claim.tally)

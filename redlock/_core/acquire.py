@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from redlock._core import wire
+from redlock._core import readings
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Timeout, Turn, WakeBehind, sleep, wait
 from redlock._core.fair import tickets
-from redlock._core.kernel import quorum
 from redlock._core.kernel.attempt import Granted, attempt
-from redlock._core.kernel.ballot import Ballot, Grant, Refusal
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rollback import carry_out, despite_interrupts
+from redlock._core.kernel.validity import ROUNDING
 from redlock._core.local_queue import Place
+from redlock._core.notes import Waited
 from redlock._core.outcomes import NEVER
 from redlock._core.patience import Patience, short_pause
+from redlock._core.readers import keep_new_readers_away
 from redlock._core.retry import delay
 from redlock._core.subscriptions import Subscription
+from redlock._core.tokens import READERS, released_token
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
@@ -33,7 +36,9 @@ T = TypeVar("T")
 _WAITS = itertools.count(1)  # numbers for an observer
 
 
-def acquire(target: Target, deadline: float, began: float, granted: Granted | None = None) -> Op[Grant | Refusal]:
+def acquire(  # noqa: C901 - flat: each call costs
+    target: Target, deadline: float, began: float, granted: Granted | None = None
+) -> Op[Grant | Refusal]:
     """Try until ``target`` is granted or ``deadline`` has passed: at least once, and once more at the deadline.
 
     ``began``: now.  Without a deadline an outage ends it (`Patience`).
@@ -44,6 +49,8 @@ def acquire(target: Target, deadline: float, began: float, granted: Granted | No
     settings, place, marks = target.settings, target.place, target.marks
     try:
         outcome = yield from attempt(target, granted, enter=True)
+        if not isinstance(outcome, Grant) or settings.outages.since:
+            _note(settings, outcome)
         if outcome is None and place.crowd:
             outcome = yield from _refuse_crowded(settings, place, began)
         elif not isinstance(outcome, Grant):
@@ -71,10 +78,20 @@ def acquire(target: Target, deadline: float, began: float, granted: Granted | No
     return outcome
 
 
+def _note(settings: MastersSettings, outcome: Grant | Refusal | None) -> None:
+    """An outage begins, goes on and ends with attempts (R38)."""
+    if outcome is not None and outcome.tally is not None:
+        settings.outages.attempted(outcome.tally, outcome.decided_at if isinstance(outcome, Grant) else outcome.at)
+
+
 def _refuse_crowded(settings: MastersSettings, place: Place, at: float) -> Op[Refusal]:
     """Too many wait already.  If they have met an outage, that is the answer here as well (C2)."""
     outage, _ = yield from _met_in_front(place, at)
-    return outage or Refusal("held", Tally(settings.masters), at, attempts=0, crowd=place.crowd)
+    return outage or _not_tried(settings, at, place.crowd)
+
+
+def _not_tried(settings: MastersSettings, at: float, crowd: int = 0) -> Refusal:
+    return Refusal("held", Tally(settings.masters), at, waited=Waited(0, crowd=crowd))
 
 
 def _observed(observer: Observing | None, name: str, wait_: Op[T]) -> Op[T]:
@@ -106,18 +123,20 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
         deadline = patience.deadline
         if outcome is not None:
             deadline = patience.after(outcome.at, took_part=outcome.kind == "held")
-            lined, outcome = outcome.lined, target.refused(outcome._replace(since=patience.since))
+            target.latest = outcome = outcome._replace(waited=Waited(since=patience.since))
+            lined = tickets.in_order(outcome.held)
+            outcome = outcome if outcome.doubt.soon else target.refused(outcome)
             if lined:  # masters look whether somebody still waits in order; the next attempt stands behind that (R42)
                 yield Send(tickets.leave(target.spec.keys, "", settings.fence_ttl))
                 tidied, outcome = True, outcome if tidied else None
         if (refusal := outcome) is not None:
             yield from share_refusal(target, refusal)
             if (yield from is_answer(refusal, deadline, patience)):
-                return refusal._replace(attempts=attempts, before=place.attempts)
+                return refusal._replace(waited=refusal.waited._replace(attempts=attempts, before=place.attempts))
             _keep(target, refusal)
             heard = False
             if refusal.at < deadline:
-                if target.subscription is None and refusal.kind == "held" and not refusal.kept:
+                if target.subscription is None and refusal.kind == "held" and not kept(refusal):
                     yield from target.listen()
                 heard = yield from target.pause(refusal, failed)
                 tidied = False
@@ -127,6 +146,21 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
         failed += 1
         outcome = yield from _attempt_again(target, granted, attempts)
     return outcome
+
+
+def kept(refusal: Refusal) -> float:
+    """Seconds for which nobody gets it, or for which to wait before asking again.
+
+    A release has left keys for so long (R28): until a majority may be free, if all others go now.  Or a key ends then
+    that is in the way of a lease on record (R35).
+    """
+    if refusal.doubt.soon:
+        return refusal.doubt.soon
+    if any(one.slots for one in refusal.held):  # another slot may be released
+        return 0.0
+    left = sorted(one.remaining for one in refusal.held if released_token(one.holder) and one.remaining < math.inf)
+    need, free = refusal.tally.need, refusal.tally.size - len(left)
+    return left[need - free - 1] if free < need else 0.0
 
 
 def _keep(target: Target, refusal: Refusal) -> None:
@@ -139,12 +173,12 @@ def is_answer(refusal: Refusal, deadline: float, patience: Patience) -> Op[bool]
 
     An outage may pass.  A wrong password stays wrong, however long we wait (C1).
     """
-    if refusal.tally.misconfigured or refusal.at < deadline:
-        return refusal.tally.misconfigured
-    if refusal.again:
-        yield from sleep(refusal.at + refusal.kept + quorum.ROUNDING)
+    if readings.misconfigured(refusal.tally) or refusal.at < deadline:
+        return readings.misconfigured(refusal.tally)
+    if refusal.doubt.soon:  # a key that is in the way ends then, whatever the deadline is (R35)
+        yield from sleep(refusal.at + refusal.doubt.soon + ROUNDING)
         return False
-    return not (refusal.contended and (yield from patience.try_again(refusal.at, refusal.tally.took)))
+    return not (refusal.contended and (yield from patience.try_again(refusal.at, readings.took(refusal.tally))))
 
 
 def share_refusal(target: Target, refusal: Refusal) -> Op[None]:
@@ -172,7 +206,7 @@ def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[R
             if outage is not None:
                 return outage
             if answered or event.at >= until > deadline:
-                return Refusal("held", Tally(settings.masters), event.at, attempts=0)
+                return _not_tried(settings, event.at)
             if until == deadline:
                 until = event.at + 2 * settings.node_timeout
     place.inbox = None  # no `Turn` will come any more; a lease that referred to the inbox would be a cycle
@@ -188,9 +222,9 @@ def _in_line_without_a_deadline(place: Place, patience: Patience) -> Op[Refusal 
         event = yield from wait(patience.until(math.inf), quiet=True)
         if isinstance(event, Timeout) or (isinstance(event, Turn) and place.turn):
             outage, _ = yield from _met_in_front(place, event.at)
-            patience.since = event.at if outage is None else max(patience.since, outage.since)
+            patience.since = event.at if outage is None else max(patience.since, outage.waited.since)
             if outage is not None and event.at >= patience.ends and not patience.stood_still(event.at):
-                return outage._replace(since=patience.since)
+                return outage._replace(waited=outage.waited._replace(since=patience.since))
     place.inbox = None
     return None
 
@@ -200,18 +234,20 @@ def _met_in_front(place: Place, at: float) -> Op[tuple[Refusal | None, bool]]:
     look = LookAhead(place)
     yield look
     outage = next((one for one in look.learned if isinstance(one, Refusal) and one.kind != "held"), None)
-    return outage and outage._replace(at=at, attempts=0, before=()), any(look.learned)
+    outage = outage and outage._replace(at=at, waited=outage.waited._replace(attempts=0, before=()))
+    return outage, any(look.learned)
 
 
 def _attempt_again(target: Target, granted: Granted | None, number: int) -> Op[Grant | Refusal | None]:
     subscription = target.subscription
     if subscription is not None:
         subscription.attempting()
-    outcome = yield from attempt(target, granted, number, listens=subscription is not None)
+    outcome = yield from attempt(target, granted, number)
+    _note(target.settings, outcome)
     if subscription is not None:
         if isinstance(outcome, Refusal):
-            subscription.tried(collided=outcome.split, took=outcome.tally.took)
-            subscription.refused(outcome.tally.in_the_way())
+            subscription.tried(collided=outcome.split, took=readings.took(outcome.tally))
+            subscription.refused(readings.in_the_way(outcome.tally))
         else:
             subscription.tried(collided=False)
     return outcome
@@ -221,8 +257,8 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
     """Wait until there is reason to try again.  Returns True if the reason is an announced release (R24)."""
     at, subscription = refusal.at, target.subscription
     if subscription is not None:
-        subscription.refused(refusal.tally.in_the_way())
-    if refusal.kind != "held" or refusal.kept:
+        subscription.refused(readings.in_the_way(refusal.tally))
+    if refusal.kind != "held" or kept(refusal):
         # No release ends an outage, or what a release has left; and rollbacks of failed attempts are announced as well.
         subscription = None
     while subscription is None or not (subscription.look or subscription.released):
@@ -239,39 +275,15 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
     return True
 
 
-def keep_new_readers_away(target: Target, *, by_readers: bool, pause: float) -> Op[None]:
-    """A writer that waits keeps new readers away, or it might wait for ever (R33).
-
-    After an attempt that readers refused it leaves a mark on all masters, except where another writer has the name.
-    They refuse new readers from then on; those that are there may extend.  So the writer gets in when they have
-    released or expired.
-
-    - It leaves the mark anew after each attempt, whatever that failed by, and takes it back at the end.
-    - A master without readers is marked as well.  An attempt that takes the name there ends the mark, and its rollback
-      would let new readers in.  They could get a majority, one master after the other.
-    - A mark lasts for two pauses of its writer, and at least for two `node_timeout`: an attempt may take that long.
-    - The mark of a writer that crashed goes by itself.
-
-    It serves liveness alone: a mark that is lost costs time, and nobody's lock rests on it.  So no votes are counted.
-    """
-    settings, spec, marks = target.settings, target.spec, target.marks
-    if spec.mode.shared or not (by_readers or marks):
-        return
-    token = marks[0].call.args[0] if marks else settings.token()
-    marks[:] = [Send(wire.mark(spec.keys, token, 0.0), owed_until=NEVER)]
-    yield Send(wire.mark(spec.keys, token, 2 * max(pause, settings.node_timeout)))
-
-
 class Target:
     """What one operation asks for, first and after each refusal, where it stands in line, and what it hears.
 
     This one is a lock: it asks for the same all the time, and its holder stays first in line until the release.
     """
 
-    __slots__ = ("marks", "patience", "place", "settings", "spec", "subscription")
+    __slots__ = ("latest", "marks", "patience", "place", "settings", "spec", "subscription")
 
-    stays = True  # a holder stays first in line, and the votes are about `spec`
-    ballot = Ballot  # counts the votes of an attempt
+    stays = True  # a holder stays first in line
     patience: Patience  # of one that waits
 
     def __init__(self, settings: MastersSettings, spec: LockSpec) -> None:
@@ -279,6 +291,7 @@ class Target:
         self.spec = spec  # what the next attempt asks for
         self.place = Place(spec.keys.locks, spec.mode.shared, spec.max_waiters)
         self.subscription: Subscription | None = None  # hears of releases
+        self.latest: Refusal | None = None  # why the latest attempt failed
         self.marks: list[Send] = []  # take back what it leaves on masters while it waits (R33, R42)
 
     def first(self) -> None:
@@ -287,6 +300,8 @@ class Target:
     def granted(self, lease: LeaseState, grant: Grant) -> None:
         """From now on ``lease`` is held."""
         lease.granted(grant)
+        # It hears of releases, so masters that have refused it get its key as soon as they are free (R37).
+        lease.listened = self.subscription is not None and (tally := grant.tally) is not None and tally.yes < tally.size
 
     def our_turn(self) -> Op[None]:
         """It is our turn in this process.  If that has just had the lock, wait until another one had it (R24).
@@ -316,29 +331,23 @@ class Target:
     def pause(self, refusal: Refusal, failed: int) -> Op[bool]:
         """See `pause`.  A writer that waits keeps new readers away meanwhile, but not from a slot."""
         until = self.next_try(refusal, failed)
-        by_readers = refusal.by_readers and self.stays
-        yield from keep_new_readers_away(self, by_readers=by_readers, pause=until - refusal.at)
+        if self.stays:
+            by_readers = any(one.holder == READERS for one in refusal.held)
+            wait_ = until - refusal.at
+            yield from keep_new_readers_away(self.settings, self.spec, self.marks, by_readers=by_readers, pause=wait_)
         return (yield from pause(self, refusal, until))
 
     def next_try(self, refusal: Refusal, failed: int) -> float:
         """When to try again, if nothing happens before that."""
-        if refusal.kept:  # once, when it can be free
-            return self.patience.until(refusal.at + refusal.kept + quorum.ROUNDING)
+        if left := kept(refusal):  # once, when it can be free
+            return self.patience.until(refusal.at + left + ROUNDING)
         if refusal.contended and not refusal.holder:  # it lost the race of fences, so nobody has it (C3, C4)
-            until = refusal.at + short_pause(self.settings, refusal.tally.took, failed)
+            until = refusal.at + short_pause(self.settings, readings.took(refusal.tally), failed)
         else:
             until = refusal.at + delay(self.spec.retry, failed)
         if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
-            until = min(until, refusal.at + refusal.remaining + quorum.ROUNDING)
+            until = min(until, refusal.at + refusal.remaining + ROUNDING)
         return self.patience.until(until)
 
     def after_pause(self, *, heard: bool) -> None:
         """A pause is over: choose what to ask for.  ``heard``: a release was announced."""
-
-    def settle(self, ballot: Any) -> LockSpec:  # noqa: ARG002 - all votes are about that
-        """What the votes are about, if that is not `spec`."""
-        return self.spec
-
-    def besides(self, ballot: Any, token: str) -> tuple[Send, ...]:  # noqa: ARG002 - they grant nothing else
-        """Gives back what masters have granted beside that."""
-        return ()

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from redlock._core import wire
 from redlock._core.confirm import records
 from redlock._core.effects import Op, Timeout, Wait
-from redlock._core.kernel import quorum
+from redlock._core.kernel import validity
 from redlock._core.kernel.extension import Extension, is_missing, repair
 from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.lease import PendingExtension
@@ -76,7 +76,7 @@ def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now
     asked = _extendable(extensions, ttl, now)
     if not asked:
         return
-    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl, renews=True)
+    pending = PendingExtension(validity.valid_until(now, ttl, settings.drift_factor), ttl, renews=True)
     batch = BatchExtension(settings, asked, ttl)
     batch.only_if = partial(pending.may_be_written, batch, [member.lease for member in asked])
     try:
@@ -91,7 +91,7 @@ def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now
             _detach_leases(batch, asked, extensions, pending)
         _detach_leases(batch, asked, extensions, pending)
         # No longer than others know our list of masters (R34).
-        valid_until = min(quorum.valid_until(batch.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
+        valid_until = min(validity.valid_until(batch.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
         # If the holder of one of them extends it, nothing was sent: all others are tried again soon.
         for index, member in enumerate(asked if batch.sent_at > NEVER else ()):
             if index not in batch.detached:

@@ -32,7 +32,7 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from redlock._core import wire
-from redlock._core.kernel import quorum
+from redlock._core.kernel import validity
 from redlock._core.kernel.quorum import majority
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Fleet:
             until = sent_at + self._counts
             self.differs = self.differs or lists.differs > 0
             for shown in lists.others:
-                left = shown.left * self._slower + quorum.ROUNDING
+                left = shown.left * self._slower + validity.ROUNDING
                 others[shown.names] = _Other(shown.mark, at + left)
             self._answers[master] = _Answer(lists.state, others, until)
         self._judge(at)

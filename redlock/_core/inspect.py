@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from redlock._core import wire
+from redlock._core import readings, wire
 from redlock._core.kernel.quorum import Tally, majority
 from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import ErrorReply
@@ -178,7 +178,7 @@ def told(status: LockStatus) -> LockStatus:
 
 
 def status_of(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:
-    counted = [answer for master, answer in seen.items() if tally.has_voted(master)]
+    counted = [answer for master, answer in seen.items() if readings.has_voted(tally, master)]
     need = majority(tally.size)
     token, remaining = None, 0.0
     for holder in {answer.holder for answer in counted if answer.holder}:
@@ -200,6 +200,6 @@ def known(status: LockStatus, tally: Tally) -> LockStatus:
     """``status``, if enough masters answered; else raises QuorumUnreachable."""
     if tally.unreachable:
         raise QuorumUnreachable(
-            f"cannot tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
+            f"cannot tell who holds {status.name!r}: {readings.explain(tally)}", name=status.name, votes=status.votes
         )
     return status

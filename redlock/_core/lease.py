@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock import options
-from redlock._core import attributes
+from redlock._core import attributes, readings
+from redlock._core.kernel.validity import drift
+from redlock._core.outcomes import NEVER
 from redlock._core.stop import Watchers
 from redlock.errors import LockLost, Reason, Vote
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from redlock._core.kernel.rounds import Round
     from redlock._core.local_queue import Place
     from redlock._core.mode import Mode
-    from redlock._core.settings import LockSpec
+    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._core.wire import Call
 
 ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
 
@@ -91,7 +94,7 @@ class LeaseState:
     abandoned = False  # released by whoever noticed that nobody could, perhaps beside its holder
     given_back = False  # its holder released it in time, and only that showed that it was lost
     scattered = False  # its extensions have no common order (R35)
-    listened = False  # see `Grant` (R37)
+    listened = False  # it waited for releases to be announced, and not all masters have granted it (R37)
     extensions = 0  # that were begun
     _won = 0  # `PendingExtension.number` of the last one that was won
     _bare = 0.0  # see `count_bare`; since `pop_bare` was called last
@@ -152,7 +155,7 @@ class LeaseState:
         self.asked = grant.asked
         self.keys_until = max(grant.valid_until, grant.decided_at) + self.ttl + self.guarded
         self.begun = True
-        self.last, self._last_at, self.listened = grant.tally, grant.decided_at, grant.listened
+        self.last, self._last_at = grant.tally, grant.decided_at
 
     @property
     def name(self) -> str:
@@ -249,6 +252,33 @@ class LeaseState:
     def kept(self) -> float:
         """Seconds for which nobody else may get it yet, although it is released now (R28); 0 or less: none."""
         return self._since + self.hold_at_least - self.clock()
+
+    def keys_stay(self, drift_factor: float) -> float:
+        """Seconds for which a release lets its keys live, as others may not get it yet (R28), with the drift."""
+        left = self.kept
+        return left + drift(left, drift_factor) if left > 0 else 0.0
+
+    def keeps_keys(self, spec: LockSpec) -> bool:
+        """Whether it is lost and its holder gives its keys back all the same: a term ended by `max_hold` (R31)."""
+        return spec.kept and not self.guards and self.clock() < self.valid_until
+
+    def others_until(self, spec: LockSpec, node_timeout: float) -> float:
+        """Until when others go first.  The renewer gives back the keys of a term when its guard is over (R31, R36)."""
+        return self.guarded_until + node_timeout if spec.kept and self.guards else NEVER
+
+    def extension_call(self, settings: MastersSettings, spec: LockSpec, ttl: float) -> Call:
+        """The request that extends it.  Where it is on record, with a mark that no other extension of it has (R35).
+
+        Marks are numbers that rise in the order in which extensions are sent.  Those of several processes or loops have
+        no common order: then marks are random, begin with ``r``, agree with no other, and stay random.
+        """
+        # `guarded`, not the guard of `spec`: that may be the one of a lock that entered again (R26).
+        args = spec.keys, self.token, ttl + self.guarded, settings.fence_ttl
+        if not spec.keys.grants:
+            return self.mode.extend(*args)
+        self.scattered = self.scattered or not self.in_order
+        mark = f"r{settings.token()[:16]}" if self.scattered else str(settings.mark())
+        return self.mode.extend(*args, mark, self.fence)
 
     @staticmethod
     def guard() -> AbstractContextManager[object]:
@@ -404,7 +434,7 @@ class LeaseState:
     def count_bare(self) -> None:
         """Add the time since the last call in which no more than a bare majority was known to have its keys (R37)."""
         now = min(self.clock(), self.valid_until)
-        if self.last is not None and self.last.bare:
+        if self.last is not None and readings.bare(self.last):
             self._bare += max(0.0, min(now, self._mended_at) - self._last_at)
         self._last_at = now
 

@@ -17,7 +17,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from redlock._core import wire
+from redlock._core import readings, wire
 from redlock._core.effects import sleep
 from redlock._core.inspect import inspect, inspect_many, known
 from redlock._core.kernel.quorum import Tally
@@ -89,9 +89,9 @@ class Listing:
         for name, (status, tally) in zip(
             names, (yield from inspect_many(self._settings, names, self._prefix)), strict=True
         ):
-            if tally.outage:  # late, or a master that does not look at several names at once, as in a cluster
+            if readings.outage(tally):  # late, or a master that does not look at several names at once, as in a cluster
                 status, tally = yield from inspect(self._settings, name, self._prefix + name)  # noqa: PLW2901
-                if tally.outage:
+                if readings.outage(tally):
                     known(status, tally)
             if any(vote.outcome == "held" for vote in status.votes):
                 found.append(status)
@@ -115,7 +115,7 @@ class Listing:
         self._master, self._cursor = self._master + 1, _FIRST
 
     def _unsearched(self) -> QuorumUnreachable:
-        text, votes = f"cannot list the locks: {self._searched.explain()}", self._searched.votes()
+        text, votes = f"cannot list the locks: {readings.explain(self._searched)}", self._searched.votes()
         if any(vote.reason.startswith("NOPERM") for vote in votes):
             text += "; to list locks a user needs one right more: ACL SETUSER user +scan, on each master"
             votes = tuple(

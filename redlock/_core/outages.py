@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from redlock._core import readings
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,13 +32,13 @@ class Outages:
         self._due = [0.0]  # when the next report is due; of several threads the one that takes it out decides
 
     def attempted(self, tally: Tally, at: float) -> None:
-        if not tally.outage and self.since is None:
+        if not readings.outage(tally) and self.since is None:
             return
         try:
             due = self._due.pop()
         except IndexError:
             return
-        since, gone = self.since, tally.outage
+        since, gone = self.since, readings.outage(tally)
         self.since = since or at if gone else None
         reports = gone != (since is not None) or (gone and at >= due)
         self._due.append(at + EVERY if reports else due)

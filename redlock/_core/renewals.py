@@ -34,10 +34,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from redlock._core import attributes
+from redlock._core.abandon import abandon
 from redlock._core.extend_many import MOST, renew
-from redlock._core.kernel import quorum
+from redlock._core.kernel import validity
 from redlock._core.kernel.extension import Extension, extend
-from redlock._core.kernel.release import abandon, release_lost
+from redlock._core.kernel.release import release_lost
 from redlock._core.whole import AGAIN, lacking, listen, make_whole
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def _pause(ttl: float, spread: float) -> float:
 @lru_cache(maxsize=16)
 def _latest(ttl: float, drift_factor: float) -> float:
     """How many seconds before its end a lease is due at the latest."""
-    return min(ttl * _REMAINING, (ttl - quorum.drift(ttl, drift_factor)) * _REMAINING_OF_VALIDITY)
+    return min(ttl * _REMAINING, (ttl - validity.drift(ttl, drift_factor)) * _REMAINING_OF_VALIDITY)
 
 
 @lru_cache(maxsize=16)

@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock import options
-from redlock._core.mode import EXCLUSIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +45,7 @@ class LockSpec(NamedTuple):
 
     names: tuple[str, ...]
     keys: Keys
+    mode: Mode
     ttl: float
     min_validity: float
     retry: wait_base
@@ -53,7 +53,6 @@ class LockSpec(NamedTuple):
     max_hold: float | None = None  # seconds after which the lease is lost, whatever happens (C7)
     on_lost: Callable[[Any], object] | None = None  # called with the lease, once, if it is lost (C9)
     hold_at_least: float = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
-    mode: Mode = EXCLUSIVE
     refused: Callable[[Any], object] | None = None  # told of each `Refusal` because others hold it
     max_waiters: int | None = None  # of this process, behind the one that holds it or asks for it (R40)
     guard: float = 0.0  # seconds for which masters keep its keys beyond the validity (R36)

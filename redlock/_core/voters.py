@@ -19,7 +19,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from redlock._core import wire
-from redlock._core.kernel import quorum
+from redlock._core.kernel import quorum, validity
 from redlock._core.outcomes import Failure
 from redlock._core.rates import Rates, Reading
 from redlock.errors import Vote
@@ -128,7 +128,7 @@ class Voters:
             value, until, process = self._longest[master]
             # What a process before this one said counts to its end: the master may have forgotten it.
             if process == self._run_id(master) or until <= at or value <= announced.max_ttl:
-                left = min(announced.left, wire.LIFE * announced.max_ttl) * self._slower + quorum.ROUNDING
+                left = min(announced.left, wire.LIFE * announced.max_ttl) * self._slower + validity.ROUNDING
                 self._longest[master] = announced.max_ttl, at + left, self._run_id(master)
         self._recompute()
         if announced is None or abs(announced.max_ttl - self.max_ttl) <= _ROUNDED or self._differs:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redlock._core import wire
+from redlock._core import readings, wire
 from redlock._core.effects import Listen, Op, Timeout, wait
 from redlock._core.inspect import Look, known, status_of, told
-from redlock._core.kernel import quorum
+from redlock._core.kernel import validity
 from redlock._core.patience import Patience
 from redlock._core.retry import BETWEEN_LOOKS, delay
 from redlock._core.subscriptions import Subscription
@@ -61,7 +61,7 @@ class Lookout:
         self._looks += 1
         until = at + delay(self._pauses, self._looks)
         if remaining is not None:
-            until = min(until, at + remaining + quorum.ROUNDING)
+            until = min(until, at + remaining + validity.ROUNDING)
         if patience is not None:
             until = patience.until(until)
         subscription = self._subscription
@@ -107,7 +107,7 @@ def wait_until_free(
         if look.free:
             return None, look.tally
         ends = patience.after(at, took_part=not look.tally.unreachable)
-        if at >= ends or look.tally.misconfigured:  # C1
+        if at >= ends or readings.misconfigured(look.tally):  # C1
             return names[free], look.tally
         outage = look.tally.unreachable
         yield from lookout.pause(at, look.remaining, look.in_the_way(), outage=outage, patience=patience)
@@ -131,7 +131,7 @@ class FreeLook(Look):
 
     def in_the_way(self) -> list[int]:
         """One of these masters has to change its answer (`Subscription.refused`)."""
-        return [master for master in self.tally.in_the_way() if self.tally.outcome(master) != "free"]
+        return [master for master in readings.in_the_way(self.tally) if self.tally.outcome(master) != "free"]
 
     def decides(self, at: float) -> bool:
         if self.open and (self.free or self.tally.complete):
@@ -169,7 +169,7 @@ class Watch:
             look = Look(self._settings, wire.status(self._key, listeners=True))
             at = yield from look.ask()
             status = status_of(self._name, look.seen, look.tally)
-            if look.tally.misconfigured:
+            if readings.misconfigured(look.tally):
                 known(status, look.tally)
             if not look.tally.unreachable and self._is_news(status, look):
                 self.begun = True
@@ -178,7 +178,7 @@ class Watch:
 
     def _is_news(self, status: LockStatus, look: Look) -> bool:
         """Whether a majority has one answer, another than was told last, and of no earlier holder."""
-        holds = [seen for master, seen in look.seen.items() if look.tally.has_voted(master)]
+        holds = [seen for master, seen in look.seen.items() if readings.has_voted(look.tally, master)]
         if status.token is None and not status.shared and sum(not seen.holder for seen in holds) < look.tally.need:
             return False  # several ask for it, and nobody has it yet
         if sum(not seen.fence for seen in look.seen.values()) >= look.tally.need:

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from redlock._core import readings
 from redlock._core.effects import Listen, Op, Timeout, wait
-from redlock._core.kernel import quorum
+from redlock._core.kernel import validity
 from redlock._core.kernel.extension import repair
 from redlock._core.subscriptions import Subscription
 
@@ -37,12 +38,12 @@ AGAIN = 1.0  # seconds from the first repair to the second
 
 def lacking(lease: LeaseState) -> list[int]:
     """The masters that are not known to have the key of a lease as it was granted."""
-    return [] if lease.last is None or lease.extensions else lease.last.lacking()
+    return [] if lease.last is None or lease.extensions else readings.lacking(lease.last)
 
 
 def make_whole(settings: MastersSettings, spec: LockSpec, lease: LeaseState, missing: Sequence[int]) -> Iterator[Send]:
     """Give the key to those of ``missing`` where the name is free."""
-    left = lease.valid_until - lease.clock() + quorum.drift(lease.ttl, settings.drift_factor)
+    left = lease.valid_until - lease.clock() + validity.drift(lease.ttl, settings.drift_factor)
     return repair(settings, spec, lease, missing, left, wanted=lambda: not lease.extensions)
 
 

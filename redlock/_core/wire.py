@@ -154,7 +154,7 @@ def granted(fence: str) -> bytes:
     return f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode()
 
 
-def fence(keys: Keys, token: str, proposal: int, fence_ttl: float) -> Call:
+def fence(keys: Keys, token: str, proposal: int | str, fence_ttl: float) -> Call:
     args = (str(len(keys.locks)), token, str(proposal), milliseconds(fence_ttl))
     return Call(scripts.FENCE, keys.locks + keys.fences, args)
 

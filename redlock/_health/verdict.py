@@ -12,7 +12,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redlock._core.kernel.quorum import drift, majority
+from redlock._core.kernel.quorum import majority
+from redlock._core.kernel.validity import drift
 from redlock._core.voters import Facts, Voters
 from redlock._health import fleet
 from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth

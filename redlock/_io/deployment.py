@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from redlock import options
 from redlock._core import inspect, wire
-from redlock._core.acquire import Target
 from redlock._core.fair import tickets
-from redlock._core.mode import EXCLUSIVE, RECORDED
-from redlock._core.slots.target import KnownSlots, SlotTarget, group_of, slot_name
+from redlock._core.modes import EXCLUSIVE
+from redlock._core.slots.target import KnownSlots, group_of, slot_name
 from redlock._system import clock
 from redlock.errors import ConfigurationError
 
@@ -39,12 +38,11 @@ class Limits(NamedTuple):
 class Deployment:
     """The masters of one `Masters`, as operations ask them.
 
-    ``records``: each grant is on record until its release (R35).  ``mode``: that of a lock which shares with
-    nobody.  ``target`` and ``slot_target``: what an acquire of it asks for, and of a slot.
+    ``records``: each grant is on record until its release (R35).  ``mode``: that of a lock which shares with nobody.
     """
 
     __slots__ = (
-        "_announced", "_known_slots", "limits", "mode", "prefix", "records", "settings", "slot_target", "target",
+        "_announced", "_known_slots", "limits", "mode", "prefix", "records", "settings",
     )  # fmt: skip
 
     def __init__(self, settings: MastersSettings, limits: Limits, prefix: str, *, records: bool = False) -> None:
@@ -53,12 +51,10 @@ class Deployment:
         self.prefix = prefix
         self.records = records
         self.mode = EXCLUSIVE
-        self.target: type[Target] = Target
-        self.slot_target: type[SlotTarget] = SlotTarget
         if records:
-            from redlock._core.confirm import ballot as confirm  # noqa: PLC0415 - few programs confirm
+            from redlock._core.confirm.ballot import RECORDED  # noqa: PLC0415 - few programs confirm
 
-            self.mode, self.target, self.slot_target = RECORDED, confirm.ConfirmingTarget, confirm.ConfirmingSlotTarget
+            self.mode = RECORDED
         self._announced = frozenset((wire.announcement_key(prefix), wire.fleet_key(prefix)))
         self._known_slots: weakref.WeakValueDictionary[str, KnownSlots] = weakref.WeakValueDictionary()
 

@@ -30,12 +30,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import options
-from redlock._core.acquire import acquire
+from redlock._core.abandon import abandon
+from redlock._core.acquire import Target, acquire
 from redlock._core.kernel.ballot import Grant, Refusal
-from redlock._core.kernel.extension import downgrade, extend
-from redlock._core.kernel.release import abandon, leave_line, release
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.release import leave_line, release
 from redlock._core.kernel.rollback import carry_out
-from redlock._core.mode import MOST_READERS, shared_by
+from redlock._core.modes import MOST_READERS, shared_by
+from redlock._core.readers import downgrade
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock._io import process
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.acquire import Target
     from redlock._core.effects import Op
     from redlock._core.fair.target import FairTarget
     from redlock._core.kernel.extension import Extension
@@ -176,9 +177,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         if on_lost is not None:
             check_told("on_lost", on_lost, "the lease", self._holder)
-        self._target: Callable[..., Target] = deployment.target  # what an acquire asks for
+        self._target: Callable[..., Target] = Target  # what an acquire asks for
         if fair is not False:
-            self._target = _in_order(fair, shared=shared, fencing=fencing, records=deployment.records)
+            self._target = _in_order(fair, shared=shared, fencing=fencing)
         if not (auto_extend is True and fencing is True and bound is True):
             options.flag("auto_extend", auto_extend)
             options.flag("fencing", fencing)
@@ -186,14 +187,14 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         keys = deployment.keys(names, fencing=fencing, fair=fair)
         mode = deployment.mode
         if shared is not False or max_readers != MOST_READERS:
-            mode = _shared(shared, max_readers, times)
+            mode = _shared(shared, max_readers, times, mode)
         if deployment.records and not fencing:
             raise ConfigurationError(
                 "fencing=False with confirm_expiry=True of its masters: a lease is on record with its fence, drop one"
             )
         self._spec = LockSpec(
-            names, keys, times.ttl, times.min_validity, retry, auto_extend,
-            times.max_hold, on_lost, times.hold_at_least, mode,
+            names, keys, mode, times.ttl, times.min_validity, retry, auto_extend,
+            times.max_hold, on_lost, times.hold_at_least,
             max_waiters=None if max_waiters is None else options.number("max_waiters", max_waiters), guard=times.guard,
         )  # fmt: skip
         if owner is not None:
@@ -614,19 +615,19 @@ def _in_another_task(hold: Hold[Any]) -> str:
     )
 
 
-def _in_order(fair: object, *, shared: object, fencing: object, records: bool) -> type[FairTarget]:
+def _in_order(fair: object, *, shared: object, fencing: object) -> type[FairTarget]:
     """What an acquire in order asks for (R42).  Raises ConfigurationError."""
     options.flag("fair", fair)
     if shared:
         raise ConfigurationError("fair=True with shared=True: readers enter together, drop one of them")
     if fencing is False:
         raise ConfigurationError("fair=True with fencing=False: the order is that of proposed fencing tokens (R42)")
-    from redlock._core.fair.target import FairConfirmingTarget, FairTarget  # noqa: PLC0415 - few locks wait in order
+    from redlock._core.fair.target import FairTarget  # noqa: PLC0415 - few locks wait in order
 
-    return FairConfirmingTarget if records else FairTarget
+    return FairTarget
 
 
-def _shared(shared: object, max_readers: object, times: Times) -> Mode:
+def _shared(shared: object, max_readers: object, times: Times, beside: Mode) -> Mode:
     """The mode of a reader.  Raises ConfigurationError."""
     most = options.number("max_readers", max_readers)
     if shared is not True:
@@ -636,4 +637,4 @@ def _shared(shared: object, max_readers: object, times: Times) -> Mode:
         raise ConfigurationError(
             f"shared=True with hold_at_least={times.hold_at_least:g}: a reader keeps no reader out, drop one of them"
         )
-    return shared_by(most)
+    return shared_by(most, beside)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
 from redlock import _connect, options
+from redlock._core import readings
 from redlock._core.fleet import Fleet
 from redlock._core.outages import Outages
 from redlock._core.retry import chance
@@ -274,7 +275,7 @@ def _report_outage(
         text = f"the quorum is back after {seconds:.1f} s"
         report([(logging.INFO, text, lambda observer: observer.quorum_back())], observer)
         return
-    text = f"no quorum{f' for {seconds:.0f} s' if what == 'still gone' else ''}: {tally.explain()}"
+    text = f"no quorum{f' for {seconds:.0f} s' if what == 'still gone' else ''}: {readings.explain(tally)}"
     tell = (lambda observer: observer.quorum_lost(tally.votes())) if what == "gone" else None
     report([(logging.WARNING, text, tell)], observer)
 
@@ -305,7 +306,7 @@ def was_free(name: str | None, tally: Tally) -> bool:
     """Whether a wait ended well.  ``name``: one that was not seen to be free.  Raises QuorumUnreachable."""
     if name is not None and tally.unreachable:
         raise QuorumUnreachable(
-            f"cannot tell whether {name!r} is free: {tally.explain()}", name=name, votes=tally.votes()
+            f"cannot tell whether {name!r} is free: {readings.explain(tally)}", name=name, votes=tally.votes()
         )
     return name is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Literal
 
-from redlock._core import events
+from redlock._core import events, readings
 from redlock._io.report import report_failure
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class Observer:
         self._emit(events.LockAcquired(*fields, () if last is None or last.votes == votes else last.votes()))
 
     def refused(self, name: str, refusal: Refusal, began: float, seconds: float) -> None:
-        failed = _failed_attempts(refusal.before, began)
+        failed = _failed_attempts(refusal.waited.before, began)
         votes = refusal.tally.votes()
-        self._emit(events.LockRefused(name, _kind(refusal), refusal.attempts, seconds, votes, failed))
+        self._emit(events.LockRefused(name, _kind(refusal), refusal.waited.attempts, seconds, votes, failed))
 
     def waits(self, name: str, waiter: int) -> None:
         self._emit(events.WaitBegan(name, waiter))
@@ -92,9 +92,9 @@ class Observer:
 
 
 def _kind(refusal: Refusal) -> Literal["held", "crowded", "unreachable", "slow", "unusable"]:
-    if refusal.crowd:
+    if refusal.waited.crowd:
         return "crowded"
-    return "unusable" if refusal.kind == "unreachable" and not refusal.tally.outage else refusal.kind
+    return "unusable" if refusal.kind == "unreachable" and not readings.outage(refusal.tally) else refusal.kind
 
 
 def _failed_attempts(refusals: Iterable[Refusal], began: float) -> tuple[events.FailedAttempt, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from redlock._core import readings
+from redlock._core.fair.tickets import in_order
 from redlock._core.tokens import is_phantom, owner_of, readers_of, released_token, shown, turn_of
 from redlock.errors import ConfigurationError, NotAcquired, NotExtended, QuorumUnreachable
 
@@ -20,14 +22,15 @@ if TYPE_CHECKING:
 
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     """The error when others hold the lock, or when nobody does."""
-    released, turn = released_token(refusal.holder), turn_of(refusal.holder)
-    whose = readers_of(refusal.holder) or owner_of(refusal.holder) or shown(released or turn or refusal.holder)
+    holder = refusal.holder or refusal.doubt.holder
+    released, turn = released_token(holder), turn_of(holder)
+    whose = readers_of(holder) or owner_of(holder) or shown(released or turn or holder)
     who = f"released by {whose}, and kept from others" if released else f"held by {whose or 'somebody else'}"  # R28
     if turn:
         who = f"it is the turn of {whose}, who waits in order"
-    elif is_phantom(refusal.holder):  # R35
+    elif is_phantom(holder):  # R35
         who = "nobody can tell whether its last lease is over, so it is kept from all"
-    more = "" if turn or refusal.lined else " for up to {:.1f} s"
+    more = "" if turn or in_order(refusal.held) else " for up to {:.1f} s"
     return _error(spec, refusal, who, more, "wait for it", "hold it or wait for it")
 
 
@@ -39,9 +42,9 @@ def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
 
 def _error(spec: LockSpec, refusal: Refusal, who: str, more: str, crowd: str, others: str) -> NotAcquired:
     """``who`` has it, and for how long yet (``more``), unless it is this process that keeps us away."""
-    if refusal.crowd:
-        who = f"{refusal.crowd} of this process {crowd} already, max_waiters is {spec.max_waiters}"
-    elif not refusal.attempts:
+    if refusal.waited.crowd:
+        who = f"{refusal.waited.crowd} of this process {crowd} already, max_waiters is {spec.max_waiters}"
+    elif not refusal.waited.attempts:
         who = f"other threads or tasks of this process {others}"
     elif refusal.contended:
         who = "nobody has it: several asked for it at the same time, and none of them got a majority"
@@ -51,7 +54,7 @@ def _error(spec: LockSpec, refusal: Refusal, who: str, more: str, crowd: str, ot
         f"{spec.shown} not acquired in {_attempts(refusal)}: {who}",
         name=spec.name,
         votes=refusal.tally.votes(),
-        kind="crowded" if refusal.crowd else "nobody" if refusal.contended else "held",
+        kind="crowded" if refusal.waited.crowd else "nobody" if refusal.contended else "held",
     )
 
 
@@ -68,8 +71,8 @@ def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> 
             f"min_validity is {spec.min_validity:g} s"
         )
     else:
-        why = refusal.tally.explain()
-    if settings.outage_timeout <= (lasted := refusal.at - refusal.since) < math.inf:
+        why = readings.explain(refusal.tally)
+    if settings.outage_timeout <= (lasted := refusal.at - refusal.waited.since) < math.inf:
         why += f"; this outage has lasted for {lasted:.1f} s, and outage_timeout is {settings.outage_timeout:g} s"
     return QuorumUnreachable(
         f"{spec.shown} not acquired in {_attempts(refusal)}: {why}", name=spec.name, votes=refusal.tally.votes()
@@ -98,9 +101,9 @@ def not_resumed(state: LeaseState, extension: Extension) -> RedlockError:
         return ConfigurationError(f"the token of {state.shown} {why}")
     if state.lost:
         return state.loss()
+    why = "nothing was sent" if tally is None else readings.explain(tally)
     return QuorumUnreachable(
-        f"cannot tell whether {state.shown} is held yet: {'nothing was sent' if tally is None else tally.explain()}; "
-        "try again before its TTL is over",
+        f"cannot tell whether {state.shown} is held yet: {why}; try again before its TTL is over",
         name=state.name,
         votes=() if tally is None else tally.votes(),
     )
@@ -110,14 +113,16 @@ def is_locked(status: LockStatus, tally: Tally) -> bool:
     """Whether a majority has a holder.  Raises QuorumUnreachable: too few masters answered to know."""
     if tally.denied:
         return True
-    if tally.unreachable or tally.perhaps_denied:
+    if tally.unreachable or readings.perhaps_denied(tally):
         raise QuorumUnreachable(
-            f"cannot tell whether {status.name!r} is locked: {tally.explain()}", name=status.name, votes=status.votes
+            f"cannot tell whether {status.name!r} is locked: {readings.explain(tally)}",
+            name=status.name,
+            votes=status.votes,
         )
     return False
 
 
 def _attempts(refusal: Refusal) -> str:
-    if not refusal.attempts:
+    if not refusal.waited.attempts:
         return "time"
-    return f"{refusal.attempts} attempt{'s' if refusal.attempts > 1 else ''}"
+    return f"{refusal.waited.attempts} attempt{'s' if refusal.waited.attempts > 1 else ''}"

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from redlock import options
+from redlock._core.abandon import abandon
 from redlock._core.kernel.ballot import Grant
 from redlock._core.kernel.extension import extend
-from redlock._core.kernel.release import abandon
-from redlock._core.mode import resumed
+from redlock._core.modes import resumed
 from redlock._io import process
 from redlock._lock.handed import Handed
 from redlock._lock.holds import note_here

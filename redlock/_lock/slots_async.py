@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import options
 from redlock._core.inspect import SlotsStatus, known
 from redlock._core.kernel.ballot import Grant
+from redlock._core.slots.target import SlotTarget
 from redlock._lock.lock_async import AsyncMultiLock
 from redlock._lock.refused import none_free
 from redlock._lock.typed import SlotOptions
@@ -68,9 +69,8 @@ class AsyncSlots(AsyncMultiLock):
             raise ConfigurationError("fair=True: a waiter for slots takes any that is free, so there is no order (R42)")
         limit = options.limit(limit)
         super().__init__(name, masters, **of_lock)
-        kind = self._runtime.deployment.slot_target
         group = self._group = self._runtime.deployment.group(self._spec, limit)
-        self._target = lambda settings, _: kind(settings, group)
+        self._target = lambda settings, _: SlotTarget(settings, group)
         self._names = tuple(spec.name for spec in self._group.slots)
 
     @property

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from redlock import options
-from redlock._core.kernel import quorum
+from redlock._core.kernel.validity import drift
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _checked(
     patience = limits.patience if timeout is None else options.timeout("timeout", timeout)
     guards = limits.guard if guard is None else check_guard(guard, limits.max_ttl)
     seconds = check_ttl(limits, ttl, guards)
-    longest = seconds - quorum.drift(seconds, limits.drift_factor)
+    longest = seconds - drift(seconds, limits.drift_factor)
     if min_validity is not None:
         why = "the TTL less the allowance for clock drift"
         least = options.seconds("min_validity", min_validity, below=longest, why=why)
@@ -83,6 +83,15 @@ def _checked(
     if hold_at_least is not None:
         why = "the ttl of the lock (R28)"
         kept = options.seconds("hold_at_least", hold_at_least, zero=True, at_most=seconds, why=why)
-        least = max(least, quorum.enough_to_hold(kept, seconds, limits.drift_factor, limits.node_timeout))
+        least = max(least, _enough_to_hold(kept, seconds, limits.drift_factor, limits.node_timeout))
     longest_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
     return Times(seconds, patience, longest_hold, kept, least, guards)
+
+
+def _enough_to_hold(at_least: float, ttl: float, factor: float, node_timeout: float) -> float:
+    """The validity that a grant has to leave, so that it keeps others out for ``at_least`` seconds (R28).
+
+    Its holder may die right after it.  Then what is left of the lease is all that keeps them out, and the masters have
+    `node_timeout` to answer.
+    """
+    return min(at_least, ttl - drift(ttl, factor) - node_timeout)

@@ -38,7 +38,7 @@ def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: 
     refusal = world.run(world.acquire(world.spec(pause=0.5), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "held"
-    assert refusal.attempts == len(attempts)
+    assert refusal.waited.attempts == len(attempts)
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx(attempts)
     assert world.after_start() == pytest.approx(ends)
 
@@ -63,7 +63,7 @@ def test_the_last_attempt_says_what_was_wrong() -> None:
     world = World(*[Master(0.01, {"acquire": first_down}) for _ in range(3)])
     refusal = world.run(world.acquire(world.spec(), deadline=world.now + 0.1))
     assert isinstance(refusal, Refusal)
-    assert (refusal.kind, refusal.attempts) == ("held", 2)
+    assert (refusal.kind, refusal.waited.attempts) == ("held", 2)
 
 
 @pytest.mark.parametrize(("masters", "attempts"), [
@@ -80,7 +80,7 @@ def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempt
     world = World(*masters)
     refusal = world.run(world.acquire(world.spec(), deadline=world.now + 0.1))
     assert isinstance(refusal, Refusal)
-    assert refusal.attempts == attempts
+    assert refusal.waited.attempts == attempts
 
 
 def test_a_fresh_token_for_every_attempt() -> None:
@@ -99,7 +99,7 @@ def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
     world = World(Master(0.3), node_timeout=0.25)
     refusal = world.run(world.acquire(world.spec(pause=0.02), deadline=world.now + 0.27))
     assert isinstance(refusal, Refusal)
-    assert refusal.attempts == 2
+    assert refusal.waited.attempts == 2
     assert len(world.arrived) == 1  # it did arrive
     assert world.after_start() == pytest.approx(0.52)
 
@@ -123,7 +123,7 @@ def test_an_attempt_that_ends_at_the_deadline_or_later_is_the_last(
     world = World(*[Master(NEVER)] * 3, node_timeout=0.25)
     refusal = world.run(world.acquire(world.spec(pause=0.5), deadline=START + timeout))
     assert isinstance(refusal, Refusal)
-    assert refusal.attempts == len(attempts)
+    assert refusal.waited.attempts == len(attempts)
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx(attempts)
     assert world.after_start() == pytest.approx(ends)
     assert world.after_start() <= timeout + world.settings.node_timeout

@@ -39,7 +39,7 @@ def test_it_tries_again_a_few_times_whatever_its_deadline(after: float, at: list
     world, refusal = tried(*contended(after=after))
     assert isinstance(refusal, Refusal)
     assert times(world) == pytest.approx(at)
-    assert (refusal.kind, refusal.contended, refusal.attempts) == ("held", True, 5)
+    assert (refusal.kind, refusal.contended, refusal.waited.attempts) == ("held", True, 5)
 
 
 def test_also_at_the_deadline_of_one_that_waited() -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
+from redlock._core import readings
 from redlock._core.effects import Effect, Op, Send, Turn, Wait
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.release import release
 from redlock._core.local_queue import LocalQueue, Place
+from redlock._core.notes import Waited
 from tests.core.world import NEVER, START, WALL, Master, World, breaks, down, held, refuses
 from tests.owners import proves
 from tests.properties.profile import PROPERTY
@@ -201,9 +203,9 @@ def test_not_its_turn_in_time(timeout: float) -> None:
     front.holds = True
     refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
-    assert (refusal.kind, refusal.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
+    assert (refusal.kind, refusal.waited.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
     assert refusal.at - START == pytest.approx(max(timeout, 0.0))
-    assert not refusal.tally.misconfigured
+    assert not readings.misconfigured(refusal.tally)
     assert len(refusal.tally.votes()) == 3
     assert world.sent == []
     assert [kind for kind, _ in world.effects] == ["Send", "Wait", "LookAhead", "Leave"]
@@ -217,7 +219,7 @@ def test_not_its_turn_in_time(timeout: float) -> None:
 
 def refused(kind: Any, *masters: Master) -> Refusal:
     tally = Tally(World(*masters).settings.masters)
-    return Refusal(kind, tally, START - 1, attempts=7, before=(Refusal(kind, tally, START - 2),))
+    return Refusal(kind, tally, START - 1, waited=Waited(7, before=(Refusal(kind, tally, START - 2),)))
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.3], ids=["tries-once", "waits"])
@@ -237,7 +239,7 @@ def test_an_outage_is_told_to_all_who_wait(learned: Any, told: str, patience: fl
         front.answered(learned)
     refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + patience))
     assert isinstance(refusal, Refusal)
-    assert (refusal.kind, refusal.attempts, refusal.before) == (told, 0, ())
+    assert (refusal.kind, refusal.waited.attempts, refusal.waited.before) == (told, 0, ())
     assert (refusal.tally is getattr(learned, "tally", None)) is (told != "held")  # with its votes
     assert refusal.at - START == pytest.approx(max(patience, 0.0))
     assert world.sent == []

@@ -10,6 +10,7 @@ from tenacity.wait import wait_fixed
 
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
+from redlock._core.notes import Waited
 from redlock._core.outages import EVERY, Outages
 from redlock._core.outcomes import Failure
 from redlock._core.watch import wait_until_free
@@ -164,7 +165,7 @@ def test_who_stands_behind_waits_for_the_first_answer_after_a_suspension(seen: f
     front = in_front(world, outage(world, START))
     suspended(world, 2.0, lambda: front.answered(outage(world, START + ASLEEP + 2.3 - seen)))
     refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
-    assert (refusal.kind, refusal.attempts, world.sent) == ("unreachable", 0, [])
+    assert (refusal.kind, refusal.waited.attempts, world.sent) == ("unreachable", 0, [])
     more = max(0.0, OUTAGE - seen)
     assert refusal.at - START == pytest.approx(ASLEEP + 2.3 + more, abs=2 * world.settings.node_timeout)
 
@@ -182,7 +183,7 @@ def in_front(world: World, learned: Refusal | bool | None) -> Any:
 
 
 def outage(world: World, since: float) -> Refusal:
-    return Refusal("unreachable", Tally(world.settings.masters), START, attempts=7, since=since)
+    return Refusal("unreachable", Tally(world.settings.masters), START, waited=Waited(7, since))
 
 
 @pytest.mark.parametrize(("since", "told"), [
@@ -196,7 +197,7 @@ def test_who_stands_behind_hears_the_same(since: float, told: float) -> None:
     if since > 0:
         world.later(since, lambda: front.answered(outage(world, START + since)))
     refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
-    assert (refusal.kind, refusal.attempts) == ("unreachable", 0)
+    assert (refusal.kind, refusal.waited.attempts) == ("unreachable", 0)
     assert refusal.at - START == pytest.approx(told)
     assert world.sent == []
 
@@ -208,7 +209,7 @@ def test_behind_one_that_meets_a_majority_there_is_no_outage(learned: Any) -> No
     world.later(33.0, lambda: world.local_queue.leave(front))
     refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
     assert refusal.kind == "unreachable"  # in its own attempts
-    assert refusal.attempts > 0
+    assert refusal.waited.attempts > 0
     assert refusal.at - START == pytest.approx(33.0 + OUTAGE)
 
 
@@ -233,7 +234,7 @@ def test_who_is_first_too_late_asks_nobody() -> None:
     front.answered(outage(world, START))
     world.later(OUTAGE, lambda: bool(world.local_queue.leave(front)))
     refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
-    assert (refusal.kind, refusal.attempts, refusal.at) == ("unreachable", 0, START + OUTAGE)
+    assert (refusal.kind, refusal.waited.attempts, refusal.at) == ("unreachable", 0, START + OUTAGE)
     assert world.sent == []
     assert len(world.local_queue) == 0
 

@@ -8,8 +8,9 @@ from unittest.mock import patch
 
 import pytest
 
+from redlock._core.abandon import abandon
 from redlock._core.kernel.extension import Extension, extend
-from redlock._core.kernel.release import abandon, release, release_lost
+from redlock._core.kernel.release import release, release_lost
 from redlock._core.lease import LeaseState, PendingExtension
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, turns
 

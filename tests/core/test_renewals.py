@@ -11,8 +11,8 @@ from hypothesis import example, given, settings, strategies as st
 
 from redlock._core.effects import Send, Timeout
 from redlock._core.kernel.extension import Extension, extend
-from redlock._core.kernel.quorum import drift
 from redlock._core.kernel.release import release
+from redlock._core.kernel.validity import drift
 from redlock._core.renewals import _STEP, RENEWALS, tasks
 from tests.core.renewer import renewal_of
 from tests.core.world import NEVER, START, Master, World

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given, strategies as st
 
-from redlock._core import wire
+from redlock._core import readings, wire
 from redlock._core.effects import Op, Timeout, Turn
 from redlock._core.kernel.ballot import Ballot
 from redlock._core.kernel.quorum import Tally
@@ -168,7 +168,7 @@ def test_a_vote_not_counted_that_needs_somebody_is_a_configuration_error() -> No
         world.settings.voters.admit(master, Facts(None, None), START)
     round_ = a_round(world)
     world.run(round_.ask())
-    assert round_.tally.misconfigured
+    assert readings.misconfigured(round_.tally)
 
 
 # -- hostile masters ---------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 
+from redlock._core.acquire import Target, acquire
 from redlock._core.effects import Listen
 from redlock._core.kernel.ballot import Grant
 from redlock._core.lease import LeaseState
@@ -29,8 +31,8 @@ class Scene:
         grant = self.world.run(self.world.acquire(self.spec, deadline=START))
         assert isinstance(grant, Grant)
         self.granted_at = self.world.now
-        grant = grant._replace(listened=listened)
         self.lease = LeaseState(self.spec, grant, clock=lambda: self.world.now, mine=lambda: True)
+        self.lease.listened = listened
         self.renewal, _ = renewal_of(self.world, self.spec, self.lease, renew=renew)
 
     def passes(self, seconds: float) -> None:
@@ -95,9 +97,8 @@ def test_who_refuses_a_waiter_after_the_decision_is_listened_to_as_well() -> Non
     first = [Master(0.0, {"acquire": turns(refusal, GRANTS["acquire"])}) for _ in range(2)]
     world = World(*first, Master(0.1, {"acquire": refusal}))
     spec = world.spec(ttl=TTL)
-    grant = world.run(world.acquire(spec, deadline=START + 5.0))
-    assert isinstance(grant, Grant)
-    lease = LeaseState(spec, grant, clock=lambda: world.now, mine=lambda: True)
+    target, lease = Target(world.settings, spec), LeaseState(spec, clock=lambda: world.now, mine=lambda: True)
+    world.run(acquire(target, START + 5.0, world.now, partial(target.granted, lease)))
     renewal, _ = renewal_of(world, spec, lease)
     assert renewal.due == world.now
     ((task, _),) = tasks([renewal], world.now)

@@ -37,6 +37,7 @@ from redlock._core.effects import (
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
+from redlock._core.modes import EXCLUSIVE
 from redlock._core.outages import Outages
 from redlock._core.outcomes import Failure
 from redlock._core.settings import LockSpec, MastersSettings
@@ -220,7 +221,7 @@ class World:
         names = names or ("invoice:42",)
         keys = wire.keys_for("redlock:", names, fencing=fencing)
         floor = ttl / 2 if min_validity is None else min_validity
-        return LockSpec(names=names, keys=keys, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
+        return LockSpec(names=names, keys=keys, mode=EXCLUSIVE, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
 
     def target(self, *names: str, **options: Any) -> Target:
         return Target(self.settings, self.spec(*names, **options))

@@ -357,9 +357,9 @@ def read_back(token: bytes) -> str:
 @example(b"\x1b[2K\rall is well")
 def test_the_token_of_a_stranger_cannot_forge_a_line(token):
     """It stands in the first line of the error, and in the log."""
-    holder = read_back(token)
+    answer = wire.Held(0, read_back(token), 10.0)
     lock = Masters(["redis://10.0.0.1"]).lock("a")
-    error = not_acquired(lock._spec, Refusal("held", quorum.Tally(("a:1",)), START, holder=holder))
+    error = not_acquired(lock._spec, Refusal("held", quorum.Tally(("a:1",)), START, (answer,)))
     first, second = str(error).split("\n")
     assert first.isprintable()
     assert second.startswith("  a:1")
@@ -371,7 +371,7 @@ def test_the_token_of_a_stranger_cannot_forge_a_line(token):
     logger = logging.getLogger("redlock")
     logger.addHandler(handler)
     try:
-        report([(logging.WARNING, f"it says {holder}", None)], None)
+        report([(logging.WARNING, f"it says {answer.holder}", None)], None)
     finally:
         logger.removeHandler(handler)
     assert [text.isprintable() for text in shown] == [True]

@@ -201,7 +201,7 @@ def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release
 @pytest.mark.parametrize("lacks", ["when it is renewed", "from the beginning"])
 def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(at: At, lacks: str) -> Steps:
     """The thread that renews is preempted just before it writes that, and its holder releases meanwhile."""
-    repair, driver, repairs = at.library["_core.extend"].Repair, at.masters._runtime.driver(), []
+    repair, driver, repairs = at.library["_core.kernel.extension"].Repair, at.masters._runtime.driver(), []
     send = driver.send
 
     def preempted(request: Any, operation: Any) -> None:

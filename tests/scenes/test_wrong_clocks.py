@@ -29,7 +29,7 @@ class Stage:
         for master in self.masters:
             master.tick()
         self.need = len(self.masters) // 2 + 1
-        self.records, self._expiry = at.library["_core.records"], at.library["_core.expiry"]
+        self.records, self._expiry = at.library["_core.confirm.records"], at.library["_core.confirm.expiry"]
         self.keys = at.library["_core.wire"].keys_for("redlock:", list(names), records=True)
 
     def _run(self, call: Any, masters: Iterable[int]) -> dict[int, Any]:

@@ -94,7 +94,7 @@ class Side:
             ttl=TTL,
             min_validity=0.5 * TTL,
             retry=cast("Any", None),
-            mode=self.core("mode").EXCLUSIVE,
+            mode=self.core("modes").EXCLUSIVE,
         )
         self.exchange = self._exchange()
         for index, master in enumerate(scene.masters):

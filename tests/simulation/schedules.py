@@ -15,13 +15,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.confirm.ballot import ConfirmingBallot, ConfirmingTarget, PhantomRound
+from redlock._core.acquire import Target
+from redlock._core.confirm.ballot import RECORDED, ConfirmingBallot, PhantomRound
 from redlock._core.effects import Send, Timeout, Wait
 from redlock._core.kernel.attempt import attempt
-from redlock._core.kernel.ballot import Grant, SecondBallot
+from redlock._core.kernel.ballot import FenceRound, Grant
 from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.release import release
-from redlock._core.mode import RECORDED
 from redlock._core.outcomes import ErrorReply
 from redlock._core.tokens import FenceClock
 from redlock._core.whole import lacking, make_whole
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TTL = 30.0
 STRIDES = (TTL / 4 + 0.003, TTL / 2 + 0.003)
 STEPS, STEP = 150, 1e-6
-_COUNTED: dict[type, str] = {ConfirmingBallot: "attempts", SecondBallot: "second rounds", PhantomRound: "phantoms"}
+_COUNTED: dict[type, str] = {ConfirmingBallot: "attempts", FenceRound: "second rounds", PhantomRound: "phantoms"}
 _NOW = 10**9  # what the clock shows while a script runs, which sees only what is left of a key
 _KNOWN: dict[Any, tuple[Any, tuple[tuple[str, str, int], ...]]] = {}
 _MOST = 400_000  # that are remembered
@@ -114,7 +114,7 @@ class Client:
         elif self._tries:
             self._tries -= 1
             self._above = max(self.schedule.highest[name] for name in self.spec.names)
-            self._start(attempt(ConfirmingTarget(self._settings, self.spec)))
+            self._start(attempt(Target(self._settings, self.spec)))
         return bool(self._op is not None or self._lease is not None or self._tries or reached)
 
     def _holds(self, lease: LeaseState, roll: float) -> None:

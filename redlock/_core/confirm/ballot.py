@@ -17,19 +17,20 @@ masters call another slot free, nothing is left to nobody.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from redlock._core.acquire import Target
 from redlock._core.confirm import records
 from redlock._core.confirm.expiry import judge
 from redlock._core.effects import Send
 from redlock._core.kernel.ballot import Ballot
 from redlock._core.kernel.rounds import GRANTED, Round
-from redlock._core.slots.target import SlotBallot, SlotTarget
+from redlock._core.mode import Mode
+from redlock._core.notes import Doubt
 from redlock._core.tokens import by_whom, is_phantom
-from redlock._core.wire import Keys, read_fence
+from redlock._core.wire import Held, Keys, read_fence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from redlock._core.kernel.ballot import Refusal
     from redlock._core.kernel.quorum import Tally
     from redlock._core.kernel.rounds import RoundEnd
-    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._core.settings import LockSpec
     from redlock._core.wire import Call
     from redlock.errors import Outcome
 
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 class ConfirmingBallot(Ballot):
     """The votes of an attempt, and what masters have on record."""
 
-    again = False  # the attempt before has waited for a key that was to end
     _placed = 0.0  # the TTL of the phantom, if one was left
     _shown: Mapping[int, Records] = MappingProxyType({})  # by master
     _soon = 0.0  # seconds until a key ends for which this attempt is repeated
@@ -58,8 +58,7 @@ class ConfirmingBallot(Ballot):
             return super().read(master, value)
         fence, shown, slots = flagged
         self.learn(fence)
-        if slots:
-            self._slots += (slots,)
+        self.held += (Held(fence, "", math.inf, slots),)  # nobody holds it there
         if self.tally.outcome(master) is None:  # only its first answer is its vote
             self._shown = {**self._shown, master: shown}
         whose = by_whom(next(iter(shown.values())).token)
@@ -81,13 +80,13 @@ class ConfirmingBallot(Ballot):
             self.decided_at, self.open = at, False
         return self.decided_at is not None
 
-    @property
-    def confirmed(self) -> bool:
-        return self.judgement.verdict == "confirmed"
-
     # -- the second round ----------------------------------------------------------------------------
 
-    def settling(self, spec: LockSpec, token: str, proposal: int) -> tuple[Call, frozenset[int]]:
+    def _needs_another_round(self) -> bool:
+        """Also if the last lease is over for certain."""
+        return super()._needs_another_round() if self.tally.won else self.judgement.verdict == "confirmed"
+
+    def _next_call(self, spec: LockSpec, token: str, proposal: str) -> tuple[Call, frozenset[int]]:
         """To all but those that refused."""
         over, shown, names = self.judgement.over, self.shown, range(len(spec.keys.locks))
         may: list[set[str]] = [{f"{mark} {whose}" for which, mark, whose in over if which == name} for name in names]
@@ -103,16 +102,21 @@ class ConfirmingBallot(Ballot):
 
     # -- nobody can tell -----------------------------------------------------------------------------
 
-    def place_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:
+    def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:
         """Leave the name to nobody for one TTL, if nobody can tell whether its last lease is over.
 
-        Not if this process stood still meanwhile: by now others know more.
+        Not if this process stood still meanwhile: by now others know more.  Nor while most masters call another slot of
+        the group free.
         """
+        free = zip(*(one.slots for one in self.held if one.slots), strict=True)
+        if any(2 * left.count(0.0) > len(left) for left in free):
+            return
         settings, tally = self._settings, self.tally
         if self.judgement.verdict != "doubt" or at - self.sent_at > 2 * settings.node_timeout:
             return
-        self._soon = max((left for _, left in self._holders if left <= settings.node_timeout), default=0.0)
-        if self._soon and not self.again:
+        soon = max((left for _, left in self._holders() if left <= settings.node_timeout), default=0.0)
+        if soon and not (before and before.doubt.soon):
+            self._soon = soon
             return
         shown = self.shown
         doubted = sorted({name for records_ in shown.values() for name in records_})
@@ -134,20 +138,23 @@ class ConfirmingBallot(Ballot):
             self._placed = ttl
             yield Send(call, to=frozenset(others))
 
+    def _holders(self) -> list[tuple[str, float]]:
+        return [(one.holder, one.remaining) for one in self.held if one.holder]
+
     def refusal(self, tally: Tally, at: float, valid_until: float) -> Refusal:
         refusal = super().refusal(tally, at, valid_until)
         if tally is not self.tally or refusal.kind != "held":
             return refusal
         shown = self.shown
         tokens = Counter(one.token for records_ in shown.values() for one in records_.values())
-        if not refusal.holder and tokens:
-            refusal = refusal._replace(holder=tokens.most_common(1)[0][0])
-        if self._soon and not self.again:
-            return refusal._replace(kept=self._soon, again=True)
-        left = sorted(remaining for _, remaining in self._holders)
+        if tokens:
+            refusal = refusal._replace(doubt=Doubt(tokens.most_common(1)[0][0], self._soon))
+        if self._soon:
+            return refusal
+        left = sorted(remaining for _, remaining in self._holders())
         missing = tally.need - tally.yes - len(shown)  # that many keys have to end before anybody can tell
         remaining = self._placed or (left[missing - 1] if 0 < missing <= len(left) else None)
-        if remaining is not None and (self._placed or any(is_phantom(holder) for holder, _ in self._holders)):
+        if remaining is not None and (self._placed or any(is_phantom(holder) for holder, _ in self._holders())):
             # All who wait for it wake then: not in the same moment.
             remaining += self._settings.random() * self._settings.node_timeout
         return refusal._replace(remaining=remaining, contended=refusal.contended and not self._placed)
@@ -162,60 +169,4 @@ class PhantomRound(Round):
         return GRANTED if read_fence(value)[0] == 1 else ("held", "something else is there by now")
 
 
-class ConfirmingTarget(Target):
-    """A lock where an expiry is confirmed by more than one clock."""
-
-    _again = False
-    _ballot: ClassVar[type[ConfirmingBallot]] = ConfirmingBallot
-
-    def ballot(self, settings: MastersSettings, call: Call) -> Ballot:  # type: ignore[override]
-        ballot = self._ballot(settings, call)
-        ballot.again = self._again
-        return ballot
-
-    def refused(self, refusal: Refusal) -> Refusal | None:
-        self._again = refusal.again
-        return refusal if refusal.again else super().refused(refusal)
-
-
-# -- slots -------------------------------------------------------------------------------------------
-
-
-class ConfirmingSlotBallot(ConfirmingBallot):
-    """The votes of an attempt for one slot."""
-
-    def place_phantom(self, spec: LockSpec, token: str, at: float) -> Op[None]:
-        if not any(2 * left.count(0.0) > len(left) for left in zip(*self._slots, strict=True)):
-            yield from super().place_phantom(spec, token, at)
-
-
-class ConfirmingAnyBallot(SlotBallot):
-    """The votes of an attempt for any of several slots."""
-
-    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        flagged = records.read_flagged(value)
-        if flagged is None:
-            return super().read(master, value)
-        fence, shown, slots = flagged
-        self.learn(fence)
-        self._slots += (slots,)
-        return "held", f"{by_whom(next(iter(shown.values())).token)}, perhaps: a slot is on record, and its key is gone"
-
-    def settling(self, spec: LockSpec, token: str, proposal: int) -> tuple[Call, frozenset[int]]:
-        _, to = super().settling(spec, token, proposal)
-        return records.settle(spec.keys, token, spec.lasts, proposal, self._settings.fence_ttl, [()]), to
-
-
-class ConfirmingSlotTarget(ConfirmingTarget, SlotTarget):
-    """One slot, or any of several, where an expiry is confirmed by more than one clock."""
-
-    _ballot = ConfirmingSlotBallot
-
-    def ballot(self, settings: MastersSettings, call: Call) -> Ballot:  # type: ignore[override]
-        several = len(self.wanted) > 1
-        return ConfirmingAnyBallot(settings, call, self.wanted) if several else super().ballot(settings, call)
-
-    def refused(self, refusal: Refusal) -> Refusal | None:
-        known = super().refused(refusal)
-        # What was left to nobody is known: when it ends, it is asked for again.
-        return known if known is None or known.remaining is not None else known._replace(remaining=refusal.remaining)
+RECORDED = Mode(False, ConfirmingBallot, records.acquire, records.extend, records.repair, records.release)

@@ -33,7 +33,7 @@ def settle(
     keys: Keys,
     token: str,
     ttl: float,
-    proposal: int,
+    proposal: int | str,
     fence_ttl: float,
     shown: Iterable[Collection[str]],
     *,

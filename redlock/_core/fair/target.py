@@ -33,20 +33,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from redlock._core import readings
 from redlock._core.acquire import Target
-from redlock._core.confirm.ballot import ConfirmingTarget
 from redlock._core.effects import Notified, Send, Timeout, sleep, wait
 from redlock._core.fair import tickets
 from redlock._core.fair.tickets import LIFE
-from redlock._core.kernel import quorum
 from redlock._core.kernel.ballot import Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rounds import GRANTED, Round
+from redlock._core.kernel.validity import ROUNDING
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
-    from redlock._core.kernel.ballot import Ballot
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.wire import Call, Keys
     from redlock.errors import Outcome
@@ -82,7 +81,7 @@ class Ticket:
             )
             at = yield from standing.ask()
             tally = standing.tally
-            self.refused = tally if tally.misconfigured else None
+            self.refused = tally if readings.misconfigured(tally) else None
             self._settled = self._settled or tally.won
             if self._settled or tally.unreachable or proposals == _PROPOSALS:
                 return standing, at
@@ -132,12 +131,7 @@ class FairTarget(Target):
         super().__init__(settings, spec)
         self.ticket = ticket = Ticket(spec.keys, settings.token())
         acquire = partial(tickets.acquire, waiter=ticket.token)
-        self.spec = spec._replace(mode=spec.mode._replace(acquire=acquire))
-
-    def ballot(self, settings: MastersSettings, call: Call) -> Ballot:  # type: ignore[override]
-        ballot = super().ballot(settings, call)
-        ballot.in_line = True
-        return ballot
+        self.spec = spec._replace(mode=spec.mode._replace(acquire=acquire, written=tickets.written))
 
     def refused(self, refusal: Refusal) -> Refusal:
         super().refused(refusal)
@@ -155,7 +149,7 @@ class FairTarget(Target):
         self.marks[:] = [ticket.leave(settings)]
         until = self.next_try(refusal, failed)
         if subscription is not None:
-            subscription.refused(refusal.tally.in_the_way())
+            subscription.refused(readings.in_the_way(refusal.tally))
         held = False  # at a look since the refusal
         while True:
             if subscription is not None:
@@ -173,7 +167,7 @@ class FairTarget(Target):
                 held = held or left > 0
                 if subscription is not None:
                     subscription.refused(standing.in_the_way())
-                wake = min(at + _RENEW, at + left + quorum.ROUNDING if left else until)
+                wake = min(at + _RENEW, at + left + ROUNDING if left else until)
             if at >= patience.ends:
                 return False
             if (yield from self._doze(at, min(wake, patience.ends))):
@@ -200,7 +194,3 @@ class FairTarget(Target):
             if isinstance(event, Notified):  # anything else is a late event of a round
                 at = event.at
         return False
-
-
-class FairConfirmingTarget(FairTarget, ConfirmingTarget):
-    """A lock in order, where an expiry is confirmed by more than one clock (R35)."""

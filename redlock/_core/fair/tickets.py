@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.confirm import records
+from redlock._core.tokens import TICKETS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from redlock._core.wire import Call, Keys
 
 LIFE = 1.0  # seconds for which a master keeps a ticket that is not renewed; the scripts have it as well
@@ -41,15 +44,9 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float,
         call = records.acquire(keys, token, ttl, proposal, fence_ttl)._replace(script=scripts.ACQUIRE_FAIR_RECORDED)
     else:
         call = wire.acquire(keys, token, ttl, proposal, fence_ttl)._replace(script=scripts.ACQUIRE_FAIR)
-    fence = _padded(proposal)
+    fence = written(proposal)
     args = (*call.args[:3], fence, *call.args[4:], waiter)
     return call._replace(keys=call.keys + beside(keys), args=args, usual=wire.granted(fence))
-
-
-def settling(call: Call) -> Call:
-    """``call``, a second round (R17), as that of a waiter in line."""
-    args = (*call.args[:2], _padded(int(call.args[2])), *call.args[3:])
-    return call._replace(args=args)
 
 
 def stand(keys: Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> Call:
@@ -72,8 +69,13 @@ def beside(keys: Keys) -> tuple[str, ...]:
     return tuple(wire.fence_key(lock, ":tickets") for lock in keys.locks)
 
 
-def _padded(fence: int) -> str:
+def written(fence: int) -> str:
     return f"{fence:0{_DIGITS}d}"
+
+
+def in_order(held: Iterable[wire.Held]) -> bool:
+    """Whether a master says that others may wait in order."""
+    return any(one.holder == TICKETS for one in held)
 
 
 def read_ticket(value: Any) -> Stands | TooLow:

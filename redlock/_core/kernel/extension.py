@@ -9,9 +9,8 @@ Repair (R14).  A master may have lost the key of a lease that a majority has jus
   would get its key late, or never.
 - The repair is dropped if the lease is over when it would be written (`Send.only_if`).  So it cannot stand
   behind the release of another thread.
-- Before that look, the master is noted as one that may have a key.  A release that begins later goes there too.
-
-After a grant the same is done for masters that refused it, or said nothing: see `whole.py` (R37).
+- Before that look, the master is noted as one that may have a key.  A release that begins later goes there too,
+  behind the repair on the same connection.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock._core import wire
-from redlock._core.effects import Leave, Op, Send
-from redlock._core.kernel import quorum
+from redlock._core.effects import Op, Send
+from redlock._core.kernel import validity
 from redlock._core.kernel.release import Claim
-from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.lease import ExtensionEnd, PendingExtension
-from redlock._core.mode import shared_by
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
@@ -58,7 +55,7 @@ def extend(
     """
     if not lease.extendable(lease.clock()):
         return Extension("lost", now)
-    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl, renews)
+    pending = PendingExtension(validity.valid_until(now, ttl, settings.drift_factor), ttl, renews)
     try:
         lease.begin_extension(pending)
         claim = Extending(settings, spec, lease, ttl)
@@ -67,8 +64,8 @@ def extend(
         at = yield from claim.ask(lease.valid_until)
         if claim.sent_at == NEVER:
             return Extension("lost" if lease.over else "unanswered", now)
-        # No longer than others know our list of masters (R34).
-        valid_until = min(quorum.valid_until(claim.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
+        # No longer than others know our list of masters.
+        valid_until = min(validity.valid_until(claim.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
         end = lease.conclude(pending, valid_until, claim.tally, claim.reason)
         if end == "kept":
             yield from repair(settings, spec, lease, claim.missing, ttl - (at - claim.sent_at))
@@ -82,49 +79,11 @@ def extend(
             lease.changed()  # it lasts longer; or too few masters answered, and its renewer must hurry
 
 
-def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now: float) -> Op[Extension]:
-    """Share the lease with readers, without a moment in between (R33).  Readers that wait in this process enter.
-
-    A downgrade is an extension: where a master has the key of the lease for itself, the script of readers makes it one
-    of them.  From the moment in which that is sent, the lease claims only the shared lock, whatever the masters answer:
-    some of them may let readers in already.  So nothing is claimed that is not so.  A master that it did not reach
-    gives the name to nobody else meanwhile, and follows with the next renewal.
-
-    There is no way back but a release: two readers that both wait to be alone would wait for each other.
-    """
-    lease.mode = shared_by()
-    try:
-        extension = yield from extend(settings, spec, lease, lease.ttl, now)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        yield from despite_interrupts(*_let_readers_in(lease))
-        raise
-    yield from carry_out(*_let_readers_in(lease))
-    return extension
-
-
-def _let_readers_in(lease: LeaseState) -> list[Leave]:
-    return [] if lease.place is None or lease.over else [Leave(lease.place, stays=True)]
-
-
-def mark_of(settings: MastersSettings, lease: LeaseState) -> str:
-    """What an extension leaves on record, and no other extension of this lease does (R35).
-
-    Numbers rise in the order in which extensions are sent.  Those of several processes or event loops have no common
-    order: then marks are random, begin with ``r``, and agree with no other.  From then on they stay random.
-    """
-    lease.scattered = lease.scattered or not lease.in_order
-    return f"r{settings.token()[:16]}" if lease.scattered else str(settings.mark())
-
-
 class Extending(Claim):
     """The round that extends one lease."""
 
     def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float) -> None:
-        record = (mark_of(settings, lease), lease.fence) if spec.keys.grants else ()
-        lasts = ttl + lease.guarded  # not that of a lock that entered again (R26)
-        super().__init__(settings, lease.mode.extend(spec.keys, lease.token, lasts, settings.fence_ttl, *record))
+        super().__init__(settings, lease.extension_call(settings, spec, ttl))
         self._spec, self._lease, self._ttl = spec, lease, ttl
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
@@ -156,12 +115,7 @@ def repair(
 ) -> Iterator[Send]:
     """Give the key back to the masters in ``missing`` (R14).  Nobody counts their answers.
 
-    A master that reports the missing key before the extension is decided gets it once that is won.  A master that
-    reports it later gets it at once.
-
-    A repair never stands behind the release of its lease.  ``only_if`` sees a release that has begun.  A release
-    that begins later goes to all masters that are noted here, and stands behind the repair on the same connection.
-    ``ttl``: what is left of it, without a guard (R36).
+    ``ttl``: what is left of it, without a guard.
     ``wanted``: it is not sent unless this is true then, as well.
     """
     if not missing or ttl <= 0:

@@ -6,10 +6,6 @@ after the round was closed under that mutex.
 
 A master that grants nearly always answers the same bytes (`Call.usual`).  `_core/exchange.py` counts these in place.
 All other votes are counted here.
-
-Also considered: an event for every answer, counted by the operation itself.  Then all state would have one owner.
-But a round would cost a fifth more: an object, a queue and a step of the generator for each answer, and most
-answers decide nothing.
 """
 
 from __future__ import annotations
@@ -71,9 +67,7 @@ class Round(Send, ABC):
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         """The vote that ``value`` is, and the reason for it.
 
-        Raises:
-            ValueError: it makes no sense.
-            ConnectionAbortedError: it cannot be the answer to this request.
+        Raises ValueError if it makes no sense, ConnectionAbortedError if it cannot be the answer to this request.
         """
 
     def ask(self, until: float = math.inf) -> Op[float]:
@@ -123,7 +117,7 @@ class Round(Send, ABC):
             self.tally.fail(master, not_counted, at - self.sent_at)
 
     def late(self, master: int, value: Any, at: float) -> None:  # noqa: ARG002 - part of the interface
-        """Note it if ``value``, which came when the votes were counted, says that ``master`` has granted it (R37).
+        """Note it if ``value``, which came when the votes were counted, says that ``master`` has granted it.
 
         `read` is not asked: an operation may be looking at what it has noted.
         """

@@ -43,13 +43,15 @@ from redlock._core.effects import Send
 from redlock._core.kernel.ballot import Ballot, Refusal
 from redlock._core.kernel.quorum import Tally, majority
 from redlock._core.local_queue import Place
-from redlock._core.mode import EXCLUSIVE, RECORDED
+from redlock._core.outcomes import NEVER
 from redlock._core.subscriptions import Subscription
+from redlock._core.tokens import by_whom
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable
 
+    from redlock._core.effects import Op
     from redlock._core.kernel.ballot import Grant
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
@@ -88,10 +90,13 @@ class Group(NamedTuple):
         specs = [self.slots[slot] for slot in asked]
         keys, group = _keys_of(specs), _keys_of(self.slots)
         names = tuple(name for spec in specs for name in spec.names)
-        mode, calls = (RECORDED, records) if keys.grants else (EXCLUSIVE, wire)
+        calls = records if keys.grants else wire
         acquire = functools.partial(calls.occupy, group, asked)
         release = functools.partial(calls.vacate, self.key, asked)
-        return specs[0]._replace(names=names, keys=keys, mode=mode._replace(acquire=acquire, release=release))
+        mode = specs[0].mode._replace(acquire=acquire, release=release)
+        if len(asked) > 1:
+            mode = mode._replace(ballot=functools.partial(SlotBallot, group=self, asked=asked))
+        return specs[0]._replace(names=names, keys=keys, mode=mode)
 
 
 def _keys_of(specs: Iterable[LockSpec]) -> wire.Keys:
@@ -115,7 +120,7 @@ class SlotTarget(Target):
     ``spec``: what it has asked for last.  ``slot``: the first one of these, or the one that was granted.
     """
 
-    __slots__ = ("_asked", "_given", "_seen", "group", "slot", "wanted")
+    __slots__ = ("_asked", "_seen", "group", "slot", "wanted")
 
     stays = False  # a client with a slot leaves the line to the next one
 
@@ -125,7 +130,6 @@ class SlotTarget(Target):
         line = group.key + "\0"  # no name has a NUL: no lock stands in this line
         self.place = Place((line,), most=self.spec.max_waiters)
         self.slot = -1
-        self._given: list[int | None] = []  # by each master, in the latest attempt
         self.wanted: tuple[int, ...] = ()  # the slots of `spec`
         self._asked: set[int] = set()  # since the last pause
         self._seen: tuple[tuple[float, ...], ...] = ()  # what each master that refused said of all slots
@@ -140,13 +144,14 @@ class SlotTarget(Target):
 
     def granted(self, lease: LeaseState, grant: Grant) -> None:
         """From now on ``lease`` is one of the slot that was granted: its release is announced to the group as well."""
-        spec = self.group.slots[self.slot]
+        spec = grant.lock or self.spec
+        self.slot = next(slot for slot, one in enumerate(self.group.slots) if one is spec)
         lease.names, lease.keys, lease.slot, lease.mode = spec.names, spec.keys.locks, self.slot, spec.mode
-        lease.granted(grant)
+        lease.granted(grant._replace(place=None))
 
     def refused(self, refusal: Refusal) -> Refusal | None:
         """Ask at once for any slot that most masters call free, at random; wait if there is none."""
-        self._seen = refusal.slots
+        self._seen = tuple(one.slots for one in refusal.held if one.slots)
         if refusal.kind == "held":
             free = {
                 slot: sum(left[slot] == 0 for left in self._seen)
@@ -159,7 +164,8 @@ class SlotTarget(Target):
             if best:
                 self._ask(*(slot for _, _, slot in sorted(best)))
                 return None
-        return refusal._replace(remaining=self.remaining())
+        remaining = self.remaining()  # None: perhaps it is known when the name is left to nobody no more (R35)
+        return refusal._replace(remaining=refusal.remaining if remaining is None else remaining)
 
     def after_pause(self, *, heard: bool) -> None:
         """The slot whose release was announced; else one that is free soonest."""
@@ -173,27 +179,6 @@ class SlotTarget(Target):
 
     def _new_subscription(self) -> Subscription:
         return SlotSubscription(self.group.key, len(self.settings.masters))
-
-    def ballot(self, settings: MastersSettings, call: wire.Call) -> Ballot:  # type: ignore[override]
-        return Ballot(settings, call) if len(self.wanted) == 1 else SlotBallot(settings, call, self.wanted)
-
-    def settle(self, ballot: Ballot) -> LockSpec:
-        """The slot that most masters gave: from now on the votes are about that one."""
-        if isinstance(ballot, SlotBallot):
-            self._given = [ballot.given(master) for master in range(ballot.tally.size)]
-            self.slot = ballot.settle()
-        return self.group.slots[self.slot]
-
-    def besides(self, ballot: Ballot, token: str) -> tuple[Send, ...]:
-        """A master that has not said that it gave this slot may have given another one, or may do so yet."""
-        if not isinstance(ballot, SlotBallot):
-            return ()
-        elsewhere = frozenset(master for master in ballot.reached() if self._given[master] != self.slot)
-        if not elsewhere:
-            return ()
-        rest = self.group.any_of(tuple(one for one in self.wanted if one != self.slot))
-        release = rest.mode.release(rest.keys, token, 0.0, None)
-        return (Send(release, to=elsewhere, owed_until=ballot.sent_at + 2 * rest.lasts),)
 
     def remaining(self) -> float | None:
         """Seconds until a majority is free in some slot, unless keys are extended.  None: that cannot be known."""
@@ -221,12 +206,21 @@ class SlotTarget(Target):
 class SlotBallot(Ballot):
     """The votes of an attempt for any of several slots: they count for the slot that the master gave."""
 
-    def __init__(self, settings: MastersSettings, call: wire.Call, asked: tuple[int, ...]) -> None:
+    def __init__(self, settings: MastersSettings, call: wire.Call, group: Group, asked: tuple[int, ...]) -> None:
         super().__init__(settings, call)
-        self._asked = asked
+        self._group, self._asked = group, asked
         self._others: dict[int, int] = {}  # by master: the slot that it gave, if that is not the first one
+        self._given: list[int | None] = []  # by each master, when the round was over
+        self._slot = asked[0]  # that most masters gave
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        flagged = records.read_flagged(value)
+        if flagged is not None:  # a slot that is on record is asked for by itself, after the next pause
+            fence, shown, slots = flagged
+            self.learn(fence)
+            self.held += (wire.Held(fence, "", math.inf, slots),)
+            whose = by_whom(next(iter(shown.values())).token)
+            return "held", f"{whose}, perhaps: a slot is on record, and its key is gone"
         value, slot = wire.read_occupied(value)
         if slot is not None:
             if slot not in self._asked:
@@ -234,6 +228,13 @@ class SlotBallot(Ballot):
             if self.tally.outcome(master) is None:  # only its first answer is its vote
                 self._others[master] = slot
         return super().read(master, value)
+
+    def ask(self, until: float = math.inf) -> Op[float]:
+        at = yield from super().ask(until)
+        if at != NEVER:
+            self._given = [self.given(master) for master in range(self.tally.size)]
+            self.granted_spec = self._group.slots[self._choose()]
+        return at
 
     def late(self, master: int, value: Any, at: float) -> None:
         """It may have given another slot."""
@@ -253,19 +254,34 @@ class SlotBallot(Ballot):
     def _votes(self) -> Counter[int]:
         return Counter(slot for slot in map(self.given, range(self.tally.size)) if slot is not None)
 
-    def settle(self) -> int:
-        """Returns the slot that most masters gave.  From now on the tally is the one of that slot."""
-        votes, before = self._votes(), self.tally
+    def _choose(self) -> int:
+        """The slot that most masters gave.  From now on the tally is the one of that slot."""
+        votes, before, given = self._votes(), self.tally, self._given
         slot = max(votes, key=lambda one: votes[one], default=self._asked[0])
         self.counts = None  # late grants may be of another slot
-        given = [self.given(master) for master in range(before.size)]
         self.tally = Tally(before.masters)
         for master, entry in enumerate(before.entries):
             if given[master] in (None, slot):
                 self.tally.inherit(before, master)
             elif entry is not None:
                 self.tally.count(master, "held", entry[1], f"gave slot {given[master]} instead")
+        self._slot = slot
         return slot
+
+    def _next_call(self, spec: LockSpec, token: str, proposal: str) -> tuple[wire.Call, frozenset[int]]:
+        call, to = super()._next_call(spec, token, proposal)
+        if not spec.keys.grants:
+            return call, to
+        return records.settle(spec.keys, token, spec.lasts, proposal, self._settings.fence_ttl, [()]), to
+
+    def after_grant(self, token: str) -> tuple[Send, ...]:
+        """A master that has not said that it gave this slot may have given another one, or may do so yet."""
+        elsewhere = frozenset(master for master in self.reached() if self._given[master] != self._slot)
+        if not elsewhere:
+            return ()
+        rest = self._group.any_of(tuple(one for one in self._asked if one != self._slot))
+        release = rest.mode.release(rest.keys, token, 0.0, None)
+        return (Send(release, to=elsewhere, owed_until=self.sent_at + 2 * rest.lasts),)
 
 
 class SlotSubscription(Subscription):

@@ -280,8 +280,8 @@ VARIANTS = {
         (
             Patch(
                 "redlock._core.kernel.attempt",
-                "            interruption = yield from rollback(spec, token, ballot)\n",
-                "            yield from rollback(spec, token, ballot)\n            interruption = None\n",
+                "            interruption = yield from rollback(asked, token, ballot)",
+                "            yield from rollback(asked, token, ballot)\n            interruption = None",
             ),
         ),
     ),
@@ -352,10 +352,10 @@ VARIANTS = {
         (
             Patch(
                 "redlock._core.kernel.attempt",
-                "        if fencing and (ballot.elsewhere and not ballot.stored if tally.yes >= tally.need else ballot.confirmed):\n",
-                "        if ballot.confirmed and tally.yes < tally.need:\n            for flagged in ballot.shown:\n"
+                "        if fencing and (ballot.elsewhere or tally.yes < tally.need):\n",
+                "        if tally.yes < tally.need and ballot._needs_another_round():\n            for flagged in ballot.shown:\n"
                 "                tally.entries[flagged] = None\n                tally.count(flagged, 'granted')\n"
-                "        elif fencing and tally.yes >= tally.need and not ballot.stored:\n",
+                "        elif fencing and ballot.elsewhere:\n",
             ),
         ),
     ),
@@ -372,7 +372,13 @@ VARIANTS = {
         "A release gives away what is to be held for a while (R28)",
         (R28,),
         _where(calm=True, uses=("period",)),
-        (Patch("redlock._core.kernel.release", "if lease.hold_at_least and (left := lease.kept) > 0:", "if False:"),),
+        (
+            Patch(
+                "redlock._core.kernel.release",
+                "lease.keys_stay(settings.drift_factor) if lease.hold_at_least else 0.0",
+                "0.0",
+            ),
+        ),
     ),
     "asks-as-one-in-line": Variant(
         "A client that does not wait in order proposes as those do who have a ticket, and is served before them (R42)",
@@ -407,7 +413,7 @@ VARIANTS = {
         "A writer whose masters are closed keeps readers away for a while (R33)",
         (P7,),
         partial(draw, calm=True, more=False, names=1, slots=0, faults=(("leave", 8.0),), besides={"users": 8}),
-        (Patch("redlock._core.acquire", "0.0), owed_until=NEVER)", "0.0))"),),
+        (Patch("redlock._core.readers", "0.0), owed_until=NEVER)", "0.0))"),),
         first=17,
     ),
     "child-keeps-the-connections": Variant(

@@ -172,12 +172,12 @@ VARIANTS = {
     "phantom-a-moment-early": broken(
         "An attempt does not wait for a key that ends soon, and leaves a phantom (R35, P3)",
         "test_confirmed.test_a_client_that_only_tries_waits_for_a_key_that_ends_soon",
-        Patch("redlock._core.confirm.ballot", "        ballot.again = self._again\n", "        ballot.again = True\n"),
+        Patch("redlock._core.confirm.ballot", "if soon and not (before and before.doubt.soon):", "if False:"),
     ),
     "readers-behind-a-record": broken(
         "Readers stay out for as long as a writer that vanished is on record (R33, R35)",
         "test_confirmed.test_readers_come_in_behind_a_writer_that_vanished",
-        Patch("redlock._core.confirm.ballot", 'return self.judgement.verdict == "confirmed"', "return False"),
+        Patch("redlock._core.confirm.ballot", 'else self.judgement.verdict == "confirmed"', "else False"),
         Patch("redlock._core.confirm.ballot", 'if self.judgement.verdict != "doubt" or', "if True or"),
     ),
 }

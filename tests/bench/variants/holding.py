@@ -87,8 +87,8 @@ VARIANTS = {
         "test_hold_at_least.test_after_a_loss_the_guard_and_after_a_release_nothing",
         Patch(
             "redlock._core.kernel.attempt",
-            "quorum.valid_until(ballot.sent_at, spec.ttl,",
-            "quorum.valid_until(ballot.sent_at, spec.lasts,",
+            "validity.valid_until(ballot.sent_at, spec.ttl,",
+            "validity.valid_until(ballot.sent_at, spec.lasts,",
         ),
     ),
     "guard-beyond-max-ttl": broken(
@@ -100,7 +100,7 @@ VARIANTS = {
         "Masters keep keys for the TTL alone, and their clocks step by up to the guard (R36)",
         "test_hold_at_least.test_clocks_that_step_by_less_than_the_guard_give_a_name_away_to_no_one",
         Patch("redlock._core.kernel.attempt", "spec.ttl + spec.guard, proposal", "spec.ttl, proposal"),
-        Patch(_EXTEND, "lasts = ttl + lease.guarded", "lasts = ttl"),
+        Patch("redlock._core.lease", "self.token, ttl + self.guarded, settings", "self.token, ttl, settings"),
         Patch("redlock._core.extend_many", "ttl + one.lease.guarded", "ttl"),
     ),
     # -- who keeps it, and for how long (R13, R15, C7) --
@@ -215,7 +215,11 @@ VARIANTS = {
     "kept-without-drift": broken(
         "What is left of the time is counted by a master's clock as if that ran like ours (R28)",
         "test_hold_at_least.test_fast_clocks_of_masters_give_nothing_away_sooner",
-        Patch("redlock._core.kernel.release", "keep = left + quorum.drift(left, settings.drift_factor)", "keep = left"),
+        Patch(
+            "redlock._core.lease",
+            "return left + drift(left, drift_factor) if left > 0 else 0.0",
+            "return max(left, 0.0)",
+        ),
     ),
     "kept-longer-than-the-key": broken(
         "A release lengthens the life of a key (R28)",
@@ -226,7 +230,7 @@ VARIANTS = {
         "A grant of which little is left counts, and its holder may die (R28)",
         "test_hold_at_least.test_a_grant_that_leaves_less_than_that_is_none",
         Patch(
-            "redlock._core.kernel.quorum",
+            "redlock._lock.times",
             "    return min(at_least, ttl - drift(ttl, factor) - node_timeout)\n",
             "    return 0.0\n",
         ),
@@ -253,13 +257,13 @@ VARIANTS = {
     "release-overtakes-the-acquire": broken(
         "A lease that was handed over is released once, although its acquire may still be on its way to a master (R10)",
         "test_hand_over.test_the_release_of_another_process_comes_before_the_acquire",
-        Patch("redlock._core.kernel.release", "    if not lease.in_order:\n", "    if False:\n"),
+        Patch("redlock._core.doubt", "    if not lease.in_order:\n", "    if False:\n"),
     ),
     "repair-taken-for-the-acquire": broken(
         "A key that an extension has given back is taken for that of the acquire, which is still on its way (R10, R14)",
         "test_hand_over.test_the_release_of_another_process_comes_before_the_acquire",
         Patch(
-            "redlock._core.kernel.release",
+            "redlock._core.doubt",
             "        self._repaired = lease.repaired\n",
             "        self._repaired = frozenset()\n",
         ),

@@ -14,7 +14,7 @@ VARIANTS = {
     "no-drift": broken(
         "Clocks are taken to run at one rate (R6)",
         "test_quorum.test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ",
-        Patch("redlock._core.kernel.quorum", "return ttl * factor + ROUNDING", "return 0.0"),
+        Patch("redlock._core.kernel.validity", "return ttl * factor + ROUNDING", "return 0.0"),
     ),
     "failures-wake-nobody": broken(
         "A round that a failed connection decides goes on to the end of its time (R2)",
@@ -66,7 +66,7 @@ VARIANTS = {
         "test_quorum.test_each_attempt_has_a_token_of_its_own",
         Patch("redlock._core.acquire", '"marks", "patience"', '"token", "marks", "patience"'),
         Patch("redlock._core.acquire", "        self.settings = settings\n", "        self.settings, self.token = settings, settings.token()\n"),
-        Patch("redlock._core.kernel.attempt", "    token = settings.token()\n    fencing", "    token = target.token\n    fencing"),
+        Patch("redlock._core.kernel.attempt", "    token = settings.token()", "    token = request.token"),
     ),
     "release-without-owner-check": broken(
         "Any client that releases removes the key (P8)",
@@ -108,8 +108,9 @@ VARIANTS = {
         "test_quorum.test_fences_rise_whatever_the_wall_clocks_of_clients_show",
         Patch(
             "redlock._core.kernel.attempt",
-            "    at = yield from second.ask(first.sent_at + settings.node_timeout)\n    return proposal, at, second.tally",
-            "    yield from ()\n    return proposal, first.decided_at, first.tally",
+            "                at = yield from second.ask(ballot.sent_at + settings.node_timeout)\n"
+            "                fence, tally = second.proposal, second.tally",
+            "                fence = second.proposal",
         ),
     ),
     "equal-fence": broken(

@@ -103,7 +103,7 @@ VARIANTS = {
     "marks-only-what-readers-refused": broken(
         "After an attempt that failed for another reason, a writer that waits leaves no mark (R33)",
         "test_shared.test_a_writer_keeps_new_readers_away_after_an_attempt_that_was_granted_too_late",
-        Patch("redlock._core.acquire", "or not (by_readers or marks):", "or not by_readers:"),
+        Patch("redlock._core.readers", "or not (by_readers or marks):", "or not by_readers:"),
     ),
     "upgrade-in-place": broken(
         "A reader becomes the writer, whichever others read (R33)",
@@ -114,12 +114,12 @@ VARIANTS = {
         "A lease claims the name for itself until a majority has let readers in (R33)",
         "test_shared.test_a_lease_is_shared_from_the_moment_in_which_its_downgrade_is_sent",
         Patch(
-            "redlock._core.kernel.extension",
+            "redlock._core.readers",
             "    lease.mode = shared_by()\n    try:\n",
             "    lease.mode = shared_by()._replace(shared=False)\n    try:\n",
         ),
         Patch(
-            "redlock._core.kernel.extension",
+            "redlock._core.readers",
             "lease, lease.ttl, now)\n    except",
             "lease, lease.ttl, now)\n        lease.mode = shared_by()\n    except",
         ),

@@ -1,0 +1,36 @@
+"""Releases a lease that nobody can give back any more (R15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock._core.kernel.release import leave_line, unless_they_stay
+from redlock._core.kernel.rollback import carry_out
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Op
+    from redlock._core.lease import LeaseState
+    from redlock._core.settings import LockSpec, MastersSettings
+
+
+def abandon(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
+    """Release a lease that nobody can give back any more, and do not wait for the answers (R15).
+
+    In a forked child nothing is sent: it is the parent's.
+    """
+    try:
+        yield from _abandoned(settings, spec, lease)
+    except GeneratorExit:
+        raise
+    except BaseException:  # it may have struck before anything was sent (R11)
+        yield from _abandoned(settings, spec, lease)
+        raise
+
+
+def _abandoned(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
+    for hold in list(lease.holds):
+        hold.exit()
+    lease.end_without_answers()
+    if lease.mine():
+        yield from carry_out(*unless_they_stay(settings, spec, lease), *leave_line(lease))
+    lease.changed()  # behind that: a Ctrl-C may strike here

@@ -1,0 +1,72 @@
+"""A release in doubt: it may overtake the acquire (R10).
+
+A release may have to go over other connections than its acquire.  A lease may be handed over by
+its token, or acquired on one event loop and released on another.  Then a master without the key proves nothing: the
+acquire may still be on its way.  Such a release is in doubt.  A master that does not say that the key was ours is asked
+again: after a quarter of `node_timeout`, then after pauses that double, up to eight times `node_timeout`.  That ends
+when the key must have expired.  If an extension gave the key back over such a connection (R14), two answers that it was
+ours are needed.  Nearly always every master has the key, and then nothing is asked twice.
+
+Besides, the loop that acquired the lease is told.  As long as it runs, it sends a release of its own behind the
+acquire (P7).  It is told only after the first release was judged.  Otherwise the second release might be faster,
+and the lease would seem to be lost.
+
+Also considered:
+
+- Send everything over the loop that acquired.  A release would wait for a blocked loop, and for ever for a closed
+  one.  It would not help another process.
+- Let that loop wait for its late answers.  That takes as long, and adds a state.
+- Leave a mark on the masters, for an acquire to see.  That is one more key in the hottest script, and other
+  libraries would not look at it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock._core import wire
+from redlock._core.effects import Send
+from redlock._core.tokens import released_token
+
+if TYPE_CHECKING:
+    from redlock._core.lease import LeaseState
+
+AnySend = TypeVar("AnySend", bound=Send)
+
+
+class ReleaseDoubt:
+    """The doubt of a release when other connections carry the requests that set its keys (R10).
+
+    A master without the key may not have seen the acquire yet.  If a repair may have given a master the key, its
+    first answer that the key was ours may be about the repair alone.  Then a second such answer is needed: by then
+    the acquire has come as well.
+    """
+
+    __slots__ = ("_once", "_repaired", "_token")
+
+    def __init__(self, lease: LeaseState) -> None:
+        self._token = lease.token
+        self._repaired = lease.repaired
+        self._once: set[int] = set()  # repaired masters that have said so once
+
+    def remains(self, master: int, value: Any) -> bool:
+        with suppress(ValueError):
+            answer = wire.read_owned(value)
+            if isinstance(answer, wire.NotOwned):  # "released" by an earlier request, whose answer was lost
+                return released_token(answer.other) != self._token or master in self._repaired
+        if master not in self._repaired or master in self._once:
+            return False
+        self._once.add(master)
+        return True
+
+
+def doubted(request: AnySend, lease: LeaseState) -> AnySend:
+    """Put ``request`` in doubt, unless it stands behind all requests that set the keys.
+
+    A request in doubt is sent again until every master has seen what it takes back.
+    """
+    if not lease.in_order:
+        request.doubt = ReleaseDoubt(lease).remains
+        request.usual = ()  # so that every answer is parsed, and shown to the doubt
+    return request

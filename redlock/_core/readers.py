@@ -1,0 +1,68 @@
+"""What readers and a writer do about each other besides asking masters (R33)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock._core import wire
+from redlock._core.effects import Leave, Send
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.rollback import carry_out, despite_interrupts
+from redlock._core.modes import shared_by
+from redlock._core.outcomes import NEVER
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Op
+    from redlock._core.kernel.extension import Extension
+    from redlock._core.lease import LeaseState
+    from redlock._core.settings import LockSpec, MastersSettings
+
+
+def keep_new_readers_away(
+    settings: MastersSettings, spec: LockSpec, marks: list[Send], *, by_readers: bool, pause: float
+) -> Op[None]:
+    """A writer that waits keeps new readers away, or it might wait for ever (R33).
+
+    After an attempt that readers refused it leaves a mark on all masters, except where another writer has the name.
+    They refuse new readers from then on; those that are there may extend.  So the writer gets in when they have
+    released or expired.
+
+    - It leaves the mark anew after each attempt, whatever that failed by.  ``marks`` take it back at the end.
+    - A master without readers is marked as well.  An attempt that takes the name there ends the mark, and its rollback
+      would let new readers in.  They could get a majority, one master after the other.
+    - A mark lasts for two pauses of its writer, and at least for two `node_timeout`: an attempt may take that long.
+    - The mark of a writer that crashed goes by itself.
+
+    It serves liveness alone: a mark that is lost costs time, and nobody's lock rests on it.  So no votes are counted.
+    """
+    if spec.mode.shared or not (by_readers or marks):
+        return
+    token = marks[0].call.args[0] if marks else settings.token()
+    marks[:] = [Send(wire.mark(spec.keys, token, 0.0), owed_until=NEVER)]
+    yield Send(wire.mark(spec.keys, token, 2 * max(pause, settings.node_timeout)))
+
+
+def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now: float) -> Op[Extension]:
+    """Share the lease with readers, without a moment in between (R33).  Readers that wait in this process enter.
+
+    A downgrade is an extension: where a master has the key of the lease for itself, the script of readers makes it one
+    of them.  From the moment in which that is sent, the lease claims only the shared lock, whatever the masters answer:
+    some of them may let readers in already.  So nothing is claimed that is not so.  A master that it did not reach
+    gives the name to nobody else meanwhile, and follows with the next renewal.
+
+    There is no way back but a release: two readers that both wait to be alone would wait for each other.
+    """
+    lease.mode = shared_by()
+    try:
+        extension = yield from extend(settings, spec, lease, lease.ttl, now)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from despite_interrupts(*_let_readers_in(lease))
+        raise
+    yield from carry_out(*_let_readers_in(lease))
+    return extension
+
+
+def _let_readers_in(lease: LeaseState) -> list[Leave]:
+    return [] if lease.place is None or lease.over else [Leave(lease.place, stays=True)]
