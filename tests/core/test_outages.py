@@ -283,11 +283,14 @@ def test_a_thousand_waiters_are_one_record(at: float, told: list[str], look: int
         looks = 0
 
         @property
-        def outage(self) -> bool:
+        def unreachable(self) -> bool:
             self.looks += 1
             if self.looks == look:
                 outages.attempted(tally(*GONE), at)
             return True
+
+        def absent(self) -> int:
+            return self.size
 
     outages.attempted(Interleaved(["a", "b", "c"]), at)
     outages.attempted(tally(*GONE), at)
