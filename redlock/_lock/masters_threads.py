@@ -87,7 +87,8 @@ class Masters(MastersBase[Driver]):
                 prefix; or an option cannot be right.  When the lease is extended: a majority knows the token in another
                 mode (``shared``), or has it on record (``confirm_expiry``).
             TypeError: there is no such option.
-            LockLost: from its extensions: a majority of masters denied it.  It has expired, was released, or somebody else has the name.
+            LockLost: from its extensions: a majority of masters denied it.  It has expired, was released, or somebody
+                else has the name.
             QuorumUnreachable: from the first of them: too few masters answered to tell.  It may be there until its TTL
                 is over: try again.
         """
