@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import redlock
+from redlock import scripts
 from redlock._cli import arguments
 from redlock._local import LOCAL
 from redlock._system.installed import others_beside
@@ -40,7 +41,17 @@ def main(argv: list[str]) -> int:
         action="store_true",
         help="end the masters of REDLOCK_MASTERS=local, whoever uses them, and nothing else; they remember their locks",
     )
-    if parser.parse_args(argv).stop_local and not WINDOWS:
+    parser.add_argument(
+        "--scripts",
+        action="store_true",
+        help="print the Lua scripts as masters get them, each behind its name and SHA-1",
+    )
+    options = parser.parse_args(argv)
+    if options.scripts:
+        for script in scripts.ALL:
+            sys.stdout.write(f"==> {script.name} {script.sha}\n{script.text}\n")
+        return 0
+    if options.stop_local and not WINDOWS:
         from redlock._local import joined  # noqa: PLC0415 - not on Windows
 
         sys.stdout.write("stopped\n" if joined.stop() else "none run\n")

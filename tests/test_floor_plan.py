@@ -244,8 +244,9 @@ def undrawn(page: str) -> set[tuple[str, str]]:
     for file in (*ROOT.glob("redlock/**/*.py"), *ROOT.glob("redlock/**/*.lua")):
         *folders, name = file.relative_to(ROOT).with_suffix("").parts
         room = ".".join(folders)
-        if under(room, CORE):  # one room, with folders in it
-            room, name = CORE, "/".join((*folders[2:], name))
+        for whole in (CORE, "redlock.scripts"):  # one room, with folders in it
+            if under(room, whole):
+                room, name = whole, "/".join((*folders[2:], name))
         if room == "redlock":
             there.add((room if name == "__init__" else f"{room}.{name}", ""))
         elif not name.endswith("__init__"):

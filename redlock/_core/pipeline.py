@@ -68,15 +68,9 @@ def _down(_: Any) -> Any:
 # take away the time that a later extension has given.
 IN_ORDER = frozenset(
     script.name
-    for script in (
-        scripts.ACQUIRE, scripts.REPAIR, scripts.OCCUPY, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED,
-        scripts.ACQUIRE_RECORDED, scripts.SETTLE, scripts.REPAIR_RECORDED, scripts.OCCUPY_RECORDED,
-        scripts.ACQUIRE_SHARED_RECORDED, scripts.SETTLE_SHARED, scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED,
-        scripts.TICKET, scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED, scripts.EXTEND_RESUMED,
-        scripts.RENEW, scripts.RENEW_RECORDED, scripts.MARK,
-    )
-)  # fmt: skip
-
+    for script in scripts.ALL
+    if script.verb in ("acquire", "extend", "mark", "occupy", "renew", "repair", "settle", "ticket")
+)
 
 # What was stored is not greater than itself, a fence (R18), a mark (R35) or a ticket (R42): the second one is refused.
 _ONCE = frozenset(

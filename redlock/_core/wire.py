@@ -18,7 +18,7 @@ from redlock.options import LONGEST_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from redlock.scripts import Script
+    from redlock.scripts import Policy, Script
 
 
 # Of max_ttl: an announcement counts for that long, and is made again after that.
@@ -168,7 +168,7 @@ def extend_resumed(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call
     """`extend`, but not of a lease that is on record (R35)."""
     grants = tuple(fence_key(lock, ":grant") for lock in keys.locks)
     call = extend(keys, token, ttl, fence_ttl)
-    return call._replace(script=scripts.EXTEND_RESUMED, keys=keys.locks + grants + keys.fences)
+    return call._replace(script=scripts.EXTEND_RESUMED, keys=call.keys + grants)
 
 
 def renew(leases: Sequence[tuple[Keys, str, float]], fence_ttl: float) -> Call:
@@ -226,11 +226,15 @@ def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None)
     return Call(scripts.RELEASE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
 
 
+def _of_reader(call: Call, keys: Keys, *args: str) -> Call:
+    policies: tuple[Policy, ...] = ("shared", "recorded") if keys.grants else ("shared",)
+    return call._replace(script=scripts.compose(call.script.verb, *policies), keys=call.keys + keys.grants, args=args)
+
+
 def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, most: int) -> Call:
     """`acquire` for a reader (R33).  ``most``: how many readers a name may have."""
     call = acquire(keys, token, ttl, proposal, fence_ttl)
-    script = scripts.ACQUIRE_SHARED_RECORDED if keys.grants else scripts.ACQUIRE_SHARED
-    return call._replace(script=script, keys=call.keys + keys.grants, args=(*call.args, str(most)))
+    return _of_reader(call, keys, *call.args, str(most))
 
 
 def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *_: object, reads: bool = False) -> Call:
@@ -239,18 +243,16 @@ def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *_: obje
     Readers are not on record (R35).  A writer that becomes one is not any more.
     """
     call = extend(keys, token, ttl, fence_ttl)
-    args = (*call.args, "reads") if reads else call.args
-    return call._replace(script=scripts.EXTEND_SHARED, keys=call.keys + keys.grants, args=args)
+    return _of_reader(call, keys, *call.args, *(("reads",) if reads else ()))
 
 
 def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
     call = repair(keys, token, ttl, fence, fence_ttl)
-    return call._replace(script=scripts.REPAIR_SHARED, keys=call.keys + keys.grants)
+    return _of_reader(call, keys, *call.args)
 
 
 def release_shared(keys: Keys, token: str, *_: object) -> Call:  # readers keep nobody out (R28)
-    args = (token, str(len(keys.locks))) if keys.grants else (token,)
-    return release(keys, token)._replace(script=scripts.RELEASE_SHARED, keys=keys.locks + keys.grants, args=args)
+    return _of_reader(release(keys, token), keys, token)
 
 
 def mark(keys: Keys, token: str, lasts: float) -> Call:

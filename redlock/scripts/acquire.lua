@@ -1,96 +1,79 @@
 -- Take every name, or none of them, and propose a fencing token (R16, R18).
+-- It takes them for reading: others may read as well (R33). --[shared]
+-- The caller waits in line: it is granted nothing before the waiter with the lowest ticket (R42). --[fair]
+-- Where an expiry is confirmed by more than one clock (R35): a name whose last holder is on record here and has not --[recorded]
+-- released it is not taken, but shown. --[recorded]
 --
--- KEYS  n lock keys, then their n fence keys (no fence keys: fencing is off)
+-- KEYS  n lock keys, then their n fence keys (no fence keys: fencing is off) --[not recorded]
+-- KEYS  n lock keys, then their n fence keys, then their n grant keys --[recorded]
+--       then their n ticket keys --[fair]
 -- ARGV  n, token, ttl in ms, proposed fence (decimal), life of a fence key in ms
+--       most readers of a name --[shared]
+--       life of a record in ms --[recorded, not shared]
+--       The proposed fence has a zero in front (17 digits).  Last, the token of the waiter, which may have no ticket yet --[fair]
 --
 -- returns {1, fence}                   taken, and the proposal stored; "0" without fencing
 --         {2, fence}                   taken, but the fence that is there is not smaller (R18)
---         {0, fence, holder, pttl}     somebody holds a name: its token and its remaining ms
---                                      (-1: a key without expiry); "shared:" and until the last of its
---                                      readers ends (R33); nothing was changed.
---                                      Of what is longer than any token of ours, the first 128 bytes.
---                                      "tickets:" if nobody does, and others may wait in order (R42): see tickets.lua
--- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers: see readers.lua.
+--         {0, fence, holder, pttl}     a name cannot be had: the token that has it and its remaining ms (-1: a key without
+--                                      expiry); nothing was changed.  Of what is longer than any token of ours, the first
+--                                      128 bytes.  "shared:" and until the last of its readers ends (R33);
+--                                      "waiting:" and how long the mark of a writer lasts; "shared:full" and when the first --[shared]
+--                                      of its readers ends; --[shared]
+--                                      "ticket:" and the token of the waiter whose turn it is, and how long that lasts; --[fair]
+--                                      "tickets:" if nobody holds it, and others may wait in order (R42)
+--         {3, fence, {which, mark, ttl, token}, ...}   nobody holds a name, but these are on record, each for the name with --[recorded]
+--                                      that number: nothing was changed.  settle.lua can take it --[recorded]
+-- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
--- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
 -- A name that has the token already is taken once more: a client that got no answer asks again (R10).
--- What is none stays there, for the life of a fence key at most if the lock was free.
+-- What is no fence stays there, for the life of a fence key at most if the lock was free.
 
--- Nearly always it is one free name, with a smaller fence or with none: two commands do it all.  (Only from Redis 7 on
--- does a script see that SET can return the old value.)  Whatever else is there is put back, and left to what follows.
-if ARGV[1] == '1' and (#KEYS == 1 or redis.REDIS_VERSION_NUM) and redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
-  if #KEYS == 1 then
-    return {1, '0'}
-  end
-  local proposal = ARGV[4]
-  local stored = redis.pcall('SET', KEYS[2], proposal, 'PX', ARGV[5], 'GET')
-  if not stored or (#stored == #proposal and stored < proposal and string.match(stored, '^%d+$')) then
-    return {1, proposal}
-  end
-  redis.call('DEL', KEYS[1])
-  if type(stored) == 'string' then
-    redis.call('SET', KEYS[2], stored, 'PX', ARGV[5])
-  end
+-- (turn.lua) --[fair]
+-- (grant.lua) --[not shared]
+
+-- (fences.lua)
+-- (holder.lua) --[not shared]
+-- (readers.lua) --[shared]
+-- (record.lua) --[recorded]
+
+local n, token, last = tonumber(ARGV[1]), ARGV[2], #KEYS --[not recorded]
+local n, token, last = tonumber(ARGV[1]), ARGV[2], 2 * ARGV[1] --[recorded]
+local shown, failure, fence, lined = greatest(n + 1, last)
+if failure then
+  return failure
 end
-
-local n, token, ttl = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-
-local fence, lined = 0, false
-for i = n + 1, #KEYS do
-  local stored = redis.pcall('GET', KEYS[i])
-  if stored then
-    if type(stored) ~= 'string' or not string.match(stored, '^%d+$') or tonumber(stored) >= 9007199254740991 then
-      if type(stored) == 'string' then
-        stored = string.gsub(string.sub(stored, 1, 20), '[^ -~]', '?')
-      elseif string.find(stored.err, 'WRONGTYPE', 1, true) then
-        stored = 'a value of another type'
-      else
-        return stored
-      end
-      return redis.error_reply('BADFENCE ' .. KEYS[i] .. ' does not hold a fencing token but ' .. stored)
-    end
-    fence, lined = math.max(fence, tonumber(stored)), lined or #stored == 17
-  end
-end
-
-local holder, remaining
+local other, remaining
+local flagged = {3, shown} --[recorded]
 for i = 1, n do
-  local found, pttl = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
-  if type(found) == 'table' then
-    local last = redis.pcall('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')
-    if last.err or pttl == -1 then
-      return last.err and last or found -- another type, or the ACL lacks what it takes to look for readers
-    end
-    local time = redis.call('TIME')
-    pttl = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
-    found = pttl > 0 and 'shared:'
+  local found, left, wrong = holder(KEYS[i]) --[not shared]
+  local found, left, wrong = hindrance(KEYS[i], tonumber(ARGV[6])) --[shared]
+  if wrong then
+    return wrong
   end
-  if found and found ~= token then
-    if not holder or pttl == -1 or (remaining ~= -1 and pttl > remaining) then
-      holder, remaining = found, pttl
+  local again = found == token --[not shared]
+  local again = false --[shared]
+  local mark, its_ttl, _, whose = recorded(KEYS[2 * n + i]) --[recorded]
+  again = again and (mark or '0') == '0' -- no extension was here --[recorded]
+  if found and not again then
+    if not other or left == -1 or (remaining ~= -1 and left > remaining) then
+      other, remaining = found, left
     end
+  elseif mark and not found then --[recorded]
+    flagged[#flagged + 1] = {i, mark, tonumber(its_ttl), whose} --[recorded]
   end
 end
-if holder then
-  return {0, string.format('%.0f', fence), string.sub(holder, 1, 128), remaining}
+if other then
+  return {0, shown, string.sub(other, 1, 128), remaining}
 elseif lined and #ARGV[4] < 17 then
-  return {0, string.format('%.0f', fence), 'tickets:', 1000}
+  return {0, shown, 'tickets:', 1000}
+elseif #flagged > 2 then --[recorded]
+  return flagged --[recorded]
 end
 
+-- (take.lua)
+
+local stores = #KEYS > n and tonumber(ARGV[4]) > fence
 for i = 1, n do
-  redis.call('SET', KEYS[i], token, 'PX', ttl)
+  take(KEYS[i], KEYS[n + i], stores, KEYS[2 * n + i])
 end
-if #KEYS > n then
-  local proposal = tonumber(ARGV[4])
-  if proposal > fence then
-    for i = n + 1, #KEYS do
-      redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])
-    end
-    return {1, ARGV[4]}
-  end
-  for i = n + 1, #KEYS do
-    redis.call('PEXPIRE', KEYS[i], ARGV[5])
-  end
-  return {2, string.format('%.0f', fence)}
-end
-return {1, '0'}
+return stores and {1, ARGV[4]} or #KEYS > n and {2, shown} or {1, '0'}

@@ -20,8 +20,9 @@
 -- counts for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
 -- The two ways of taking an expiry are fields as well: "SEEN LIFE".
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- (clock.lua)
+
+local now = clock()
 local own, who, says, life = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local ours = {}
 for i = 6, #ARGV do ours[ARGV[i]] = true end

@@ -8,19 +8,19 @@
 -- returns {1}
 -- A key of another type is an error (WRONGTYPE).
 
+-- (readers.lua)
+-- (tell.lua)
+
 local token, ms = ARGV[1], tonumber(ARGV[2])
-for i = 1, #KEYS do
-  local found, failure = writer(KEYS[i])
+for _, key in ipairs(KEYS) do
+  local found, failure = writer(key)
   if failure then
     return failure
-  end
-  if not found then
-    if ms > 0 then
-      put(KEYS[i], token, '-', ms)
-    elseif redis.call('ZREM', KEYS[i], token) == 1 then
-      settle(KEYS[i])
-      redis.pcall('PUBLISH', KEYS[i] .. ':released', token)
-    end
+  elseif not found and ms > 0 then
+    put(key, token, '-', ms)
+  elseif not found and redis.call('ZREM', key, token) == 1 then
+    settle(key)
+    tell(key .. ':released', token)
   end
 end
 return {1}

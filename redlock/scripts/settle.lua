@@ -2,6 +2,8 @@
 -- a fence greater than what is there.  A name can be had if its lock key is the caller's; or if nobody has it, and what
 -- is on record is what the caller was shown.
 -- Or leave a phantom there, if the caller cannot tell whether that is over: nobody's lease, for as long as it may last.
+-- A name can be read if the caller reads it; or if no writer holds it, and what is on record is what the caller was shown: --[shared]
+-- that goes.  A phantom takes the place of the caller, where nobody else reads (R33). --[shared]
 --
 -- KEYS  n lock keys, then their n fence keys, then their n grant keys
 -- ARGV  n, token, proposed fence (decimal), life of a fence key in ms, life of a record in ms, ttl in ms (as it was asked
@@ -14,48 +16,50 @@
 --         {-1, fence}   somebody has a name, or another record is there; nothing was changed
 -- A lock key of another type is the error WRONGTYPE, a fence key that holds none the error BADFENCE.
 
--- (records.lua)
+-- (fences.lua)
+-- (holder.lua) --[not shared]
+-- (readers.lua) --[shared]
+-- (record.lua)
 
 local n, token, proposal, ttl, value = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[6], ARGV[7]
-local fence, failure, lined = greatest(n + 1, 2 * n)
-if failure then
-  return failure
-end
-local shown = string.format('%.0f', fence)
-
-local ours, arg = {}, 8
-for i = 1, n do
-  local found, _, wrong = holder(KEYS[i])
-  if wrong then
-    return wrong
-  end
+local shown, failure, fence, lined = greatest(n + 1, 2 * n)
+local ours, arg, phantom = {}, 8, value ~= token
+for i = 1, failure and 0 or n do
+  local found, _, wrong = holder(KEYS[i]) --[not shared]
+  local found, wrong = writer(KEYS[i]) --[shared]
+  local reads = not found and not wrong and redis.call('ZSCORE', KEYS[i], token) --[shared]
+  local others = not found and not wrong and redis.call('ZCOUNT', KEYS[i], '0', '+inf') - (reads and 1 or 0) --[shared]
   local mark, _, _, whose = recorded(KEYS[2 * n + i])
-  local may, last = false, arg + tonumber(ARGV[arg])
-  if found then
-    may = found == token and (not mark or mark == '0')
-  else
-    local here = mark and mark .. ' ' .. whose or '-'
-    for one = arg + 1, last do
-      may = may or ARGV[one] == here
-    end
+  local here, last = mark and mark .. ' ' .. whose or '-', arg + tonumber(ARGV[arg])
+  local may = found == token and (mark or '0') == '0' --[not shared]
+  local may = reads and not mark --[shared]
+  for one = arg + 1, last do
+    may = may or (not found and ARGV[one] == here)
   end
-  if not may then
-    return {-1, shown}
+  may = may and not (phantom and others > 0) --[shared]
+  if wrong or not may then
+    return wrong or {-1, shown}
   end
-  ours[i], arg = found, last + 1
+  ours[i], arg = found, last + 1 --[not shared]
+  ours[i], arg = reads, last + 1 --[shared]
 end
-
-local phantom = value ~= token
-if proposal > fence then
+if failure or (proposal <= fence and not phantom) then
+  return failure or {0, shown}
+elseif proposal > fence then
   shown = ARGV[3]
-elseif not phantom then
-  return {0, shown}
 end
 for i = 1, n do
-  if phantom or not ours[i] then
+  local record = '0 ' .. ttl .. ' ' .. shown .. ' ' .. value
+  if phantom or not ours[i] then --[not shared]
+  if phantom then --[shared]
     redis.call('SET', KEYS[i], value, 'PX', ttl)
+  elseif not ours[i] then --[shared]
+    share(KEYS[i], token, tonumber(ttl)) --[shared]
   end
   redis.call('SET', KEYS[n + i], string.format(lined and '%017.0f' or '%.0f', tonumber(shown)), 'PX', ARGV[4])
-  redis.call('SET', KEYS[2 * n + i], '0 ' .. ttl .. ' ' .. shown .. ' ' .. value, 'PX', ARGV[5])
+  redis.call('SET', KEYS[2 * n + i], record, 'PX', ARGV[5])
+  if not phantom then -- readers are not on record --[shared]
+    redis.call('DEL', KEYS[2 * n + i]) --[shared]
+  end --[shared]
 end
 return {1, shown}

@@ -13,37 +13,35 @@
 -- The number of a ticket is a fence as well, so no later one is smaller (R16).
 -- A lock key of another type is the error WRONGTYPE, a fence key that holds none the error BADFENCE.
 
--- (records.lua)
-
+-- (fences.lua)
+-- (holder.lua)
 -- (tickets.lua)
+-- (tell.lua)
 
 local n, token, number, life = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local fence, failure = greatest(n + 1, 2 * n)
-if failure then
-  return failure
+local shown, failure, fence = greatest(n + 1, 2 * n)
+if failure or (ARGV[5] == 'new' and number <= fence and number > 0) then
+  return failure or {0, shown}
 end
 
-if number == 0 then
-  for i = 1, n do
-    local key = KEYS[2 * n + i]
-    local turn = first(key)
-    redis.call('ZREM', key, 't' .. token)
-    redis.call('ZREM', key, 'e' .. token)
-    redis.call('ZREMRANGEBYSCORE', key, 0, 0)
-    local stored = redis.call('GET', KEYS[n + i])
-    if stored and #stored == 17 and redis.call('ZCOUNT', key, '-inf', '+inf') == 0 then
-      redis.call('SET', KEYS[n + i], string.format('%.0f', tonumber(stored)), 'PX', life)
-    end
-    if turn == token and not holder(KEYS[i]) then
-      redis.pcall('PUBLISH', KEYS[i] .. ':released', token)
-    end
+for i = 1, number == 0 and n or 0 do
+  local key = KEYS[2 * n + i]
+  local turn = first(key)
+  redis.call('ZREM', key, 't' .. token)
+  redis.call('ZREM', key, 'e' .. token)
+  redis.call('ZREMRANGEBYSCORE', key, 0, 0)
+  local stored = redis.call('GET', KEYS[n + i])
+  if stored and #stored == 17 and redis.call('ZCOUNT', key, '-inf', '+inf') == 0 then
+    redis.call('SET', KEYS[n + i], string.format('%.0f', tonumber(stored)), 'PX', life)
   end
-  return {2, string.format('%.0f', fence)}
+  if turn == token and not holder(KEYS[i]) then
+    tell(KEYS[i] .. ':released', token)
+  end
+end
+if number == 0 then
+  return {2, shown}
 end
 
-if ARGV[5] == 'new' and number <= fence then
-  return {0, string.format('%.0f', fence)}
-end
 local most, wait = 0, 0
 for i = 1, n do
   local key, found, left, wrong = KEYS[2 * n + i], holder(KEYS[i])

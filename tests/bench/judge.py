@@ -63,7 +63,7 @@ UNSTEPPED = 0.1  # seconds that whatever has to be told may take, where no threa
 _TOKEN_FIRST = (*RELEASES, scripts.MARK)
 _OF_NO_LOCK = (scripts.FLEET, scripts.KNOWN)
 _SETTLES = (scripts.SETTLE, scripts.SETTLE_SHARED)
-_FAIR = (scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED)
+_FAIR = tuple(script for script in ACQUIRES if "fair" in script.name)
 _TTLS = dict.fromkeys((*ACQUIRES, *OCCUPIES, *EXTENDS, *REPAIRS), 2) | dict.fromkeys(_SETTLES, 5)  # which argument
 
 

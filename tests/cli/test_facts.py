@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,11 +12,12 @@ from importlib.metadata import version
 import pytest
 
 import redlock
+from redlock import scripts
 
 
-def facts(**environment):
+def facts(*arguments, **environment):
     done = subprocess.run(
-        [sys.executable, "-m", "redlock"], capture_output=True, text=True, check=False, timeout=100,
+        [sys.executable, "-m", "redlock", *arguments], capture_output=True, text=True, check=False, timeout=100,
         env={**os.environ, **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -48,6 +51,17 @@ def test_servers_that_are_found(tmp_path, script, says):
     server.chmod(0o755)
     (line,) = (line for line in facts(PATH=str(tmp_path)).splitlines() if str(server) in line)
     assert says in line
+
+
+def test_the_scripts_are_printed_as_masters_get_them():
+    """Each behind its name and the SHA-1 of its text, with its contract on top."""
+    printed = re.findall(r"^==> (\w+) (\w{40})\n(.*?)\n(?===> |\Z)", facts("--scripts"), re.MULTILINE | re.DOTALL)
+    assert [name for name, *_ in printed] == [script.name for script in scripts.ALL]
+    for name, sha, text in printed:
+        assert hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() == sha
+        contract, _, _ = text.partition("\n\n")
+        assert {line[:2] for line in contract.splitlines()} == {"--"}
+        assert "-- returns " in contract, name
 
 
 def test_it_takes_no_arguments():

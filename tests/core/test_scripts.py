@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from redlock import scripts
 from redlock._core import pipeline, wire
+from redlock._core.confirm import records
 from redlock._core.outcomes import ErrorReply
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
 from tests.core.world import WALL
@@ -35,35 +37,88 @@ CALLS = {
 }
 
 
-def test_every_file_is_loaded_and_named_as_a_master_names_it() -> None:
-    folder = Path(scripts.__file__).parent
-    assert {script.name for script in scripts.ALL} == {file.stem for file in folder.glob("*.lua")} - {
-        "readers",
-        "records",
-        "tickets",
-        "turn",
-    }
-    readers = (folder / "readers.lua").read_text()
+FOLDER = Path(scripts.__file__).parent
+FILES = sorted(FOLDER.rglob("*.lua"))
+TAG = re.compile(r" --\[[a-z, ]+\]$")
+
+
+def code(text: str) -> list[str]:
+    """Its lines without comments, and without those that say nothing, as ``end`` and ``else``."""
+    lines = [TAG.sub("", line).strip() for line in text.splitlines()]
+    return [line for line in lines if len(line) > 12 and not line.startswith("--")]
+
+
+def test_every_file_is_part_of_a_script_and_every_script_is_named_as_a_master_names_it() -> None:
+    assert {script.verb for script in scripts.ALL} == {file.stem for file in FOLDER.glob("*.lua")}
+    sent = {line for script in scripts.ALL for line in script.text.splitlines()}
+    for file in FILES:
+        lines = {TAG.sub("", line) for line in file.read_text().splitlines()}
+        assert {line for line in lines if not re.fullmatch(r"-- \(\w+\.lua\)", line)} <= sent
     for script in scripts.ALL:
-        text = (folder / f"{script.name}.lua").read_text()
-        if "-- (readers.lua)\n" not in text and "R33" in text and script.name.endswith(("_shared", "mark")):
-            contract, body = text.split("\n\n", 1)
-            text = f"{contract}\n\n{readers}\n{body}"
-        for name in ("acquire", "acquire_recorded", "turn", "readers", "records", "tickets"):
-            text = text.replace(f"-- ({name}.lua)\n", (folder / f"{name}.lua").read_text())
-        assert script.sha == hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        assert script.sha == hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
+    assert (
+        len({script.sha for script in scripts.ALL}) == len({script.name for script in scripts.ALL}) == len(scripts.ALL)
+    )
 
 
-# Records (R35) have changed none of them.  Who changes one on purpose changes it here.
-WITHOUT_RECORDS = {
-    "acquire": "022318e11624", "fence": "e90cb5f79e82", "extend": "af0ecb8ded08", "renew": "78f4ca91dfbf",
-    "repair": "4e2ab00ff25d", "release": "3be0d9279436", "occupy": "a24fe9e434c8", "vacate": "eb8c41f83f69",
-}  # fmt: skip
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_starts_with_its_contract_and_names_only_what_there_is(file: Path) -> None:
+    text = file.read_text()
+    contract = re.sub(r"^(-- \(\w+\.lua\).*\n)+\n", "", text)
+    assert contract.startswith("-- ")
+    assert {f"{name}.lua" for name in re.findall(r"^-- \((\w+)\.lua\)", text, re.MULTILINE)} <= {
+        one.name for one in FILES if one.parent.name == "fragments"
+    }
+    policies = {one for tag in re.findall(r" --\[(.*)\]$", text, re.MULTILINE) for one in tag.split(", ")}
+    assert {one.removeprefix("not ") for one in policies} <= {"shared", "fair", "recorded", "resumed"}
 
 
-def test_who_keeps_no_records_pays_nothing_for_them() -> None:
-    """What takes, keeps and gives back a lock or a slot are the same bytes."""
-    assert {one.name: one.sha[:12] for one in scripts.USUAL if one.name in WITHOUT_RECORDS} == WITHOUT_RECORDS
+def test_the_scripts_stay_small_and_say_nothing_twice() -> None:
+    """A line of code that stands in two files is to become a fragment.  Lines of up to 12 characters do not count."""
+    texts = {file: file.read_text() for file in FILES}
+    assert sum(text.count("\n") for text in texts.values()) <= 1250
+    files = Counter(line for text in texts.values() for line in set(code(text)))
+    twice = [line for text in texts.values() for line in code(text) if files[line] > 1]
+    assert len(twice) <= 80, sorted(twice)
+
+
+def test_a_composition_has_what_its_policies_ask_for_and_nothing_else() -> None:
+    plain, ordered = scripts.compose("acquire"), scripts.compose("acquire", "fair", "recorded")
+    assert scripts.compose("acquire", "fair", "recorded") is ordered
+    assert (plain.name, ordered.name, ordered.verb) == ("acquire", "acquire_fair_recorded", "acquire")
+    assert not set(code(plain.text)) & set(code((FOLDER / "fragments" / "turn.lua").read_text()))
+    assert set(code((FOLDER / "fragments" / "turn.lua").read_text())) <= set(code(ordered.text))
+    assert set(code(plain.text)) <= set(code(scripts.compose("acquire", "fair").text))
+
+
+def asked(call: wire.Call, *before: wire.Call) -> list[str]:
+    """The commands that the script of ``call`` asks for on its usual way."""
+
+    class Asked(ScriptedMaster):
+        def command(self, name: str, *args: Any) -> Any:
+            commands.append(name)
+            return super().command(name, *args)
+
+    master, commands = Asked(), list[str]()
+    for one in before:
+        master.run(one)
+    del commands[:]
+    master.run(call)
+    return commands
+
+
+def test_the_usual_way_is_the_shortest_and_who_keeps_no_records_pays_nothing_for_them() -> None:
+    if not ScriptedMaster.modern:
+        return
+    keys = wire.keys_for("redlock:", ["a"], records=True)
+    recorded = records.acquire(keys, "tok", 10.0, 5, 60.0)
+    assert asked(CALLS["acquire"]) == ["SET", "SET"]
+    assert asked(CALLS["release"], CALLS["acquire"]) == ["GET", "DEL", "PUBLISH"]
+    assert asked(CALLS["renew"], CALLS["acquire"]) == ["GET", "PEXPIRE", "PEXPIRE"]
+    assert asked(recorded) == ["SET", "SET", "SET"]
+    assert asked(records.release(keys, "tok"), recorded) == ["GET", "DEL", "PUBLISH"]
+    for script in scripts.USUAL:
+        assert not {"recorded(", "forget(", "extension("} & set(re.findall(r"\w+\(", script.text))
 
 
 @pytest.mark.parametrize("script", scripts.ALL, ids=lambda script: script.name)

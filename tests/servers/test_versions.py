@@ -67,6 +67,9 @@ NEW = {
     "occupy recorded": records.occupy(RECORDED, (0,), RECORDED, OURS, 20.0, 9, HOUR),
     "vacate recorded": records.vacate("redlock:job#", (0,), RECORDED, OURS, 0.0, 9),
     "acquire shared recorded": wire.acquire_shared(RECORDED, OURS, 20.0, 9, HOUR, 9),
+    "extend shared recorded": wire.extend_shared(RECORDED, OURS, 20.0, HOUR),
+    "repair shared recorded": wire.repair_shared(RECORDED, OURS, 20.0, 9, HOUR),
+    "release shared recorded": wire.release_shared(RECORDED, OURS),
     "settle shared": records.settle(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}], shared=True),
 }
 # What of this version is on a master, by the scripts that have made it, and what undoes it.

@@ -28,16 +28,14 @@ if TYPE_CHECKING:
 MILLISECOND = 0.001
 TINY = 1e-9
 LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
-ACQUIRES = (
-    scripts.ACQUIRE, scripts.ACQUIRE_SHARED, scripts.ACQUIRE_RECORDED, scripts.ACQUIRE_SHARED_RECORDED,
-    scripts.ACQUIRE_FAIR, scripts.ACQUIRE_FAIR_RECORDED,
-)  # fmt: skip
-OCCUPIES = (scripts.OCCUPY, scripts.OCCUPY_RECORDED)
-EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED, scripts.EXTEND_RECORDED, scripts.EXTEND_RESUMED)
-RENEWS = (scripts.RENEW, scripts.RENEW_RECORDED)
-REPAIRS = (scripts.REPAIR, scripts.REPAIR_SHARED, scripts.REPAIR_RECORDED)
-VACATES = (scripts.VACATE, scripts.VACATE_RECORDED)
-RELEASES = (scripts.RELEASE, scripts.RELEASE_RECORDED, *VACATES, scripts.RELEASE_SHARED)
+
+
+def _of(*verbs: str) -> tuple[scripts.Script, ...]:
+    return tuple(script for script in scripts.ALL if script.verb in verbs)
+
+
+ACQUIRES, OCCUPIES, EXTENDS, RENEWS = _of("acquire"), _of("occupy"), _of("extend"), _of("renew")
+REPAIRS, RELEASES = _of("repair"), _of("release", "vacate")
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
 EXPIRED = "expired:"  # in front of a token: nobody can tell whether its last lease is over (R35)
 NO_LOCK = (":fence", ":grant", ":tickets")  # keys that end so stand beside that of a lock

@@ -1,6 +1,6 @@
 """The wire contract of those who wait in order (R42): see `wire` for all other keys and calls.
 
-The fence that such a client proposes is written with a zero in front, as 17 digits: nobody else's is.  See tickets.lua.
+The fence that such a client proposes is written with a zero in front, as 17 digits: no other is.  See tickets.lua.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ class TooLow(NamedTuple):
 def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, waiter: str) -> Call:
     """`wire.acquire` for ``waiter``, which stands in line, or would if the name could not be had."""
     if keys.grants:
-        call = records.acquire(keys, token, ttl, proposal, fence_ttl)._replace(script=scripts.ACQUIRE_FAIR_RECORDED)
+        call = records.acquire(keys, token, ttl, proposal, fence_ttl)
+        script = scripts.compose("acquire", "fair", "recorded")
     else:
-        call = wire.acquire(keys, token, ttl, proposal, fence_ttl)._replace(script=scripts.ACQUIRE_FAIR)
+        call, script = wire.acquire(keys, token, ttl, proposal, fence_ttl), scripts.ACQUIRE_FAIR
     fence = written(proposal)
     args = (*call.args[:3], fence, *call.args[4:], waiter)
-    return call._replace(keys=call.keys + beside(keys), args=args, usual=wire.granted(fence))
+    return wire.Call(script, call.keys + beside(keys), args, wire.granted(fence))
 
 
 def stand(keys: Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> Call:

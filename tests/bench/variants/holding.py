@@ -127,7 +127,7 @@ VARIANTS = {
     "sent-again-behind-a-later-one": broken(
         "An extension that is over is sent again, to a master that had forgotten its script, behind a later one (R12)",
         "test_renewal.test_an_extension_that_is_over_does_not_come_behind_a_later_one",
-        Patch("redlock._core.pipeline", "scripts.TICKET, scripts.EXTEND, scripts.EXTEND_SHARED,", "scripts.TICKET,"),
+        Patch("redlock._core.pipeline", '"acquire", "extend",', '"acquire",'),
     ),
     "renewer-outlives-owner": broken(
         "A lease is renewed for as long as the process lives, whoever owned it (R15)",

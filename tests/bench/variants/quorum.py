@@ -71,7 +71,7 @@ VARIANTS = {
     "release-without-owner-check": broken(
         "Any client that releases removes the key (P8)",
         "test_lock.test_any_set_of_two_masters_that_another_client_occupies",
-        Patch("release.lua", "if found == token then", "if found then"),
+        Patch("release.lua", "redis.pcall('GET', KEYS[1]) == ARGV[1]", "redis.pcall('GET', KEYS[1])"),
     ),
     # -- extension --
     "extension-resurrects": broken(
@@ -90,8 +90,8 @@ VARIANTS = {
         ),
         Patch("redlock._core.kernel.extension", "lambda: not lease.over and", "lambda: not lease.released and"),
         Patch("redlock._core.kernel.extension", "claim.ask(lease.valid_until)", "claim.ask()"),
-        Patch("extend.lua", "if found ~= token then", "if found and found ~= token then"),
-        Patch("extend.lua", "redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
+        Patch("extend.lua", "if redis.pcall('GET', KEYS[i]) ~= token", "if (redis.pcall('GET', KEYS[i]) or token) ~= token"),
+        Patch("extend.lua", "redis.call('PEXPIRE', KEYS[i], ttl)", "redis.call('SET', KEYS[i], token, 'PX', ttl)"),
     ),
     "late-is-in-time": broken(
         "An extension that was answered in time counts, however late its operation comes to it (R12)",
@@ -116,9 +116,9 @@ VARIANTS = {
     "equal-fence": broken(
         "A master takes a fence equal to its own for a greater one (R18)",
         "test_quorum.test_a_fence_that_masters_have_already_is_not_granted_a_second_time",
-        Patch("acquire.lua", "if proposal > fence then", "if proposal >= fence then"),
+        Patch("acquire.lua", "tonumber(ARGV[4]) > fence", "tonumber(ARGV[4]) >= fence"),
         Patch("acquire.lua", "stored < proposal", "stored <= proposal"),
-        Patch("fence.lua", "if proposal <= fence then", "if proposal < fence then"),
+        Patch("fence.lua", "proposal <= fence", "proposal < fence"),
     ),
     # -- restarted masters --
     "no-restart-guard": broken(

@@ -19,15 +19,15 @@ VARIANTS = {
         "test_slots.test_each_client_reaches_two_masters_and_no_more_hold_a_slot_than_there_are",
         Patch(
             "occupy.lua",
-            "local left, who = look(key)",
-            "for i = 1, slots do\n    if redis.call('PTTL', key) ~= -2 then\n      key = KEYS[i]\n    end\n  end\n"
-            "  local left, who = look(key)",
+            "local found, _, wrong = holder(KEYS[slot])",
+            "for i = 1, slots do\n    if redis.call('PTTL', KEYS[slot]) ~= -2 then\n      slot = i\n    end\n  end\n"
+            "  local found, _, wrong = holder(KEYS[slot])",
         ),
         Patch(
             "vacate.lua",
-            "for i, key in ipairs(KEYS) do",
-            "for i, key in ipairs(KEYS) do\n  for other = 0, 1 do\n    local there = string.gsub(key, '%d$', other)\n"
-            "    if redis.call('GET', there) == token then\n      key = there\n    end\n  end",
+            "for i = 1, n do",
+            "for i = 1, n do\n  for other = 0, 1 do\n    local there = string.gsub(KEYS[i], '%d$', other)\n"
+            "    if redis.call('GET', there) == token then\n      KEYS[i] = there\n    end\n  end",
         ),
     ),
     "votes-for-different-slots-add-up": broken(
@@ -51,7 +51,7 @@ VARIANTS = {
     "slots-are-announced-one-by-one": broken(
         "A release is announced to the waiters for this slot, and to none that waits for any (R32)",
         "test_slots.test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it",
-        Patch("vacate.lua", ", [ARGV[2]] = ARGV[3 + i] .. ' ' .. token", ""),
+        Patch("vacate.lua", ", ARGV[2], ARGV[before + i] .. ' ' .. token", ""),
     ),
     "one-slot-for-each-attempt": broken(
         "A client that was refused asks for one of the free slots, and so do those that were refused with it (R32)",
@@ -76,17 +76,17 @@ VARIANTS = {
     "readers-fence-not-written": broken(
         "A reader takes the highest fence that it saw for its own, and no master stores it (R33)",
         "test_shared.test_fences_of_readers_and_writers_rise_whatever_the_wall_clocks_of_clients_show",
-        Patch("acquire_shared.lua", "      redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])\n", ""),
+        Patch("acquire_shared.lua", "    redis.call('SET', fence_key, ARGV[4], 'PX', ARGV[5])\n", ""),
     ),
     "renewal-that-revives": broken(
         "An extension enters a reader that is not there any more (R33)",
         "test_shared.test_a_reader_that_is_there_no_more_is_not_brought_back_by_its_renewal",
-        Patch("extend_shared.lua", "(found or not redis.call('ZSCORE', KEYS[i], token))", "found"),
+        Patch("extend_shared.lua", " or not redis.call('ZSCORE', KEYS[i], token)", ""),
     ),
     "a-writer-counts-no-readers": broken(
         "A writer takes the name although another client reads (R33)",
         "test_lock.test_a_writer_waits_for_the_last_reader_and_is_woken",
-        Patch("acquire.lua", "found = pttl > 0 and 'shared:'", "found = false"),
+        Patch("acquire.lua", "return 'shared:', left", "return nil, -2"),
     ),
     "readers-ignore-a-waiting-writer": broken(
         "New readers come in while a writer waits (R33)",
@@ -97,7 +97,7 @@ VARIANTS = {
         "A writer that waits leaves no mark where none reads, as where it has just taken back what it had got (R33)",
         "test_shared.test_new_readers_are_kept_away_from_the_masters_that_a_writer_has_just_given_back",
         Patch(
-            "mark.lua", "if not found then", "if not found and redis.call('ZCOUNT', KEYS[i], '-inf', '+inf') > 0 then"
+            "mark.lua", "not found and ms > 0", "not found and ms > 0 and redis.call('ZCOUNT', key, '-inf', '+inf') > 0"
         ),
     ),
     "marks-only-what-readers-refused": broken(

@@ -1,4 +1,6 @@
--- Who waits in order for a name (R42).  Scripts that mind tickets have this text in them, where a line names it.
+-- (clock.lua)
+
+-- Who waits in order for a name (R42).
 --
 -- A ticket key is a sorted set with two members for each waiter: "t" and its token, whose score is the number of its
 -- ticket; and "e" and its token, whose score is minus the end of that ticket, in ms of this master's TIME.  A ticket ends
@@ -9,8 +11,7 @@
 -- reads it anyway, knows that without another key, and nobody else pays for it.
 
 local LIFE = 1000
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 
 -- The token whose ticket at `key` has the lowest number, and the ms for which it lasts; nil: nobody waits.
 local function first(key)

@@ -1,12 +1,12 @@
--- What a master knows of the readers of a name (R33).  Every script about readers begins with this text.
+-- (clock.lua)
+
+-- What a master knows of the readers of a name (R33).
 --
 -- They are a sorted set under the lock's own key: a member is a token, its score the end of that reader in ms of this
 -- master's TIME.  A writer that waits has a mark there, which keeps new readers away: its score is minus its end.
 -- The set has an expiry, that of its last member.  One without is not ours, and an error as any other type is.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local at = string.format('%.0f', now)
+local now = clock()
 
 -- The token that has `key` for itself.  nil: none has, and members that have ended are gone.  nil and an error: it is
 -- something else.
@@ -19,7 +19,7 @@ local function writer(key)
   if type(members) ~= 'number' or redis.call('PTTL', key) == -1 then
     return nil, type(members) == 'table' and members or found
   end
-  redis.call('ZREMRANGEBYSCORE', key, '-' .. at, at)
+  redis.call('ZREMRANGEBYSCORE', key, string.format('-%.0f', now), string.format('%.0f', now))
 end
 
 -- Let `key` live as long as its last member.
@@ -49,28 +49,32 @@ local function put(key, member, sign, ms)
   end
 end
 
--- Put `token`, which has `key` for itself, among readers.  If the ACL lacks a right for that, it keeps the key: its lease
--- goes on as a reader's, which no writer may meet.
+-- Make `token` a reader of `key`, which it may have for itself.  If the ACL lacks a right for that, it keeps the key: its
+-- lease goes on as a reader's, which no writer may meet.  True: it had the key for itself.
 local function share(key, token, ms)
+  if not writer(key) then
+    return put(key, token, '', ms)
+  end
   redis.call('DEL', key)
   local shared, failure = pcall(put, key, token, '', ms)
   if not shared then
     redis.call('SET', key, token, 'PX', ms)
     fail(failure)
   end
+  return true
 end
 
--- Whose record is at `key` (R35); nil: there is none.
-local function on_record(key)
-  local found = redis.pcall('GET', key)
-  return found and (type(found) == 'string' and string.match(found, '^%S+ %d+ %d+ (.*)$') or '') or nil
-end
-
--- The records of `token` go, from the grant key KEYS[first] on: it has been a writer, and is none any more (R35).
-local function forget(first, token)
-  for i = first, #KEYS do
-    if on_record(KEYS[i]) == token then
-      redis.call('DEL', KEYS[i])
-    end
+-- What keeps a new reader from `key`, and the ms left (-1: without expiry): the token that has it for itself; "waiting:"
+-- while the mark of a writer lasts; or "shared:full" until the first of its `most` readers ends.  Third, an error.
+local function hindrance(key, most)
+  local found, wrong = writer(key)
+  if found or wrong then
+    return found, redis.call('PTTL', key), wrong
+  end
+  local first = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or now)
+  if first < 0 then
+    return 'waiting:', -first - now
+  elseif redis.call('ZCOUNT', key, '-inf', '+inf') >= most then
+    return 'shared:full', first - now
   end
 end

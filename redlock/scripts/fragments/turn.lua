@@ -1,9 +1,7 @@
--- Nobody is granted a name here before the waiter with the lowest ticket (R42).  Scripts that grant to waiters in line have
--- this text in them, where a line names it.  It takes the ticket keys from the end of KEYS, and the token of the waiter
--- from the end of ARGV; what is left is for the script that grants.
-
 -- (tickets.lua)
 
+-- No client is granted a name here before the waiter with the lowest ticket (R42).  The ticket keys are taken from the end
+-- of KEYS, and the token of the waiter from the end of ARGV; what is left is for the grant.
 local mine = table.remove(ARGV)
 for i = tonumber(ARGV[1]), 1, -1 do
   local key = table.remove(KEYS)
