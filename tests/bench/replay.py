@@ -151,10 +151,10 @@ class Recorder(Judge):
         exchange.submit, module.Pipeline.more = submitted, followed
 
     def sends(self, request: Any, to: Any) -> None:
+        if not request.call.keys:
+            return
         call = wire.Call(BY_NAME[request.call.script.name], request.call.keys, tuple(map(str, request.call.args)))
         script = call.script
-        if not call.keys:
-            return
         if script in ACQUIRES:
             self._asks_for(call)
         elif script in RENEWS or script in EXTENDS:
