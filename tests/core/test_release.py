@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -177,6 +177,17 @@ def test_interrupted_it_still_goes_to_everybody(number: int, late: bool, written
     assert all(sent.request.owed_until is not None for sent in scene.world.sent)
     assert not scene.lease.valid
     assert scene.lease.lost == late
+
+
+@pytest.mark.parametrize("op", [release, abandon])
+def test_interrupted_where_it_tells_its_renewer_and_once_more_it_still_goes_to_everybody(op: Any) -> None:
+    """Found by the simulation of the shipped client: the keys, and its place in line, stayed."""
+    scene = Scene()
+    told = [KeyboardInterrupt(), KeyboardInterrupt(), None]
+    scene.lease.on_change = Mock(side_effect=told)
+    with pytest.raises(KeyboardInterrupt):
+        scene.world.run(op(scene.world.settings, scene.spec, scene.lease))
+    assert scene.world.sent[0].to == ALL
 
 
 def test_interrupted_before_it_is_known_where_it_goes_it_still_goes_there() -> None:
