@@ -91,7 +91,7 @@ def test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it()
 def test_contenders_for_as_many_free_slots_need_two_rounds(slots: int, masters: int) -> None:
     """A third one is rare, although each message takes another time (0.2 to 1.8 of the usual one)."""
     rounds: list[int] = []
-    turns = 120 // slots
+    turns = 960 // slots
 
     def contends(at: At) -> Steps:
         def attempts() -> int:
@@ -113,4 +113,4 @@ def test_contenders_for_as_many_free_slots_need_two_rounds(slots: int, masters: 
 
     contend(world="tasks")
     assert len(rounds) == slots * turns
-    assert sum(one > 2 for one in rounds) <= 0.03 * len(rounds), sorted(rounds)[-20:]
+    assert sum(one > 2 for one in rounds) <= 0.025 * len(rounds), sorted(rounds)[-20:]
