@@ -114,8 +114,8 @@ def test_of_chaos_only_what_must_hold_is_counted():
 
 
 def judged(first="", second="", registers="ab", porcupine="", bench=None):
-    sets = (frozenset(locks) for locks in (first, second))
-    return judges.Judged("one", 3, *sets, bench, frozenset(registers), frozenset(porcupine))
+    one, other, of_locks, of_porcupine = map(frozenset, (first, second, registers, porcupine))
+    return judges.Judged("one", 3, one, other, bench, of_locks, of_porcupine)
 
 
 @pytest.mark.parametrize(("one", "differs"), [
