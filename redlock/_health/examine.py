@@ -20,8 +20,9 @@ from redis.exceptions import InvalidResponse
 from redlock import _connect
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply
+from redlock._core.rates import APART, Reading, bounds
 from redlock._health import rights
-from redlock._health.facts import ClockOffset, MasterFacts, RefusedCommand
+from redlock._health.facts import ClockOffset, ClockRate, MasterFacts, RefusedCommand
 from redlock._system import clock
 from redlock.errors import printable
 
@@ -63,6 +64,7 @@ class Examination:
         self._connector: _connect.Connector | None = None
         self._sock: socket.socket | None = None
         self._stage = "connecting"
+        self._first: Reading | None = None  # the quickest look at its clock
         self.done = False
         user = target.settings.get("username")
         self.facts = MasterFacts(target.name, url(target), user=str(user or "default"))
@@ -118,6 +120,7 @@ class Examination:
         self._stage = "answering what a client asks"
         self._ask_rights()
         self._ask_clients()
+        self._measure_rate()
 
     # -- what is asked -------------------------------------------------------------------------------
 
@@ -136,11 +139,25 @@ class Examination:
                 case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
                     theirs = int(seconds[:_DIGITS]) + int(micros[:_DIGITS]) / 1e6
                     clocks.append(ClockOffset(theirs - ours - trips[-1] / 2, trips[-1] / 2))
+                    if trips[-1] == min(trips):
+                        self._first = Reading(theirs, sent, sent + trips[-1])
                 case _:
                     raise InvalidResponse(f"it says that the time is {answer!r:.40}")
         # The quickest sample has the most exact clock.
         best = min(clocks, key=lambda one: one.within, default=None)
         self._know(latency=statistics.median(trips), clock=best)
+
+    def _measure_rate(self) -> None:
+        """Look at its clock once more, a second after the first look, if there is time for that (R43)."""
+        first = self._first
+        if first is None or (pause := max(0.0, first.sent_at + APART - clock.now())) > self._left() / 2:
+            return
+        time.sleep(pause)
+        sent = clock.now()
+        [answer] = self._ask([("TIME",)])
+        with contextlib.suppress(wire.BadReply):
+            least, greatest = bounds(first, Reading(wire.read_time(answer), sent, clock.now()))
+            self._know(rate=ClockRate((least + greatest) / 2 - 1, (greatest - least) / 2))
 
     def _ask_info(self) -> bool:
         [answer] = self._ask([("INFO",)])

@@ -32,6 +32,14 @@ class ClockOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockRate:
+    """By how much a master's clock runs faster than ours (0.083: 8.3 %), exact to ``within`` (R43)."""
+
+    faster: float
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
 class MasterFacts:
     """The result of one examination. None or empty: the master did not answer that, or we may not ask it.
 
@@ -67,6 +75,7 @@ class MasterFacts:
     at: float = 0.0
     latency: float | None = None
     clock: ClockOffset | None = None
+    rate: ClockRate | None = None
     info: Mapping[str, str] = field(default_factory=dict)
     appendonly: str | None = None
     appendfsync: str | None = None

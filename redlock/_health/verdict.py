@@ -148,6 +148,7 @@ def _judge(
             findings.append(make(facts, quarantined, client_options, everybody, longest))
         findings.extend(_mixed(facts, everybody))
         findings.extend(_skewed(facts, offset, client_options, longest))
+        findings.extend(_fast(facts, client_options))
         findings.extend(_own(facts, findings))
     takes_away_the_vote = any(finding.level == "critical" and finding.code not in _UNSAFE for finding in findings)
     return MasterHealth(
@@ -570,6 +571,22 @@ def _skewed(
             f"step while it runs, locks expire early or late (allowed is {allowed:.2g} s)",
             _set_right(facts, behind=offset < 0, max_ttl=max_ttl),
         )
+
+
+def _fast(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
+    """Its clock surely runs faster than half of what is allowed for, or than all of it (R43)."""
+    rate, allowed = facts.rate, client_options.drift_factor
+    if rate is None or rate.faster - rate.within <= allowed / 2:
+        return
+    fast = rate.faster - rate.within > allowed
+    yield Finding(
+        "critical" if fast else "warning",
+        "clock-rate",
+        f"its clock runs {rate.faster:.2%} faster than that of this machine, exact to {rate.within:.2%} (allowed is "
+        f"{allowed:.2%}): "
+        + ("keys end before their leases, and no client counts its vote" if fast else "half of that is used up"),
+        "find out what corrects the clock of its machine, or of this one, and limit how fast (chrony: maxslewrate 500)",
+    )
 
 
 def _set_right(facts: MasterFacts, *, behind: bool, max_ttl: float) -> str:

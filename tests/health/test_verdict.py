@@ -8,7 +8,7 @@ import pytest
 
 from redlock import Probe
 from redlock._core.wire import Announced, Known
-from redlock._health.facts import ClockOffset, RefusedCommand
+from redlock._health.facts import ClockOffset, ClockRate, RefusedCommand
 from redlock._health.verdict import governing_max_ttl, judge
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
 from tests.owners import proves
@@ -107,6 +107,8 @@ def test_five_healthy_ones():
     pytest.param(healthy(4, info={"uptime_in_seconds": "3"}), "recently-restarted", False, "wait", id="restarted"),
     pytest.param(healthy(4, own="no answer for 3.2 s"), "own-connection", True, "proxy", id="own-connection"),
     pytest.param(healthy(4, clock=ClockOffset(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
+    pytest.param(healthy(4, rate=ClockRate(0.007, 0.001)), "clock-rate", True, "maxslewrate", id="clock-runs-faster"),
+    pytest.param(healthy(4, rate=ClockRate(0.083, 0.001)), "clock-rate", False, "maxslewrate", id="clock-slewed"),
 ])  # fmt: skip
 def test_one_of_five(last, code, votes, says):
     """C22: whatever is wrong with one of five, locks work, and the exit code is 1."""
