@@ -25,15 +25,17 @@ class ClockUnavailable(RuntimeError):  # noqa: N818 - its name says what is the 
 
 
 class Clock:
-    """The wall clock of one server: true time plus an offset. The offset survives restarts of the server.
+    """The wall clock of one server: true time plus an offset, or at a rate of its own from each start of the server on.
+    The offset survives restarts of the server.
 
     Only the wall clock moves, not the monotonic one. A server computes its uptime from the wall clock, so a jump
     changes the uptime as well.
     """
 
-    def __init__(self, program: Path, file: Path) -> None:
+    def __init__(self, program: Path, file: Path, rate: float = 1.0) -> None:
         self._preload = preload(program)
         self._file = file
+        self.rate = rate
         self.offset = 0.0
         self.jump(0.0)
 
@@ -49,7 +51,7 @@ class Clock:
         self.offset += seconds
         # Replaced in one step: the server may be reading it.
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(f"{self.offset:+.6f}s\n")
+        fresh.write_text(f"{self.offset:+.6f}s\n" if self.rate == 1.0 else f"+0 x{self.rate:.6f}\n")
         fresh.replace(self._file)
 
 

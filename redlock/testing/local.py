@@ -47,11 +47,13 @@ class LocalMasters:
             without quotes.
         clock: give each server a wall clock of its own, for `jump`. This needs libfaketime (Linux only, see
             `clock_available`), and makes each look at the clock slower.
+        clock_rates: how fast the wall clocks of the first servers run: 1.0833 is what chrony does by default while it
+            corrects. It is as ``clock`` for all of them; a clock with a rate cannot jump.
         server: the path or name of the program, instead of the one that `find_server` finds.
 
     Raises:
-        ValueError: ``n`` is less than 1, ``persistence`` is unknown, or ``config`` sets a directive that this class
-            sets itself.
+        ValueError: ``n`` is less than 1, ``persistence`` is unknown, ``clock_rates`` are none for so many servers,
+            or ``config`` sets a directive that this class sets itself.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class LocalMasters:
         persistence: Persistence = "none",
         config: Mapping[str, str] | None = None,
         clock: bool = False,
+        clock_rates: Sequence[float] = (),
         server: str | os.PathLike[str] | None = None,
     ) -> None:
         if n < 1:
@@ -75,7 +78,12 @@ class LocalMasters:
                 raise ValueError(f"{name!r} cannot be in config, LocalMasters decides it")
             self._directives[name.lower()] = value
         self._n = n
-        self._clock = clock
+        if len(clock_rates) > n or any(not 0.1 <= rate <= 10 for rate in clock_rates):  # noqa: PLR2004
+            raise ValueError(
+                f"clock_rates is {clock_rates!r}, it must be a rate from 0.1 to 10 for {n} servers at most"
+            )
+        rates = [*clock_rates, *[1.0] * (n - len(clock_rates))]
+        self._clocks: Sequence[float | None] = rates if clock or clock_rates else [None] * n
         self._program = server
         self._nest: Nest | None = None
         self._servers: list[Server] = []
@@ -103,7 +111,7 @@ class LocalMasters:
             # Ends the servers if the object is dropped without `stop`, or the interpreter exits.
             self._finalizer = weakref.finalize(self, _end, nest, servers)
             servers.extend(
-                Server(nest, number, program, self._directives, clock=self._clock) for number in range(self._n)
+                Server(nest, number, program, self._directives, clock=rate) for number, rate in enumerate(self._clocks)
             )
             wait_until_ready(servers)
         except BaseException:

@@ -45,7 +45,10 @@ class Server:
     Two threads must not call `start` and `kill` at the same time.
     """
 
-    def __init__(self, nest: Nest, number: int, program: Path, directives: Mapping[str, str], *, clock: bool) -> None:
+    def __init__(
+        self, nest: Nest, number: int, program: Path, directives: Mapping[str, str], *, clock: float | None
+    ) -> None:
+        """``clock``: the rate of a wall clock of its own; None: it has the machine's."""
         self._nest = nest
         self._program = program
         self._directives = directives
@@ -53,7 +56,7 @@ class Server:
         self._data = self._home / "data"
         self._log = self._home / "server.log"
         self._data.mkdir(parents=True)
-        self.clock = _clock.Clock(program, self._home / "clock") if clock else None
+        self.clock = None if clock is None else _clock.Clock(program, self._home / "clock", clock)
         self._settled = False
         self._trouble = "nothing listens on its port"
         self.paused = False
@@ -135,6 +138,8 @@ class Server:
         """Move the clock. Returns when the server has noticed; one that does not answer notices when it runs again."""
         if self.clock is None:
             raise _clock.ClockUnavailable("this server has the machine's clock: use LocalMasters(clock=True)")
+        if self.clock.rate != 1.0:
+            raise _clock.ClockUnavailable("this server's clock has a rate of its own, and cannot be moved as well")
         self.clock.jump(seconds)
         # Wait for it: Valkey does not read its clock at every command, but every millisecond or two.
         gives_up = time.monotonic() + _CLIENT_TIMEOUT

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from redlock import QuorumUnreachable
+from redlock.testing import LocalMasters
 from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
 
@@ -39,3 +43,22 @@ def test_a_lease_without_a_holder_ends_with_its_ttl(masters, others):
     take(other, timeout=60)
     assert time.monotonic() - began > 3.9
     other.release()
+
+
+@witness("R43")
+def test_masters_whose_clocks_are_slewed_let_nobody_in_and_a_check_says_why(world):
+    with (
+        LocalMasters(3, clock_rates=(1.0833,) * 3) as servers,
+        world.Masters(servers.urls, restart_guard=False) as masters,
+    ):
+        eventually(lambda: all("clock-rate" in str(one.findings) for one in masters.check().masters))
+        eventually(lambda: sum("faster" in one for one in _reasons(masters)) >= 2)
+        with pytest.raises(QuorumUnreachable, match="faster than ours"):
+            masters.lock("job").acquire(timeout=0)
+
+
+def _reasons(masters):
+    try:
+        return [vote.reason for vote in masters.status("job").votes]
+    except QuorumUnreachable as error:
+        return [vote.reason for vote in error.votes]
