@@ -2,6 +2,7 @@
 
     python -m benchmarks [SCENARIO …] [--effort tiny|quick|full] [--no-peers] [--out FOLDER]
     python -m benchmarks shape [--write]
+    python -m benchmarks counts [--write]
     python -m benchmarks --list
 
 Machines are shared and noisy: what is compared is measured in turn, figures are medians of ratios of neighbours, and a
@@ -23,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import peers, shape
+from benchmarks import counts, peers, shape
 from benchmarks.lab import EFFORTS, Lab
 from benchmarks.records import Results, markdown
 from redlock.testing import LocalMasters, find_server
@@ -42,12 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["shape"]:  # it counts, and takes no servers
         return shape.main(arguments[1:])
+    if arguments[:1] == ["counts"]:
+        return counts.main(arguments[1:])
     options = _parser().parse_args(arguments)
     modules: dict[str, Any] = {name: importlib.import_module(f"benchmarks.scenarios.{name}") for name in SCENARIOS}
     if options.list:
         for name, module in modules.items():
             print(f"{name:<12} {module.TITLE}")
         print(f"{'shape':<12} {shape.TITLE}")
+        print(f"{'counts':<12} {counts.TITLE}")
         return 0
     unknown = [name for name in options.scenario if name not in modules]
     if unknown:

@@ -32,6 +32,7 @@ class Counter:
     def __init__(self) -> None:
         self.bytecodes = 0
         self.calls = 0
+        self.python = 0  # calls of Python code, each time that a generator goes on included
         self.entered: dict[Place, Place | None] = {}  # functions of the library in this order, and who calls them first
 
     @contextlib.contextmanager
@@ -44,6 +45,9 @@ class Counter:
         finally:
             sys.settrace(before[1])
             sys.setprofile(before[0])
+
+    def figures(self) -> tuple[int, int, int]:
+        return self.bytecodes, self.calls, self.python
 
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
         del event, arg
@@ -64,7 +68,7 @@ class Counter:
         return self._executed
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> None:
-        del frame
+        self.python += event == "call" and _folder(frame.f_code.co_filename) != _HERE
         if event == "c_call":
             moves = arg.__name__ in _MOVES and isinstance(arg.__self__, (Wire, *_WAITERS))
             self.calls += moves or arg in _WAKES

@@ -28,6 +28,10 @@ MASTERS: Final = 5
 WARM: Final = 16  # pairs
 
 
+def _time() -> bytes:
+    return b"*2\r\n$10\r\n%d\r\n$6\r\n%06d\r\n" % divmod(int(time.time() * 1e6), 10**6)
+
+
 class Wire(socket.socket):
     """The library's end of a connection.  What it sends is heard before `send` returns."""
 
@@ -63,7 +67,9 @@ class Master:
         self._sock.sendall(said if self.late else new)
 
     @staticmethod
-    def _answer(_: bytes, script: bytes, keys: bytes, *words: bytes) -> bytes:
+    def _answer(command: bytes, script: bytes = b"", keys: bytes = b"", *words: bytes) -> bytes:
+        if command == b"TIME":  # on connecting (R43)
+            return _time()
         if script.decode() == scripts.RELEASE.sha:
             return b"*2\r\n:1\r\n:0\r\n"
         if script.decode() == scripts.REPAIR.sha:  # two masters are late with all that they say (R37)
@@ -77,10 +83,38 @@ class Master:
         self._sock.close()
 
 
+class _SilentWire(Wire):
+    def send(self, data: Any, flags: int = 0) -> int:
+        del flags
+        self._master.hear(b"TIME" in data)
+        return len(data)
+
+
+class Silent(Master):
+    """Nothing reaches it, and its answer is there at once: instructions are those of the library.
+
+    It takes acquires and releases in turn, by a client whose wall clock stands still at `WALL`.
+    """
+
+    WALL: Final = 10**15  # µs
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wire = _SilentWire(self, self.wire)
+
+    def hear(self, asks_time: bool = False) -> None:
+        if asks_time:
+            self._sock.send(_time())
+            return
+        turn, releases = divmod(self.heard, 2)
+        self.heard += 1
+        self._sock.send(b"*2\r\n:1\r\n:0\r\n" if releases else b"*2\r\n:1\r\n$16\r\n%d\r\n" % (self.WALL + turn))
+
+
 @contextlib.contextmanager
-def scripted() -> Iterator[list[Master]]:
+def scripted(kind: type[Master] = Master) -> Iterator[list[Master]]:
     """Five masters.  A client that connects inside of this is connected to them."""
-    masters = [Master() for _ in range(MASTERS)]
+    masters = [kind() for _ in range(MASTERS)]
     left = [master.wire for master in masters]
 
     def connect(*_: Any) -> tuple[socket.socket, Facts]:

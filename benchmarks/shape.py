@@ -131,9 +131,9 @@ def in_a_thread() -> Figures:
         with walker.counting():
             old.acquire()
         old.release()
-        pair, calls = _median(lambda: _of(old))
-        new, _ = _median(lambda: _of(masters.lock("new", ttl=TTL)))
-    return {**walker.walk(), "thread": pair, "new lock": new - pair, "thread calls": calls}
+        pair, calls, python = _median(lambda: _of(old))
+        new, _, _ = _median(lambda: _of(masters.lock("new", ttl=TTL)))
+    return {**walker.walk(), "thread": pair, "new lock": new - pair, "thread calls": calls, "thread python": python}
 
 
 def on_bare_sockets() -> Figures:
@@ -141,7 +141,7 @@ def on_bare_sockets() -> Figures:
         pair = _bare(BareSockets([master.wire for master in wired], majority(MASTERS)))
         for _ in warming(wired):
             pair[0]()
-        bytecodes, calls = _median(lambda: pair)
+        bytecodes, calls, _ = _median(lambda: pair)
     return {"bare thread": bytecodes, "bare thread calls": calls}
 
 
@@ -174,20 +174,23 @@ def _bare(bare: Any) -> Pair:
 
 
 def _median(make: Callable[[], Pair]) -> Sequence[int]:
-    """Bytecodes and calls of making a pair and of the pair.  A thread in the background may disturb some of them."""
+    """Bytecodes, calls of the kernel and of Python code, of making a pair and of the pair.
+
+    A thread in the background may disturb some of them.
+    """
     counter, each = Counter(), []
     with counter.counting():
         for _ in range(PAIRS):
-            before = counter.bytecodes, counter.calls
+            before = counter.figures()
             acquire, release = make()
             acquire()
             release()
-            each.append((counter.bytecodes - before[0], counter.calls - before[1]))
+            each.append([now - then for now, then in zip(counter.figures(), before, strict=True)])
     return [statistics.median_low(figures) for figures in zip(*each, strict=True)]
 
 
 async def _mean(pairs: list[Pair], wired: list[Master]) -> Sequence[int]:
-    """Bytecodes and calls of a pair, where each has a task of its own and all of them are at work."""
+    """The same of a pair, where each has a task of its own and all of them are at work."""
     counter, each = Counter(), []
 
     async def work(pair: Pair, times: int) -> None:
@@ -195,7 +198,7 @@ async def _mean(pairs: list[Pair], wired: list[Master]) -> Sequence[int]:
         for _ in range(times):
             await acquire()
             await release()
-            each.append((counter.bytecodes, counter.calls))
+            each.append(counter.figures())
 
     for _ in warming(wired):
         await asyncio.gather(*(work(pair, 1) for pair in pairs))
@@ -229,9 +232,9 @@ def of_the_house() -> Figures:
 
 def measured() -> Figures:
     figures = {**in_a_thread(), **on_bare_sockets(), **of_the_house()}
-    figures["task"], figures["task calls"] = asyncio.run(in_tasks(1))
-    figures["tasks"], _ = asyncio.run(in_tasks(64))
-    figures["bare task"], figures["bare task calls"] = asyncio.run(on_bare_protocols())
+    figures["task"], figures["task calls"], _ = asyncio.run(in_tasks(1))
+    figures["tasks"], _, _ = asyncio.run(in_tasks(64))
+    figures["bare task"], figures["bare task calls"], _ = asyncio.run(on_bare_protocols())
     return figures
 
 

@@ -1,0 +1,152 @@
+"""What a busy machine cannot spoil: counts of an acquire and its release, and of what is kept, with their budgets.
+
+    python -m benchmarks counts [--write]
+
+Counted on five masters as in `benchmarks.shape`, which says more of the first of these:
+
+thread, task    bytecodes of a pair in a thread, in a task alone and in each of 64 tasks; "python": calls of Python code,
+                each time that a generator goes on included; "calls": of the kernel.
+instructions    of the processor, outside of the kernel, and allocations of Python: by callgrind, if valgrind is installed.
+                Sockets do nothing: a request is not sent, and its answer is there (`benchmarks.scripted.Silent`).
+objects         that the garbage collector tracks, for each lock, and for each lease beyond its lock.
+
+Budgets are in counts.json, for each version of Python.  There is room for 2 % above each: beyond that the exit code is 1.
+`--write` makes the figures of this run the budgets.  What raises one is said in the commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from unittest import mock
+
+from benchmarks import shape
+from benchmarks.scripted import Silent, scripted, standstill, urls, warming
+from redlock import Masters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TITLE: Final = "What a busy machine cannot spoil: instructions, calls, bytecodes, objects; and their budgets"
+BUDGETS: Final = Path(__file__).with_suffix(".json")
+ROOM: Final = 0.02
+BY_CALLGRIND: Final = ("instructions", "allocations")
+_MANY = 100  # locks
+_PAIRS: Final = (50, 1050)  # of two runs, of which the difference counts
+_ALLOCATES = re.compile(r"_Py(Object|Mem)_(Raw)?(Malloc|Calloc|Realloc)")
+
+
+def counted() -> dict[str, float]:
+    """All but what takes valgrind."""
+    thread = shape.in_a_thread()
+    figures: dict[str, float] = {what: thread[what] for what in ("thread", "thread python", "thread calls")}
+    figures["task"], figures["task calls"], figures["task python"] = asyncio.run(shape.in_tasks(1))
+    figures["tasks"], _, figures["tasks python"] = asyncio.run(shape.in_tasks(64))
+    return figures | kept()
+
+
+def kept() -> dict[str, float]:
+    with scripted() as wired, Masters(urls(), **shape.ALONE) as masters, standstill():
+        old = masters.lock("old", ttl=shape.TTL)
+        for _ in warming(wired):
+            assert old.acquire() is not None
+            old.release()
+        seen = [_tracked()]
+        locks = [masters.lock(f"lock-{number}", ttl=shape.TTL) for number in range(_MANY)]
+        seen.append(_tracked())
+        assert None not in [lock.acquire() for lock in locks]
+        seen.append(_tracked())
+        for lock in locks:
+            lock.release()
+    locks_alone, leases = ((later - sooner) / _MANY for sooner, later in itertools.pairwise(seen))
+    return {"lock objects": round(locks_alone, 1), "lease objects": round(leases, 1)}
+
+
+def _tracked() -> int:
+    gc.collect()
+    return len(gc.get_objects())
+
+
+def by_callgrind() -> dict[str, float]:
+    """Of one pair in a thread.  Empty without valgrind."""
+    if shutil.which("valgrind") is None:
+        return {}
+    few, many = map(_under_callgrind, _PAIRS)
+    return {what: round((many[what] - few[what]) / (_PAIRS[1] - _PAIRS[0])) for what in BY_CALLGRIND}
+
+
+def _under_callgrind(pairs: int) -> dict[str, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no"]
+        subprocess.run(
+            [*tool, sys.executable, "-m", "benchmarks.counts", "--play", str(pairs)],
+            cwd=BUDGETS.parents[1], env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True,
+        )  # fmt: skip
+        text = out.read_text(encoding="utf-8")
+    (total,) = re.findall(r"^(?:totals|summary): (\d+)$", text, re.MULTILINE)[:1]
+    called = re.findall(r"^cfn=(\S+)\ncalls=(\d+)", text, re.MULTILINE)
+    return {
+        "instructions": int(total),
+        "allocations": sum(int(times) for name, times in called if _ALLOCATES.match(name)),
+    }
+
+
+def play(pairs: int) -> None:
+    wall = mock.patch.object(time, "time_ns", partial(int, Silent.WALL * 1000))
+    with wall, scripted(Silent), Masters(urls(), **shape.ALONE) as masters, standstill():
+        lock = masters.lock("old", ttl=shape.TTL)
+        for _ in range(pairs):
+            assert lock.acquire() is not None
+            lock.release()
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks counts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--write", action="store_true", help=f"make the figures of this run the budgets of {BUDGETS.name}"
+    )
+    parser.add_argument("--play", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.play:
+        play(options.play)
+        return 0
+    figures = by_callgrind() | counted()
+    budgets: dict[str, dict[str, float]] = json.loads(BUDGETS.read_text(encoding="utf-8")) if BUDGETS.exists() else {}
+    if options.write:
+        budgets[shape.VERSION] = budgets.get(shape.VERSION, {}) | figures
+        BUDGETS.write_text(json.dumps(budgets, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    known = budgets.get(shape.VERSION, {})
+    print(f"{f'Python {shape.VERSION}, five masters, one pair':<40}{'now':>10}{'budget':>10}")
+    for what, figure in figures.items():
+        print(f"{what:<40}{figure:>10,}{known.get(what, ''):>10,}" if what in known else f"{what:<40}{figure:>10,}")
+    larger = above(figures, known)
+    print(*(f"too many: {line}" for line in larger), sep="\n", end="\n" * bool(larger))
+    return 1 if larger else 0
+
+
+def above(figures: dict[str, float], budgets: dict[str, float]) -> list[str]:
+    return [
+        f"{what} {figure:,}, the budget is {budgets[what]:,} and 2 %"
+        for what, figure in figures.items()
+        if figure > budgets.get(what, figure) * (1 + ROOM)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
