@@ -74,10 +74,15 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
         "functions of an acquire in a thread",
         Budget(48, "more than that nobody follows"),
     ),
-    "files": ("files of an acquire in a thread", Budget(18, "each is opened by whoever follows an acquire")),
+    "files": (
+        "files of an acquire in a thread",
+        Budget(20, "each is opened by whoever follows an acquire; six are the kernel"),
+    ),
     "changes": (
         "changes of folder of an acquire in a thread",
-        Budget(21, "rooms that call each other to and fro are one room; they are cut by subject"),
+        Budget(
+            32, "rooms are cut by subject; a third of these steps leads into the kernel, a folder of its own, and back"
+        ),
     ),
     "thread": ("bytecodes of a pair in a thread", None),
     "task": ("bytecodes of a pair in a task alone", None),
@@ -91,9 +96,9 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "lines": (
         "written lines of core, I/O and locks",
         Budget(
-            16_130,
-            "15,714, and 416 for mends: masters that were replicas, hand-overs, extensions in order and finalizers inside of "
-            "the library above all.  A kernel is to make it 15,000",
+            16_590,
+            "15,714, 416 for mends, and 460 for clock rates (R43), leases taken over from a text (R46), and the heads of the "
+            "kernel's files.  The kernel is 900 of these; what stands around it is to make all of it 15,000",
             room=200,
         ),
     ),
@@ -101,7 +106,7 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "test lines": (
         "lines of tests",
         Budget(
-            64_970,
+            64_300,
             "63,710, and the tests of those mends, of fenced transactions above all; one simulation instead of two has taken "
             "away 4,000, and scenes instead of tests of real servers are to make it 53,000",
             room=200,
@@ -110,9 +115,9 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "reaches": (
         "reaches into private attributes of others",
         Budget(
-            30,
+            32,
             "each is a door that its owner cannot see: six lead into APScheduler, four into a term of an election, four ask "
-            "whether a lock is held by its own thread",
+            "whether a lock is held by its own thread, two lead from a lease that is resumed to its masters",
         ),
     ),
 }

@@ -210,6 +210,7 @@ VARIANTS = {
             besides={"users": 8, "preempted": 0.0, "naps": 0.0, "late": 0.0},
         ),
         (Patch("redlock._io.driver_async", "now if self._timer_at <= now - TICK else max(at, now)", "max(at, now)"),),
+        first=60,
     ),
     # -- interrupted (R11) --
     "only-failures-rolled-back": Variant(
