@@ -260,11 +260,11 @@ class Judge(invariants.Judge):
         hold = Hold(holder, attempt, seen, lease.fence, invoked_at, self.world.now, lease.valid_until)
         self.world.log("granted", attempt, lease.names, lease.fence, f"until {lease.valid_until:.4f}")
         attempt.hold = hold
+        self._votes(lease.votes)
+        self._majority(attempt)
         if at_least:  # on its clock, from its decision, which is no sooner than `won_at`
             at_least = process.in_(at_least) - self.world.now  # type: ignore[operator]
             hold.kept_until = min(self.won_at[attempt] + at_least, process.true_time(lease.valid_until))
-        self._votes(lease.votes)
-        self._majority(attempt)
         if lease.fence is not None and self.parameters.fences_hold:
             self._ordered(hold, lease.names)
         self._at_most(hold)
