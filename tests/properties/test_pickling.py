@@ -33,7 +33,7 @@ made_of = {
     "attempts": st.integers(0, 99), "seconds": seconds, "held": seconds, "remaining": seconds,
     "quarantined": seconds | st.just(float("inf")), "votes": votes, "settled": votes, "master": st.text(max_size=20),
     "failed": st.lists(st.builds(redlock.FailedAttempt, st.just("held"), seconds, votes), max_size=3).map(tuple),
-    "renewed": st.booleans(), "waiter": st.integers(1, 99), "bare_majority": seconds, "guard": seconds,
+    "renewed": st.booleans(), "waiter": st.integers(1, 99), "bare_majority": seconds, "guard": seconds, "rate": st.floats(-1, 1),
 }  # fmt: skip
 KINDS = get_args(redlock.Event)
 
