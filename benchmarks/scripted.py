@@ -57,7 +57,7 @@ class Master:
         self._unsaid = b""
         self._parser = hiredis.Reader()
 
-    def hear(self) -> None:
+    def hear(self, asks_time: bool = False) -> None:  # noqa: ARG002 - for one that reads nothing
         self._parser.feed(self._sock.recv(1 << 20))
         said, new = self._unsaid, b""
         while (words := self._parser.gets()) is not False:
