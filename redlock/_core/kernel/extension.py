@@ -43,7 +43,7 @@ class Extension(NamedTuple):
     kind: ExtensionEnd
     at: float
     tally: Tally | None = None
-    others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token in another mode (R33)
+    others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token in another mode
 
 
 def extend(
