@@ -19,7 +19,7 @@ def mutant(module: str, old: str, new: str) -> Mutant:
 
 
 MINORITY = mutant("redlock._core.kernel.quorum", "return masters // 2 + 1", "return max(1, masters // 2)")
-NOT_OWN = mutant("release.lua", "if found == token then", "if found then")
+NOT_OWN = mutant("release.lua", "redis.pcall('GET', KEYS[1]) == ARGV[1]", "redis.pcall('GET', KEYS[1])")
 NONE = mutant("redlock._core.kernel.quorum", "return masters // 2 + 1", "return 1 + masters // 2")
 
 
