@@ -60,6 +60,7 @@ class AsyncMasters(MastersBase[Driver]):
         import redlock._lock.check_async  # noqa: F401, PLC0415
 
         # both again
+        from redlock._core import listing, watch  # noqa: F401, PLC0415
         from redlock._core.fair import target  # noqa: F401, PLC0415
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
         from redlock._lock import election_async, resume_async, slots_async, synchronized_async  # noqa: F401, PLC0415

@@ -46,6 +46,7 @@ class Masters(MastersBase[Driver]):
 
     @staticmethod
     def _import() -> None:
+        from redlock._core import listing, watch  # noqa: F401, PLC0415
         from redlock._core.fair import target  # noqa: F401, PLC0415
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
         from redlock._lock import election_threads, resume_threads, slots_threads, synchronized_threads  # noqa: F401, PLC0415
