@@ -531,6 +531,7 @@ class User:
     def _within(self, lock: Any, options: dict[str, Any], timeout: float) -> Steps:
         client, began, stalled = self.client, self.client.world.now, self.client.stalled
         given: list[Hold] = []
+        outlived: list[Hold] = []  # a release of closed masters is refused, also if a Ctrl-C strikes before it is
 
         def body(lease: Any) -> Steps:
             hold = client.judge.given(client, lease, began, options.get("max_hold"), options["auto_extend"])
@@ -541,9 +542,13 @@ class User:
             finally:
                 if not client.dead:
                     client.judge.ended(hold)
+                    outlived.extend([hold] * client.closing)
 
         try:
             yield lambda: client.kind.within(lock, body)
+        except KeyboardInterrupt:
+            client.judge.keeps(outlived)
+            raise
         except client.errors.RedlockError:
             if given:
                 client.judge.back(given[0], ours=False)
@@ -571,7 +576,7 @@ class User:
         finally:
             if not client.dead:
                 client.judge.ended(hold)
-                released_at = client.world.now
+                released_at, closed = client.world.now, client.closing
                 try:
                     yield lock.release
                     client.judge.back(hold, ours=True)
@@ -582,6 +587,8 @@ class User:
                     raise
                 except KeyboardInterrupt:
                     yield from self._let_go(lock)
+                    if closed:  # it would have been refused, as that of any lease which outlives its masters
+                        client.judge.keeps([hold])
                     raise
 
     def _let_go(self, lock: Any) -> Steps:
