@@ -1,5 +1,6 @@
 """The algorithm: what P1 and P2 rest on (R1-R22), and nothing of what only one feature needs.
 
-To read it: `quorum` (what a majority is), `rounds` (how votes are counted), `ballot` (what masters answer to it),
-`attempt` (one try: token, round, fence), `rollback`, `extension` with its repairs, `release`.
+To read it: `quorum` (what a majority is), `validity` (how long a lease lasts), `rounds` (how votes are counted),
+`ballot` (what masters answer to an acquire), `attempt` (one try: token, round, fence), `rollback`, `release`, and
+`extension` with its repairs.
 """
