@@ -80,6 +80,8 @@ def test_what_breaks_a_promise_is_told_apart_from_what_breaks_something_else():
     assert killing.broken(NOT_OWN, 3).by.startswith("P8 foreign: --family ")
     forgotten = mutant("redlock._core.renewals", "def ", "def _")
     assert killing.broken(forgotten, 1).by == ""
+    with pytest.raises(LookupError):
+        killing.broken(mutant("release.lua", "no such text", ""), 1)
     lives = killing.broken(NONE, 3)
     assert (lives.by, lives.grants > 10) == ("", True)
 

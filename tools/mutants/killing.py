@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests import bench
 from tests.bench.judge import HANGS, Judge
-from tests.bench.library import ROOT
+from tests.bench.library import ROOT, text_of
 from tests.bench.parameters import FAMILIES
 from tests.bench.run import Run, play
 from tests.bench.variants.variant import cases, fails
@@ -115,6 +115,7 @@ class Waits(Run):
 
 
 def broken(mutant: Mutant, seeds: int) -> Fate:
+    mutant.patch.applied(text_of(mutant.patch.module))  # one that changes nothing would break nothing
     found = _limited(_breaks, mutant, seeds)
     return Fate(mutant, *found) if isinstance(found, tuple) else Fate(mutant, "")
 
