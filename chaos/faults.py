@@ -52,6 +52,20 @@ _ALL: Final = (
         (0.02, 0.1),
         in_model=False,
     ),
+    Fault(
+        "slew",
+        "master",
+        "the clocks of a majority run 8.3 % too fast for a while, as chrony's do that correct an offset",
+        (1.5, 2.5),
+        in_model=False,
+    ),
+    Fault(
+        "slewed",
+        "master",
+        "the same, from before the clients come, and for so long that they measure it (R43)",
+        (2.0, 2.5),
+        in_model=False,
+    ),
     Fault("memory", "master", "its memory is full, so that it takes no lock but releases"),
     Fault("disk", "master", "its disk is full, so that it takes no write"),
     Fault("flush", "master", "SCRIPT FLUSH", (0.02, 0.1)),
@@ -97,7 +111,9 @@ _ALL: Final = (
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
 
 # Those that set clocks of masters.
-CLOCKS: Final = ("strobe", "clock", "liar", "swing", "kleppmann")
+CLOCKS: Final = ("strobe", "clock", "liar", "swing", "slew", "slewed", "kleppmann")
+# What chrony does to a clock by default: so much in a second.
+SLEW: Final = 0.0833
 # Those that give clients another list of masters.
 MOVES: Final = ("move", "early", "grow")
 

@@ -29,24 +29,31 @@ class Nemesis:
         self._cast = cast
         self._record = record
         self._tell = tell
-        self._began = now()
+        self.began = now()
         self._list: tuple[int, ...] = ()  # the masters that the last ones who grew were given
         self._turn = 0.0  # seconds from the beginning, when the next one `in_turn` may begin
         # (when, number, what to do): the number keeps those of one moment in order.
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
 
-    def carry_out(self, plan: Sequence[Strike]) -> None:
-        """Returns when everything is healed; on the way out with an exception it heals what it can."""
-        self._began, self._turn = now(), 0.0
+    def carry_out(self, plan: Sequence[Strike], begin: Callable[[], object] = bool) -> None:
+        """Returns when everything is healed; on the way out with an exception it heals what it can.
+
+        ``begin``: has the clients come, when that has struck which comes before them.
+        """
+        self.began, self._turn = now(), 0.0
         agenda = self._agenda = []
         struck: dict[int, Strike] = {}
         for number, strike in enumerate(plan):
             agenda.append((strike.at, 2 * number, self._later(self._strike, number, strike, struck)))
         heapq.heapify(agenda)
         try:
+            while agenda and agenda[0][0] <= 0.0:
+                heapq.heappop(agenda)[2]()
+            begin()
+            self.began = now()
             while agenda:
                 at, _, do = heapq.heappop(agenda)
-                self._sleep_until(self._began + at)
+                self._sleep_until(self.began + at)
                 do()
         finally:
             for number, strike in list(struck.items()):
@@ -77,7 +84,7 @@ class Nemesis:
             self._push(strike.at, 2 * number, self._later(self._strike, number, strike, struck))
             return
         if strike.fault == "grow" and not self._may_grow(strike):
-            self._turn = now() - self._began + _LOOK  # so that nobody overtakes it
+            self._turn = now() - self.began + _LOOK  # so that nobody overtakes it
             strike = strike.moved(self._turn - strike.at)
             self._push(strike.at, 2 * number, self._later(self._strike, number, strike, struck))
             return
@@ -111,7 +118,7 @@ class Nemesis:
             what = "back, may vote" if strike.masters else f"use {_list(strike.uses)}, and the next may come"
             self._say(f"{'':8} {self._shown(strike)}: {what} in {away:.1f} s")
             # From now: to start a container takes a while.
-            votes_at = now() - self._began + away
+            votes_at = now() - self.began + away
             if strike.in_turn:
                 self._turn = votes_at
             self._push(votes_at, 2 * number + 1, self._later(self._settled, number, strike, struck))
@@ -144,7 +151,7 @@ class Nemesis:
         return ", ".join(self._targets(strike))
 
     def _say(self, what: str) -> None:
-        self._tell(f"{now() - self._began:6.1f} s  {what}")
+        self._tell(f"{now() - self.began:6.1f} s  {what}")
 
     # -- what is done ----------------------------------------------------------------------------------
 
@@ -226,6 +233,7 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
     "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
     **dict.fromkeys(("liar", "swing"), lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds))),
+    **dict.fromkeys(("slew", "slewed"), lambda n, s: n.masters(s, lambda rig, m: rig.slew(m, 1.0 + s.seconds))),
     "evict": lambda n, s: n.masters(s, lambda rig, m: rig.evict(m)),
     "memory": lambda n, s: n.masters(s, lambda rig, m: rig.fill_memory(m)),
     "disk": lambda n, s: n.masters(s, lambda rig, m: rig.fill_disk(m)),
@@ -248,6 +256,7 @@ _HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),
     "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),
     **dict.fromkeys(("liar", "swing"), lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds))),
+    **dict.fromkeys(("slew", "slewed"), lambda n, s: n.masters(s, lambda rig, m: rig.slew(m, 1.0))),
     "evict": _nothing,
     "memory": lambda n, s: n.masters(s, lambda rig, m: rig.free_memory(m)),
     "disk": lambda n, s: n.masters(s, lambda rig, m: rig.free_disk(m)),

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from .faults import FAULTS, MOVES
+from .faults import FAULTS, MOVES, SLEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ class Strike:
     uses: tuple[int, ...] = ()  # the masters that these clients have then
     links: tuple[Link, ...] = ()  # those that are cut
     way: Way = "both"
-    seconds: float = 0.0  # by how much: clocks jump, answers are late
+    seconds: float = 0.0  # by how much: clocks jump, or gain in each second, answers are late
 
     @property
     def in_turn(self) -> bool:
@@ -91,17 +91,23 @@ class _Planner:
         self._wrong = tuple(sorted(random.Random(f"wrong {settings.seed}").sample(self._masters, minority)))
 
     def strikes(self) -> Iterator[Strike]:
-        for _ in range(self._settings.lanes if self._settings.faults else 0):
-            yield from self._lane()
+        faults = [fault for fault in self._settings.faults if fault != "slewed"]
+        if len(faults) < len(self._settings.faults):
+            lasts = self._random.uniform(*FAULTS["slewed"].lasts)
+            first = self._on_masters("slewed", 0.0, min(self._settings.ttl * lasts, self._settings.duration))
+            self._free(first)
+            yield from first
+        for _ in range(self._settings.lanes if faults else 0):
+            yield from self._lane(faults)
 
-    def _lane(self) -> Iterator[Strike]:
+    def _lane(self, faults: Sequence[str]) -> Iterator[Strike]:
         ttl, end = self._settings.ttl, self._settings.duration
         at = ttl * (_QUIET + self._random.uniform(*_PAUSE))
         at = min(at, end / 4)
         bag: list[str] = []
         while True:
             if not bag:  # every fault once, in some order, before any comes again
-                bag = list(self._settings.faults)
+                bag = list(faults)
                 self._random.shuffle(bag)
             fault = FAULTS[bag.pop()]
             until = min(at + ttl * self._random.uniform(*fault.lasts), end)
@@ -152,6 +158,10 @@ class _Planner:
                 sorted(self._random.sample(self._masters, self._random.randint(self._majority, len(self._masters))))
             )
             seconds = self._settings.ttl * self._random.uniform(1.1, 2.0)
+        elif name in ("slew", "slewed"):
+            masters, seconds = tuple(sorted(self._random.sample(self._masters, self._majority))), SLEW
+            if name == "slewed":  # until it has been measured to be right, and for max_ttl (R43)
+                settled += 2 * self._settings.longest_ttl + 1.0
         elif name == "liar":
             seconds = self._settings.ttl * self._random.uniform(0.4, 2.0) * self._random.choice((-1, 1))
         elif name == "slow":

@@ -99,11 +99,10 @@ def _play(settings: Settings, rig: Rig, cast: Cast) -> float:
             host = stack.enter_context(databases.postgresql())
             Accounts(host).create(settings.lock_names)
             (cast.directory / "database").write_text(host)
-        cast.start()
         with Writer(cast.events / f"{NEMESIS}.jsonl", NEMESIS) as record:
-            ends = now() + settings.duration
-            Nemesis(rig, cast, record, _tell).carry_out(plan(settings))
-            time.sleep(max(0.0, ends - now()))
+            nemesis = Nemesis(rig, cast, record, _tell)
+            nemesis.carry_out(plan(settings), begin=cast.start)
+            time.sleep(max(0.0, nemesis.began + settings.duration - now()))
         cast.settle()
         began, allowed = now(), WITHIN * settings.ttl
         time.sleep(allowed + 0.2)

@@ -7,6 +7,7 @@ is green for all of these would prove nothing by being green.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from redlock._core.kernel.extension import Extension
 from redlock._core.kernel.release import Claim
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.modes import EXCLUSIVE
+from redlock._core.rates import Rates
 from redlock._io import deployment
 from redlock._lock import election_async as asyncio_election, election_threads as threads_election, lock as locks
 from redlock._system import clock
@@ -225,6 +227,12 @@ def _() -> None:
 def _() -> None:
     """Masters record a list that does not go with one in use, so both work (R34)"""
     _patch_script("FLEET", ("return majority(#ARGV - 5) + majority(size) > all", "return true"))
+
+
+@_variant("rates-ignored", scenario="slewed", breaks="exclusive")
+def _() -> None:
+    """The vote of a master counts however fast its clock runs (R43)"""
+    _patch(Rates, "votes_from", lambda *_: -math.inf)
 
 
 @_variant("resigns-late", scenario="leaders", breaks="handover")

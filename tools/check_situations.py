@@ -146,6 +146,12 @@ def _clock_moved(servers: LocalMasters) -> Iterator[Urls]:
     yield servers.urls
 
 
+@situation("The clock of one is slewed by 8.3 %, which is what chrony does by default", 1, "clock-rate", clock=True)
+def _clock_slewed(servers: LocalMasters) -> Iterator[Urls]:
+    servers.slew(4, 1.0833)
+    yield servers.urls
+
+
 @situation(
     "All were restarted just now, and clients are told to trust new masters",
     1,

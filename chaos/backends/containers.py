@@ -97,6 +97,9 @@ class Containers:
     def jump(self, i: int, seconds: float) -> NoReturn:
         raise RuntimeError(f"the clock of master {i + 1}, by {seconds:g} s: it is the machine's")
 
+    def slew(self, i: int, rate: float) -> NoReturn:
+        raise RuntimeError(f"the clock of master {i + 1}, at {rate:g}: it is the machine's")
+
     def _up(self, *services: str) -> None:
         files = [word for file in self._files for word in ("-f", file)]
         _run(*os.environ["REDLOCK_COMPOSE"].split(), "-p", self._project, *files, "up", "-d", "--no-deps", *services)

@@ -99,6 +99,9 @@ class LocalRig(Rig):
     def jump(self, master: int, seconds: float) -> None:
         self.masters.jump(master - 1, seconds)
 
+    def slew(self, master: int, rate: float) -> None:
+        self.masters.slew(master - 1, rate)
+
     def flush(self, master: int) -> None:
         self.masters.client(master - 1).script_flush()
 

@@ -105,6 +105,10 @@ class Rig(ABC):
         """Its wall clock, forward or (negative) back."""
 
     @abstractmethod
+    def slew(self, master: int, rate: float) -> None:
+        """Its wall clock runs at this rate from now on."""
+
+    @abstractmethod
     def flush(self, master: int) -> None:
         """SCRIPT FLUSH."""
 

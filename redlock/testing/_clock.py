@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -25,8 +26,8 @@ class ClockUnavailable(RuntimeError):  # noqa: N818 - its name says what is the 
 
 
 class Clock:
-    """The wall clock of one server: true time plus an offset, or at a rate of its own from each start of the server on.
-    The offset survives restarts of the server.
+    """The wall clock of one server: true time plus an offset, or at a rate of its own. What it is ahead by survives
+    restarts of the server.
 
     Only the wall clock moves, not the monotonic one. A server computes its uptime from the wall clock, so a jump
     changes the uptime as well.
@@ -35,8 +36,20 @@ class Clock:
     def __init__(self, program: Path, file: Path, rate: float = 1.0) -> None:
         self._preload = preload(program)
         self._file = file
-        self.rate = rate
-        self.offset = 0.0
+        self._first_rate = rate
+        self._started = 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        self.rate, self.offset, self._since = self._first_rate, 0.0, time.time()
+
+    @property
+    def moved(self) -> bool:
+        return self.offset != 0 or self.rate != self._first_rate
+
+    def started(self) -> None:
+        """Its server starts: libfaketime counts from then on."""
+        self._started = time.time()
         self.jump(0.0)
 
     def environment(self) -> dict[str, str]:
@@ -49,10 +62,18 @@ class Clock:
 
     def jump(self, seconds: float) -> None:
         self.offset += seconds
+        at_start = self.offset + (self._started - self._since) * (self.rate - 1.0)
         # Replaced in one step: the server may be reading it.
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(f"{self.offset:+.6f}s\n" if self.rate == 1.0 else f"+0 x{self.rate:.6f}\n")
+        fresh.write_text(f"{at_start:+.6f} x{self.rate:.6f}\n")
         fresh.replace(self._file)
+
+    def slew(self, rate: float) -> None:
+        """From now on it runs at ``rate``."""
+        now = time.time()
+        gained = (now - self._since) * (self.rate - 1.0)
+        self.rate, self._since = rate, now
+        self.jump(gained)
 
 
 @cache

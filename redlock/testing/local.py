@@ -241,6 +241,15 @@ class LocalMasters:
         """
         self._mine(i).jump(seconds)
 
+    def slew(self, i: int, rate: float) -> None:
+        """From now on the wall clock of a master runs at ``rate``, as with ``clock_rates``. 1.0: as true time, with
+        what it has gained or lost until then.
+
+        Raises:
+            ClockUnavailable: ``clock`` is not set.
+        """
+        self._mine(i).slew(rate)
+
     def client(self, i: int) -> Any:
         """A plain `redis.Redis` for looking at a master, with timeouts of one second and no retries.
 
@@ -273,7 +282,7 @@ class LocalMasters:
         for server in touched:
             server.kill()
             if server.clock is not None:
-                server.clock.jump(-server.clock.offset)
+                server.clock.reset()
             server.start(keep_data=False)
         wait_until_ready(touched)
 

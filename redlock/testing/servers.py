@@ -93,7 +93,10 @@ class Server:
         # Since Redis 7 a path with one of these characters is a pattern, which may match nothing. Without any
         # configuration a server would listen on port 6379. So such a file goes to standard input.
         pattern = set("*?[") & set(str(configuration))
-        environment = os.environ | (self.clock.environment() if self.clock else {})
+        environment = dict(os.environ)
+        if self.clock is not None:
+            self.clock.started()
+            environment |= self.clock.environment()
         self.paused = False
         self._process = self._nest.spawn(
             [str(self._program), "-" if pattern else str(configuration)],
@@ -156,6 +159,11 @@ class Server:
             if time.monotonic() > gives_up:
                 raise _clock.ClockUnavailable(f"{self._program} does not follow libfaketime: is it linked statically?")
 
+    def slew(self, rate: float) -> None:
+        if self.clock is None:
+            raise _clock.ClockUnavailable("this server has the machine's clock: use LocalMasters(clock=True)")
+        self.clock.slew(rate)
+
     def ready(self) -> bool:
         """Whether it answers, has loaded its data, and is our process, not another one on the same port."""
         if not self.alive:
@@ -194,7 +202,7 @@ class Server:
     def emptied(self) -> bool:
         """Remove all keys, scripts and functions. False: the server is not as it was when it was started."""
         # It is not enough to resume a paused server: commands that wait in it would run after the flush.
-        if not self.alive or self.paused or (self.clock is not None and self.clock.offset):
+        if not self.alive or self.paused or (self.clock is not None and self.clock.moved):
             return False
         try:
             if self._as_started is None or _configuration(self.client) != self._as_started:

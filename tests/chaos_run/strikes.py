@@ -160,6 +160,18 @@ class Scenes:
     def swing(self):
         self.clock("swing")
 
+    def slew(self, fault="slew"):
+        with self.struck(fault, masters=(1,), seconds=1.0):
+            assert eventually(lambda: self.ahead() > 0.5)
+        gained = self.rig.masters._servers[0].clock.offset
+        assert gained > 0.5
+        time.sleep(0.5)
+        self.rig.jump(1, -gained)
+        assert self.ahead() < 0.3, "it still runs twice as fast"
+
+    def slewed(self):
+        self.slew("slewed")
+
     def kleppmann(self):
         """First the halves, then the clock of the master that they share."""
         self._halved("kleppmann")

@@ -37,4 +37,4 @@ def test_it_strikes_and_heals(backend, fault, told):
 def test_without_libfaketime_no_clock_is_set(monkeypatch):
     """So a suite leaves out what sets one, and says so."""
     monkeypatch.setattr("chaos.run.clock_available", lambda _: False)
-    assert set(lacks(BACKENDS["namespace"])) >= {"strobe", "clock", "liar", "swing", "kleppmann"}
+    assert set(lacks(BACKENDS["namespace"])) >= {"strobe", "clock", "liar", "swing", "slew", "slewed", "kleppmann"}

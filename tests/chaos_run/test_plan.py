@@ -41,9 +41,10 @@ KNOWN = [
 @pytest.mark.parametrize("seed", SEEDS)
 def test_everything_is_healed_in_time(seed):
     for strike in plan(settings(seed)):
-        assert 0 < strike.at < strike.until <= 60.0
+        assert 0 <= strike.at < strike.until <= 60.0
+        assert (strike.at == 0) == (strike.fault == "slewed"), "that comes before the clients"
         assert strike.settled >= strike.until
-        if strike.fault not in ("kill", "forget", "roll"):
+        if strike.fault not in ("kill", "forget", "roll", "slewed"):
             assert strike.settled == strike.until
 
 
@@ -227,9 +228,26 @@ def test_a_jump_of_clocks_does_not(seed):
         assert len(strike.masters) >= 3
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clocks_that_are_slewed_are_so_before_the_clients_come_and_for_longer_than_these_measure(seed):
+    made = SCENARIOS["slewed"].with_seed(seed)
+    [strike] = plan(made)
+    assert (strike.at, len(strike.masters)) == (0.0, 3)
+    assert made.ttl + 1.0 < strike.until < strike.settled - 2 * made.ttl, "then votes count again"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clocks_are_slewed_briefly_between_two_measurements(seed):
+    """The second one comes a second after the first, the third half a max_ttl later (R43)."""
+    made = SCENARIOS["slewed-briefly"].with_seed(seed)
+    strikes = plan(made)
+    assert strikes[0].at >= 1.0
+    assert all(len(strike.masters) == 3 and strike.until <= made.longest_ttl / 2 for strike in strikes)
+
+
 def test_the_words_for_several():
     assert named("kill, partition,kill") == ("kill", *GROUPS["partition"])
-    beyond = {"clock", "liar", "swing", "evict", "kleppmann"}
+    beyond = {"clock", "liar", "swing", "slew", "slewed", "evict", "kleppmann"}
     assert beyond | {"disk", "roll", "minority", "move", "early", "grow"} == set(FAULTS) - set(named("all"))
     with pytest.raises(ValueError, match="no fault 'nonsense'"):
         named("kill,nonsense")

@@ -289,6 +289,18 @@ def test_a_clock_jump_takes_its_time_off_every_pttl(program, monkeypatch):
             masters.jump(0, 0.005)
         masters.reset()
         assert masters.client(0).time()[0] == pytest.approx(time.time(), abs=4)
+        masters.slew(0, 10.0)
+        while masters.client(0).time()[0] < time.time() + 10.0:
+            time.sleep(0.1)
+        masters.slew(0, 1.0)  # what it has gained stays, after a restart as well
+        gained = masters.client(0).time()[0] - time.time()
+        masters.restart(0)
+        assert masters.client(0).time()[0] == pytest.approx(time.time() + gained, abs=4)
+        masters.slew(0, 10.0)
+        masters.reset()
+        assert masters.client(0).time()[0] == pytest.approx(time.time(), abs=4)
+    with LocalMasters(1, server=program) as masters, pytest.raises(testing.ClockUnavailable, match="clock=True"):
+        masters.slew(0, 2.0)
     monkeypatch.setattr(_clock, "_PLACES", ())
     monkeypatch.setattr(_clock, "preload", _clock.preload.__wrapped__)
     assert not clock_available()
