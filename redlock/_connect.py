@@ -590,8 +590,8 @@ def _check_records(prefix: str, fences: Any, grants: Any) -> None:
     if isinstance(grants, NoPermissionError) and not isinstance(fences, NoPermissionError):
         like = wire.fence_key(f"{prefix}NAME", ":grant")
         raise NoPermissionError(
-            f"{grants} (confirm_expiry=True has records at keys like {like}: grant those too, as the rule that "
-            "redlock-check --acl prints)"
+            f"{grants} (confirm_expiry=True keeps records at keys like {like}: grant those too; redlock-check --acl "
+            "prints the rule)"
         )
 
 

@@ -109,7 +109,8 @@ def add_deployment(parser: Parser) -> None:
     group.add_argument(
         "--confirm-expiry",
         action="store_true",
-        help="follow a holder that vanished only where the clocks of several masters agree that its time is over; "
+        help="give away the lock of a vanished holder only when the clocks of several masters agree that its TTL has "
+        "passed; "
         "the same in all clients",
     )
 

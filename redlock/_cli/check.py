@@ -182,7 +182,7 @@ def _plan(given: argparse.Namespace) -> int:
 
     if not config.split(given.plan):
         raise ConfigurationError(
-            "--plan is empty: is the variable set that it comes from? It takes the new list: the masters that clients "
+            "--plan is empty: check the variable that it comes from. It takes the new list: the masters that clients "
             "are to have in the end, with commas between them"
         )
     now = config.deployment(given.urls, given)

@@ -83,12 +83,12 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
     """
     if not all(split(some) for some in getattr(arguments, "masters", ())):
         raise ConfigurationError(
-            "--masters is empty: is the variable set that it comes from? To take those of "
+            "--masters is empty: check the variable that it comes from. To take those of "
             f"{MASTERS} or of --config, leave it out"
         )
     if arguments.config == "":
         raise ConfigurationError(
-            "--config is empty: is the variable set that it comes from? Without a file, leave it out"
+            "--config is empty: check the variable that it comes from. Without a file, leave it out"
         )
     from_file: dict[str, Any] = {}
     if arguments.config is not None:
@@ -286,7 +286,7 @@ def _password(master: Mapping[str, Any], where: str) -> str | None:
     password = _environment(PASSWORD)
     if password == "":
         raise ConfigurationError(
-            f"the environment variable {PASSWORD} is empty: is the secret there that it comes from? For masters "
+            f"the environment variable {PASSWORD} is empty: check the secret that it comes from. For masters "
             "without a password, leave it out"
         )
     return password

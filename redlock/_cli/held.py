@@ -142,7 +142,7 @@ class Listed:
             "",
             f"{young} were started a short while ago and do not vote yet: {', '.join(self.not_voting)}.",
             "Locks that they have forgotten may still be held, and are not in this list.",
-            f"Nobody gets a lock until more of them vote, in {seconds:.0f} s at the latest.",
+            f"No lock can be taken until more masters vote, in {seconds:.0f} s at the latest.",
         ]
 
 
@@ -165,7 +165,7 @@ def _owner(status: LockStatus) -> str:
     if status.token is None:
         return "(no majority)"
     if status.in_doubt:
-        return "(nobody: in doubt)"
+        return "(no client: in doubt)"
     token = status.token.removeprefix("released:")
     who = status.owner or f"(token {token[:_DIGITS]}{'…' if len(token) > _DIGITS else ''})"
     return f"{who}, released" if status.released else who

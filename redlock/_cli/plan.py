@@ -26,8 +26,8 @@ def united(now: WantedMasters, new: WantedMasters) -> tuple[str, ...] | dict[str
     """
     if bool(now.names) != bool(new.names):
         raise ConfigurationError(
-            "--plan: one list has names and the other has none, so nobody can tell which masters are in both: "
-            "write NAME=redis://HOST:PORT in both (docs/howto/masters.md says how to introduce names)"
+            "--plan: one list has names and the other has none, so they cannot be compared: write "
+            "NAME=redis://HOST:PORT in both (docs/howto/masters.md says how to introduce names)"
         )
     if not new.names:
         return tuple(dict.fromkeys((*now.urls, *new.urls)))
@@ -55,7 +55,8 @@ def lines(found: Plan, fleet: tuple[MastersList, ...], max_ttl: float) -> Iterat
         return
     if not fleet:
         yield (
-            "No client has announced its masters: none runs, or all are of an earlier version or ignore the lists. "
+            "No client has announced its masters: no client runs, or all are of an earlier version or ignore the "
+            "lists. "
             f"The plan begins with {', '.join(found.begins)}."
         )
     yield from map(in_use, fleet)

@@ -43,7 +43,7 @@ def _metrics(health: Health) -> Iterator[tuple[str, str, Iterable[tuple[dict[str
     yield "master_memory_bytes", "Memory that it uses.", each("used_memory")
     yield (
         "master_info",
-        "Who it says it is.",
+        "Its version, role and run_id, as it reports them.",
         [
             (
                 {
@@ -61,7 +61,7 @@ def _metrics(health: Health) -> Iterator[tuple[str, str, Iterable[tuple[dict[str
     )
     yield (
         "finding",
-        "What is wrong; master is empty where it is the quorum as a whole.",
+        "A finding; master is empty if it is about the whole quorum.",
         [
             ({"master": name, "level": finding.level, "code": finding.code}, 1)
             for name, findings in [("", health.findings), *((master.name, master.findings) for master in masters)]

@@ -42,17 +42,17 @@ _OUTER = "REDLOCK_OUTER"
 _WAITS = "a service waits until it is elected"
 _NOT_TOGETHER = (
     ("--hold-at-least", "--shared", "a reader keeps no other reader out"),
-    ("--shared", "--service", "a leader shares its lock with nobody"),
+    ("--shared", "--service", "a leader holds its lock alone"),
     ("--shared", "--slots", "the holder of a slot has it alone"),
     ("--slots", "--service", "a service has one leader"),
     ("--fair", "--shared", "readers enter together"),
-    ("--fair", "--slots", "any slot that is free is taken, and there is no order"),
-    ("--fair", "--service", "the next leader is any of them, and there is no order"),
+    ("--fair", "--slots", "a waiter takes any free slot, so there is no order"),
+    ("--fair", "--service", "any candidate may be the next leader, so there is no order"),
     ("--no-wait", "--service", _WAITS),
     ("--wait", "--service", _WAITS),
     ("--outage-timeout", "--service", _WAITS),
     ("--quiet", "--service", "it waits until it is elected, and says who leads meanwhile"),
-    ("--hold-at-least", "--service", "nobody could lead when the command has ended"),
+    ("--hold-at-least", "--service", "no candidate could lead after the command has ended"),
 )
 _EXAMPLES = """\
 examples:
@@ -109,15 +109,15 @@ def parser() -> arguments.Parser:
         "--wait",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
-        help="how long to wait for the lock, or for a quorum, and then end with 75 or 69 "
-        "(default: as long as somebody else holds it)",
+        help="wait at most this long for the lock or a quorum, then end with 75 or 69 "
+        "(default: as long as another client holds it)",
     )
-    waiting.add_argument("--no-wait", action="store_true", help="end with 75 at once if somebody else holds it")
+    waiting.add_argument("--no-wait", action="store_true", help="end with 75 at once if another client holds it")
     waiting.add_argument(
         "--outage-timeout",
         type=arguments.seconds_or_inf,
         metavar="SECONDS",
-        help="how long to wait through an outage, and then end with 69; inf: through every one (default: 60, or "
+        help="wait at most this long in an outage, then end with 69; inf: without limit (default: 60, or "
         "what --max-ttl says)",
     )
     this.add_argument(
@@ -137,25 +137,25 @@ def parser() -> arguments.Parser:
         "--hold-at-least",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
-        help="keep everyone else out for this time, even if the command ends sooner: once in a period, on many "
+        help="keep all other clients out for this time, even if the command ends sooner: once in a period, on many "
         "machines (the TTL is at least as long)",
     )
     this.add_argument(
         "--guard",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
-        help="keep everyone else out for this time after the lock was lost or this machine died, for what the command "
-        "has under way; the end of the command gives the lock away at once (default: 0)",
+        help="keep all other clients out for this time after the lock was lost or this machine died, while what the "
+        "command has begun may still take effect; the lock is free at once when the command ends (default: 0)",
     )
     this.add_argument(
         "--shared",
         action="store_true",
-        help="share the lock with other readers; nobody gets it without --shared meanwhile",
+        help="share the lock with other readers; clients without --shared are kept out",
     )
     this.add_argument(
         "--fair",
         action="store_true",
-        help="wait in order: those that wait with --fair, on all machines, get it as they came, before all others",
+        help="first come, first served among all that wait with --fair, on all machines; they go before all others",
     )
     this.add_argument(
         "--grace",
@@ -174,7 +174,7 @@ def parser() -> arguments.Parser:
     this.add_argument(
         "--owner",
         metavar="TEXT",
-        help="text for those who look or wait, at most 64 bytes (default: this host/the process id)",
+        help="text that waiters and listings show, at most 64 bytes (default: this host/the process id)",
     )
     saying = this.add_mutually_exclusive_group()
     saying.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
@@ -192,7 +192,7 @@ def parser() -> arguments.Parser:
         choices=service.RESTART,
         metavar="WHEN",
         help="stand for election again if the command ends by itself: always (the default), on-failure (with another "
-        "exit code than 0) or never; after a random pause, which grows to 30 s. A lost lock does not count",
+        "exit code than 0) or never; after a random pause, which grows to 30 s. After a lost lock it always does",
     )
     group.add_argument(
         "--status-port",
@@ -428,7 +428,7 @@ class Run:
     def _say_leader(self, owner: str) -> None:
         if self._status is not None:
             self._status.leader = owner or "somebody"
-        _say(f"waiting: {owner or 'somebody else'} leads {self._name!r}")
+        _say(f"waiting: {owner or 'another client'} leads {self._name!r}")
 
     def _enough(self) -> float:
         """The validity that a new lease needs: more than one that is given up, which has the grace left."""
@@ -460,15 +460,13 @@ class Run:
         if set(holders).isdisjoint(self._outer):
             return
         if not beside:
-            raise self._would_deadlock(
-                f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end"
-            )
+            raise self._would_deadlock(f"{self._name!r} is held by an outer redlock-run: this one would wait for ever")
         self._beside = True
 
     def _would_deadlock(self, why: str) -> WouldDeadlock:
         return WouldDeadlock(
-            f"{why}. Take another name, or run the command without redlock-run; if nobody waits for this one: "
-            f"env -u REDLOCK_TOKEN -u {_OUTER} redlock-run ...",
+            f"{why}. Take another name, or run the command without redlock-run; if the outer redlock-run does not "
+            f"wait for this one: env -u REDLOCK_TOKEN -u {_OUTER} redlock-run ...",
             name=self._name,
         )
 
@@ -487,11 +485,11 @@ class Run:
             told.set()
         if lease is None and wait != self._wait:
             raise self._would_deadlock(
-                f"{self._name!r} is read by a redlock-run that this one runs in, and somebody waits to have it alone: "
-                "each would wait for the other"
+                f"{self._name!r} is held shared by an outer redlock-run, and a writer is waiting: each would wait "
+                "for the other"
                 if self._shared
-                else f"a redlock-run that this one runs in has a slot of {self._name!r}, and no other one is free: "
-                "those who have them may wait in the same way"
+                else f"an outer redlock-run holds a slot of {self._name!r}, and no other slot is free: the holders "
+                "of the others may wait in the same way"
             )
         if lease is None and not self._quiet:
             waited = f" in {time.monotonic() - begun:.1f} s" if wait else ""
@@ -506,7 +504,7 @@ class Run:
             try:
                 text, who = self._who(masters)
             except RedlockError as error:
-                text, who = str(error), "nobody knows"
+                text, who = str(error), "unknown"
             text = f"waiting: {text}"
             if who and (who != before or time.monotonic() > again) and not enough.is_set():
                 _say(text)
@@ -518,8 +516,8 @@ class Run:
         try:
             text, who = self._who(masters)
         except RedlockError:
-            return f"others have {self._name!r}, and too few masters answer to say who"
-        return text if who else f"others had it, or wanted it as well; {text}"
+            return f"other clients hold {self._name!r}, and too few masters answer to say which"
+        return text if who else f"other clients held it, or asked at the same time; {text}"
 
     def _who(self, masters: Masters) -> tuple[str, str]:
         """The holder, for people; and a text that changes with the holder, "" if the name is free."""
@@ -536,22 +534,22 @@ class Run:
     def _words(self, status: LockStatus) -> str:
         if status.shared:
             who = ", ".join(sorted({owner or "somebody" for owner in status.readers})[:_MOST_NAMED])
-            read = f"{self._name!r} is read by {len(status.shared)} ({who})"
-            why = "; somebody waits to have it alone, and new readers come after that" if self._shared else ""
+            read = f"{self._name!r} is shared by {len(status.shared)} readers ({who})"
+            why = "; a writer is waiting, and new readers come after it" if self._shared else ""
             return f"{read} for {status.remaining:.1f} s more, unless they renew{why}"
         if status.token is None and any(vote.outcome == "held" for vote in status.votes):
-            return f"nobody has a majority for {self._name!r} now"
+            return f"no client has a majority for {self._name!r} now"
         if status.token is None:
             return f"{self._name!r} is free now"
         if status.in_doubt:
             return (
-                f"nobody can tell whether the last lease on {self._name!r} is over, and nobody gets it for "
+                f"the last lease on {self._name!r} may still be valid, so no client gets it for "
                 f"{status.remaining:.1f} s more"
             )
         token = status.token.removeprefix("released:")
         who = status.owner or token
         if status.released:
-            return f"{self._name!r} was released by {who}, and nobody gets it for {status.remaining:.1f} s more"
+            return f"{self._name!r} was released by {who}, and no client gets it for {status.remaining:.1f} s more"
         return f"{self._name!r} is held by {who} for {status.remaining:.1f} s more, unless it is renewed"
 
     # -- while it runs -------------------------------------------------------------------------------
@@ -564,7 +562,7 @@ class Run:
         self._dog.order(*times)
         # We may have been stopped until now. If we are stopped after this look, the watchdog ends the command in time.
         if clock.now() >= times[0]:
-            self._losing(lease, "the command was not begun")
+            self._losing(lease, "the command was not started")
             return LOST
 
         try:
@@ -632,7 +630,7 @@ class Run:
             self._losing(
                 lease,
                 "the command gets SIGKILL",
-                "what would end the command in time, redlock-guard, has been killed or hangs",
+                "redlock-guard, which would end the command in time, was killed or hangs",
             )
         elif TERMINATED in news:
             self._losing(lease, self._says_when())
@@ -662,7 +660,7 @@ class Run:
             return
         if not why and lease.lost:
             why = lease.loss().message
-        why = why or f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
+        why = why or f"no renewal has worked, and the lease ends in {lease.remaining():.1f} s"
         who = f" by {lease.owner}" if lease.owner else ""
         _say(f"lost {lease.name!r}: {why}; held for {held:.1f} s{who}, fencing token {lease.fence}; {what}")
 
@@ -707,7 +705,7 @@ class Run:
 
     def _kept(self) -> str:
         left = self._since + self._hold_at_least - clock.now()
-        return f"; nobody else gets it for another {left:.1f} s" if left > 0 else ""
+        return f"; no other client gets it for another {left:.1f} s" if left > 0 else ""
 
     def _say_unheard(self, lease: Lease) -> bool:
         """Say it if no majority has answered to the release. False: one has."""
@@ -715,8 +713,8 @@ class Run:
         if 2 * len(silent) < len(self._answers):
             return False
         what = (
-            f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {lease.name!r}; "
-            f"where they do not hear of it, it stays for its TTL{' and guard' if self._guard else ''}, "
+            f"{len(silent)} of {len(self._answers)} masters did not confirm the release of {lease.name!r}; "
+            f"a master that did not get it keeps the lock for its TTL{' and guard' if self._guard else ''}, "
             f"{self._ttl + self._guard:g} s at most"
         )
         _say("\n".join([what, *(f"  {vote}" for vote in silent)]))

@@ -176,7 +176,9 @@ class Watchdog:
 
 
 def _does_not_run() -> ChildProcessError:
-    return ChildProcessError(f"what would end the command in time does not run: {sys.executable} {guard.__file__}")
+    return ChildProcessError(
+        f"redlock-guard, which would end the command in time, does not run: {sys.executable} {guard.__file__}"
+    )
 
 
 def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:

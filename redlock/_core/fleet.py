@@ -256,7 +256,8 @@ class Fleet:
         other = min(others, key=lambda names: (-len(names & set(self.names)), sorted(names)))
         return (
             f"other clients use masters that are incompatible with ours: {difference(self.names, other)}. Give all "
-            "clients the same masters, and change one at a time. This client is refused until those clients are gone "
+            "clients the same masters, and change one at a time. This client is refused until those clients have "
+            "ended, and two max_ttl longer "
             '(agreement="warn" lets it go on)'
         )
 

@@ -200,9 +200,9 @@ class LeaseState:
         """The error that says how this lease ended, or that it has not."""
         how = {
             "expired": "it expired",
-            "taken": "somebody else holds it",
+            "taken": "another client holds it",
             "unreachable": "it could not be renewed in time",
-            "max_hold": "it was held for as long as it may be",
+            "max_hold": "max_hold was reached",
         }
         if self.lost:
             assert self._lost is not None  # noqa: S101 - for the type checker: `lost` just set it
@@ -213,7 +213,7 @@ class LeaseState:
         elif not self.mine():
             so = "has ended: it belongs to the process that forked this one"
         else:
-            so = f"has not ended: it is valid for {self.remaining():.3f} s yet"
+            so = f"has not ended: it is valid for another {self.remaining():.3f} s"
         return self._loss(f"the lease on {self.shown} {so}")
 
     def _loss(self, text: str, reason: Reason = "expired", votes: tuple[Vote, ...] = ()) -> LockLost:

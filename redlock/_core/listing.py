@@ -117,7 +117,7 @@ class Listing:
     def _unsearched(self) -> QuorumUnreachable:
         text, votes = f"cannot list the locks: {readings.explain(self._searched)}", self._searched.votes()
         if any(vote.reason.startswith("NOPERM") for vote in votes):
-            text += "; to list locks a user needs one right more: ACL SETUSER user +scan, on each master"
+            text += "; to list locks, grant the user one more right: ACL SETUSER user +scan, on each master"
             votes = tuple(
                 replace(vote, reason=vote.reason.replace("--acl prints", "--acl --held prints")) for vote in votes
             )

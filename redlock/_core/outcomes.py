@@ -98,13 +98,14 @@ _CONFIGURATION = frozenset(
 _OF_NAME = frozenset(("WRONGTYPE", "BADFENCE", "CROSSSLOT"))
 _WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # the master gives these to any request
 _ADVICE = {
-    "BADFENCE": "somebody else wrote that: delete the key on every master while nobody holds the name",
+    "BADFENCE": "another program wrote that: delete the key on every master while no client holds the name",
     "BUSY": "a script has been running for too long there",
     "CROSSSLOT": (
         "it is part of a cluster, and these names are in different slots; "
         "the masters of a quorum must be independent servers"
     ),
-    "DENIED": "set a password there that the address has as well, or protected-mode no where nobody else can reach it",
+    "DENIED": "give the server a password, and the address as well; or set protected-mode no, if only clients can "
+    "reach it",
     "LOADING": "it is reading its data after a start",
     "MISCONF": "it cannot write to its disk",
     "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",
@@ -114,5 +115,5 @@ _ADVICE = {
     "OOM": "it is full",
     "READONLY": "it is a replica",
     "WRONGTYPE": "something that is not a lock has this key",
-    "unknown": "its configuration has taken that command away; every client needs it",
+    "unknown": "its configuration removed that command, which every client needs",
 }

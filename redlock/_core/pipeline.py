@@ -199,7 +199,7 @@ class Pipeline:
         try:
             queued = self.under_way.popleft()
         except IndexError:
-            raise ConnectionAbortedError("it sent an answer to no question") from None
+            raise ConnectionAbortedError("it sent an answer without a request") from None
         self.heard_at = at
         request = request_of(queued)
         if type(value) is ErrorReply:

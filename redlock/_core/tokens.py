@@ -41,7 +41,7 @@ _SHARED = {
     "shared:full": "as many readers as it may have (max_readers)",
     "waiting:": "readers, and a writer waits",
     "other:": "something that is not a lock",
-    TICKETS: "others who wait in order",
+    TICKETS: "clients that wait in order",
 }
 
 
@@ -135,7 +135,7 @@ def by_whom(value: str) -> str:
     if (readers := readers_of(value)) != "":
         return f"by {readers}"
     if is_phantom(value):
-        return "by nobody: it is in doubt whether its last lease is over, until that must be"
+        return "by nobody: the last lease may still be valid; free once it must have ended"
     owner, released, turn = owner_of(value), released_token(value), turn_of(value)
     token = released or turn or value
     who = f"{owner} ({token[:_SHOWN]}…)" if owner else shown(token)

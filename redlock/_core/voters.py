@@ -222,9 +222,9 @@ class Voters:
         if facts is not None and facts.uptime is None:
             return Failure(
                 "error",
-                "INFO is not permitted, so nobody can tell whether it restarted and forgot its locks: "
-                "grant +info to this user (it counts from the next connection on: "
-                "CLIENT KILL USER ends the present ones); docs/concepts/restarts.md says who may do without",
+                "INFO is not permitted, so a restart in which it forgot its locks would go unseen: grant +info to "
+                "this user, and end its connections (CLIENT KILL USER), as only new ones have it; "
+                "docs/concepts/restarts.md says which deployments may do without",
                 configuration=True,
             )
         if wrong := self.rates.why_not_counted(master, at):

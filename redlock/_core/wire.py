@@ -485,7 +485,7 @@ def check_ours(fence: int, proposal: int, stored: bool) -> None:
         ConnectionAbortedError: it is the answer to another request, so nothing on this connection can be trusted.
     """
     if fence < proposal or (stored and fence != proposal):
-        raise ConnectionAbortedError(f"the fence {fence} was granted, and nobody here has proposed it")
+        raise ConnectionAbortedError(f"the fence {fence} was granted, and this client has not proposed it")
 
 
 def read_fence(value: Any) -> tuple[int, int]:

@@ -168,7 +168,7 @@ def probe(lock: _Lock) -> Probe:
     try:
         lease = lock.acquire(timeout=PATIENCE)
         if lease is None:
-            error = "somebody else holds a name that nobody can know"
+            error = "another client holds the random name of the check"
         else:
             try:
                 fence = lease.fence

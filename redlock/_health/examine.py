@@ -174,7 +174,7 @@ class Examination:
         asked = rights.questions(self._prefix, self._name, records=self._records)
         answers = self._ask([one.words for one in asked])
         if not self.facts.info and all(isinstance(one, ErrorReply) and one.code not in _OF_A_SERVER for one in answers):
-            raise InvalidResponse(f"whatever it is asked, it says {answers[0].text}")
+            raise InvalidResponse(f"to every command it answers {answers[0].text}")
         for question, answer in zip(asked, answers, strict=True):
             match question.words[0], answer:
                 case (("HGETALL" | "HSET" | "HDEL"), ErrorReply(code="WRONGTYPE")):

@@ -82,7 +82,7 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
             "fleet",
             f"{len(silent)} connection{'s' if several else ''} without a name, from {hosts}, "
             f"run{'' if several else 's'} scripts, as clients of an earlier version do: these announce nothing, so "
-            "nobody sees which masters they use",
+            "their masters are unknown",
             "bring all clients to one version; other programs do not belong on these masters",
         )
 

@@ -201,7 +201,11 @@ def _flavour(facts: MasterFacts) -> str | None:
 def _failure(facts: MasterFacts) -> Finding:
     assert facts.failure is not None  # noqa: S101 - for the type checker
     if "max number of clients" in facts.text:
-        code, message, advice = "busy", "it takes no more connections", "raise maxclients, or find out who holds them"
+        code, message, advice = (
+            "busy",
+            "it takes no more connections",
+            "raise maxclients, or see which clients hold them",
+        )
     else:
         code, message, advice = _FAILURES.get(facts.failure) or _unreachable(facts)
         if facts.failure == "tls":
@@ -225,7 +229,11 @@ _TLS = (
         ),
     ),
     ("has expired", "its certificate, or its CA's, has expired", "renew it, on that server"),
-    ("not yet valid", "its certificate begins to be valid later", "set the clock right that is wrong: here or there"),
+    (
+        "not yet valid",
+        "its certificate begins to be valid later",
+        "correct the clock that is wrong: ours, or the server's",
+    ),
 )
 _TO_BE_KEPT = "ACL SAVE (with an aclfile) or CONFIG REWRITE keeps them for the next start"
 _FORGOTTEN = f"if they were right, it may have restarted and forgotten its users: {_TO_BE_KEPT}"
@@ -233,7 +241,8 @@ _FAILURES: dict[Failure, tuple[str, str, str]] = {
     "auth": (
         "auth",
         "it refuses the user or the password",
-        f"correct them in its address or the configuration file, or there: ACL SETUSER, requirepass; {_FORGOTTEN}",
+        "correct them in the address or the configuration file, or on the server: ACL SETUSER, requirepass; "
+        f"{_FORGOTTEN}",
     ),
     "permission": (
         "no-permission",
@@ -260,25 +269,26 @@ _FAILURES: dict[Failure, tuple[str, str, str]] = {
 
 def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
     if facts.failure == "timeout":
-        how = "see whether the process hangs or the network drops packets, then restart it or mend that"
+        how = "find out whether the server hangs (restart it) or the network drops packets (mend it)"
         if facts.url.startswith("rediss://") and not facts.connected:
             how = f"write redis:// if that port speaks no TLS; else {how}"
         return "unreachable", "it does not answer", how
     how = "start the server there, or correct host and port"
     if "protected mode" in facts.text:
         how = (
-            "give the server a password, and the address as well; or set protected-mode no, if nobody else can reach it"
+            "give the server a password, and the address as well; or set protected-mode no, if only clients can "
+            "reach it"
         )
     elif any(word in facts.text for word in ("closed", "reset", "EOF occurred", "Broken pipe")):
         if facts.url.startswith("rediss://"):
             how = "give a certificate, if it wants one (ssl_certfile and ssl_keyfile in the address); "
         else:
-            how = "write rediss://, if that port wants TLS; protected mode lets in nobody from elsewhere; "
+            how = "write rediss://, if that port wants TLS; give it a password, if it is in protected mode; "
         how += "else the log of the server says why it closed the connection"
     elif "Too many open files" in facts.text:
         how = "let this program open more files (ulimit -n): it has reached its limit, whatever the master does"
     elif "unknown command" in facts.text or "the command AUTH" in facts.text:
-        how = "see what answers there: a server has the command AUTH, unless somebody renamed it"
+        how = "find out what answers there: a server has the command AUTH, unless its configuration renamed it"
     elif any(word in facts.text for word in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
         how = "correct the host name, or mend the name server"
     return "unreachable", "no connection", how
@@ -303,10 +313,10 @@ _A_MASTER = (
     "give the address of an independent master instead, or make it one: CLIENT KILL TYPE normal, then REPLICAOF "
     "NO ONE; it has forgotten its locks, so it does not vote for max_ttl after that"
 )
-_NO_SENTINEL = "give the address of a server instead, of an independent one that no Sentinel replaces"
+_NO_SENTINEL = "give the address of an independent server that no Sentinel replaces"
 _INDEPENDENT = (
-    "use servers that nobody replaces: a failover promotes a replica that may not have heard of a lock yet, "
-    "and the lock is given away twice"
+    "use servers without failover: a promoted replica may not have received a lock yet, and the lock is given away "
+    "twice"
 )
 
 
@@ -338,12 +348,12 @@ def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findi
     )
 
 
-_NO_RELEASE = "waiters hear of no release"
+_NO_RELEASE = "no release is announced to waiters"
 _WITHOUT = {
     "~": "each new client waits for a server that was a replica since its start",
-    "+config|get": "nobody can tell whether it forgets them in a restart",
-    "+time": "nobody can tell its clock",
-    **dict.fromkeys(("+hgetall", "+hset", "+hdel"), "nobody can tell whether all clients use the same masters"),
+    "+config|get": "clients cannot tell whether it forgets them in a restart",
+    "+time": "clients cannot read its clock",
+    **dict.fromkeys(("+hgetall", "+hset", "+hdel"), "clients cannot tell whether all of them use the same masters"),
     "+script|load": "every connection has to send the scripts anew",
 }
 
@@ -357,7 +367,7 @@ def _lacks(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findin
         message = f"it lacks {', '.join(lacks)}, which clients need: {says}"
         yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
     elif client_options.restart_guard and facts.info and facts.uptime is None:
-        message = "its INFO has no uptime_in_seconds, so nobody can tell whether it restarted and forgot its locks"
+        message = "its INFO has no uptime_in_seconds, so a restart in which it forgot its locks would go unseen"
         yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
 
 
@@ -375,7 +385,7 @@ def _announcement(facts: MasterFacts, client_options: ClientOptions) -> Iterator
         "critical",
         "announcement",
         f"no client can connect: its key {key} holds {facts.unannounced:.40}, which is not the max_ttl of any client",
-        f"find out who wrote that, and delete the key {key} there: each client announces its max_ttl when it connects",
+        f"find out what wrote that, and delete the key {key} there: each client announces its max_ttl when it connects",
     )
 
 
@@ -494,8 +504,8 @@ def _own(facts: MasterFacts, findings: Sequence[Finding]) -> Iterator[Finding]:
     if facts.own and not any(finding.level == "critical" for finding in findings):  # else that is why
         message = f"it answers, but the connection that this process uses for its locks does not work: {facts.own}"
         advice = (
-            "see what stands between (a proxy, a tunnel, a firewall) and forgets connections, and whether "
-            "CLIENT PAUSE holds answers back; this process goes on trying to make a new one"
+            "find out whether a proxy, a tunnel or a firewall between them drops connections, or CLIENT PAUSE holds "
+            "answers back; this process keeps trying to connect anew"
         )
         yield Finding("warning", "own-connection", message, advice)
 
@@ -520,9 +530,10 @@ def _mixed(facts: MasterFacts, everybody: Sequence[MasterFacts]) -> Iterator[Fin
     yield Finding(
         "critical",
         "confirm-expiry",
-        f"there are clients with confirm_expiry=True, and {others}: a wrong clock may let two hold one lock, as if "
-        "nobody had it",
-        "give all clients the same confirm_expiry. Those without it count for two max_ttl after the last of them ended",
+        f"there are clients with confirm_expiry=True, and {others}: with a wrong clock two clients may hold one "
+        "lock, as if none had it",
+        "give all clients the same confirm_expiry. Clients without it are remembered for two max_ttl after the last "
+        "of them ended",
     )
 
 
@@ -567,8 +578,8 @@ def _skewed(
         yield Finding(
             "warning",
             "clock-skew",
-            f"its clock is {_short(abs(offset))} {fast} the median of the masters: when somebody sets it right in one "
-            f"step while it runs, locks expire early or late (allowed is {allowed:.2g} s)",
+            f"its clock is {_short(abs(offset))} {fast} the median of the masters: if it is corrected in one step "
+            f"while the server runs, locks expire early or late (allowed is {allowed:.2g} s)",
             _set_right(facts, behind=offset < 0, max_ttl=max_ttl),
         )
 
@@ -642,7 +653,7 @@ def _of_the_quorum(
             "warning",
             "max-ttl",
             f"max_ttl is {client_options.max_ttl:g} s here, and another client has announced {quorum.max_ttl:g} s: "
-            f"the longer one decides how long a restarted master may not vote"
+            "the longer one decides how long a restarted master may not vote"
             f"{_its_end(quorum.max_ttl, facts, client_options.max_ttl)}",
             f"give all clients the same max_ttl. If {quorum.max_ttl:g} s was a mistake, wait for its end, or delete "
             f"the key redlock-max-ttl:{client_options.prefix} on every master when no client has it any more",

@@ -160,7 +160,7 @@ class Announcer:
         notices, self._notices = self._notices, []
         if self._fleet is not None and self._fleet.differs and not self._said_differs:
             self._said_differs = True
-            text = f"{_DIFFERS[self._fleet.way]}: a wrong clock may let two hold one lock. Give all clients the same"
+            text = f"{_DIFFERS[self._fleet.way]}: with a wrong clock, two may hold one lock. Give all clients the same"
             notices.append((logging.WARNING, text, None))
         if self._fleet is None or (found := self._fleet.disagreement) == self._reported:
             return notices
@@ -169,7 +169,7 @@ class Announcer:
         if not others:
             text = "all clients use compatible masters again"
             return [*notices, (logging.INFO, text, lambda observer: observer.masters_agree())]
-        what = "no lock can be taken here" if refused else "two may hold one lock unless one of them is refused"
+        what = "no lock can be taken here" if refused else "two clients may hold one lock unless one of them is refused"
         text = f"clients use masters that are incompatible, so {what}: " + "; and ".join(
             difference(own, other) for other in others
         )

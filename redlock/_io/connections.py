@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 TICK = 0.1  # seconds; the longest that a late answer or an owed release waits
 CLOSED = "these Masters were closed"
 INSIDE = (
-    "a finalizer or a signal handler has interrupted this thread in the middle of its Masters, and they cannot be used "
-    "before that step is over: do it later, or in another thread"
+    "a finalizer or a signal handler interrupted this thread in the middle of a call of these Masters, and they "
+    "cannot be used in it before that call has ended: do it later, or in another thread"
 )
 _SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer is perhaps worth no more
 _SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
@@ -262,7 +262,7 @@ class Connections(Exchange):
             # Ask again also for what the master refused, or what an interruption left out.
             self._ask(subscriber, channels, now, no_others=True)
             if subscriber.refused:
-                self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
+                self._report_deaf(subscriber, f"it refused: {subscriber.refused}")
             if subscriber.sock is not None and not self.wanted(subscriber):
                 self._unwatch(subscriber)
                 subscriber.close(abort=False)
@@ -271,7 +271,7 @@ class Connections(Exchange):
         if not subscriber.reported:
             subscriber.reported = True
             name = subscriber.endpoint.name
-            text = f"waiters are not told of releases by master {name}, and try again from time to time: {reason}"
+            text = f"master {name} announces no releases to waiters, which retry after pauses instead: {reason}"
             self.reports.append((logging.WARNING, text, None))
 
     def wanted(self, connection: Stream) -> bool:
@@ -361,8 +361,8 @@ class Connections(Exchange):
             return  # the other one to this master says enough
         text = (
             f"the connection to master {stream.endpoint.name} was replaced: {silence}, while a new one works. "
-            "What stands between (a proxy, a tunnel, a firewall) takes bytes and passes nothing on, or the master held "
-            "its answers back (CLIENT PAUSE)"
+            "A proxy, a tunnel or a firewall on the way takes bytes and passes nothing on, or the master held its "
+            "answers back (CLIENT PAUSE)"
         )
         self.reports.append((logging.WARNING, text, None))
 

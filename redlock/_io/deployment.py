@@ -78,9 +78,9 @@ class Deployment:
         """One of ``keys`` has another use already.  Raises ConfigurationError, with the name to change."""
         for name, lock in zip(names, keys.locks, strict=True):
             for beside, what in (
-                (keys.fences, "the fencing token of {} is kept"),
-                (keys.grants, "it is on record who has {}"),
-                (line, "those stand who wait in order for {}"),
+                (keys.fences, "the masters keep the fencing token of {}"),
+                (keys.grants, "the masters keep the record of {}"),
+                (line, "the masters keep the queue of {}"),
             ):
                 if lock in beside:  # else it would be granted, and lost at its extension or refused to who waits
                     whose = what.format(options.shown(names[beside.index(lock)]))

@@ -135,7 +135,7 @@ class Renewer:
         try:
             read_obituaries()  # those that nobody could read when they came
         except Exception:  # noqa: BLE001 - all leases depend on us
-            report_failure("looking who is gone failed")
+            report_failure("looking for holders that are gone failed")
         with self._mutex.lock:
             over = self._schedule.put(self._schedule.newcomers())
             due = self._schedule.pop_due(_EVER if self._all_due else now)

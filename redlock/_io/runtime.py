@@ -175,7 +175,7 @@ def _at_exit() -> None:
         try:
             driver.deliver_at_exit()
         except Exception:  # noqa: BLE001 - the other drivers owe releases, too
-            report_failure("sending what is owed at the end failed")
+            report_failure("sending owed releases at exit failed")
 
 
 atexit.register(_at_exit)

@@ -298,5 +298,5 @@ class Subscriber(Stream):
                 self.asked.discard(self._unanswered.popleft())
                 self.refused, self._refused_at = value.text, now
             case _:
-                raise ConnectionAbortedError("it sent an answer to no question")
+                raise ConnectionAbortedError("it sent an answer without a request")
         return False

@@ -268,7 +268,7 @@ def _said(directory: Path) -> str:
         lines = (directory / "keeper.log").read_text(errors="replace").strip().splitlines()
         if lines:
             return f"{sys.executable} says: {lines[-1]}"
-    return f"what keeps them ended; it needs a Python that works, and sys.executable is {sys.executable}"
+    return f"their keeper ended; it needs a Python that works, and sys.executable is {sys.executable}"
 
 
 def _failed(directory: Path, why: str) -> RedlockError:

@@ -91,7 +91,7 @@ async def _probe(make: Callable[[], AsyncMultiLock]) -> Probe:
         lock = make()
         lease = await lock.acquire(timeout=PATIENCE)
         if lease is None:
-            error = "somebody else holds a name that nobody can know"
+            error = "another client holds the random name of the check"
         else:
             try:
                 fence = lease.fence

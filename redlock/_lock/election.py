@@ -60,8 +60,8 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
 
     def _hand_over(self, state: LeaseState) -> NoReturn:
         raise RedlockError(
-            f"the lease on {state.shown} is that of a term, which ends with its body: stop the election, and have the "
-            "other process stand as a candidate",
+            f"the lease on {state.shown} belongs to a term, which ends with its body: stop the election, and let the "
+            "other process be a candidate",
             name=state.name,
         )
 
@@ -69,8 +69,8 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
         for other in self._runtime.own.holds:
             if self._wants_any(other.lease.names) and other.lease.valid and not other.abandoned and other.entered_here:
                 raise WouldDeadlock(
-                    f"this {self._holder} holds {other.lease.name!r} already, and would wait for itself to be elected: "
-                    "release it before, or give the election a name of its own",
+                    f"this {self._holder} holds {other.lease.name!r} already, so its election would wait for itself: "
+                    "release it first, or give the election a name of its own",
                     name=self._spec.name,
                 )
         return until_stopped(super()._acquire_op(hold, deadline, began), self._stop)
@@ -140,7 +140,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
         Where it leaves the body, it only ends the term: the next campaign begins, and nothing is raised.
         """
         if self._abandoned:
-            raise LockLost(f"term {self.number} of {self.name!r} is over: its loop was left", name=self.name)
+            raise LockLost(f"term {self.number} of {self.name!r} has ended: its loop was left", name=self.name)
         self._lease.ensure(at_least)
 
     @property
@@ -158,14 +158,14 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
         """
         if self._candidate is not None:
             raise RedlockError(
-                f"term {self.number} of {self.name!r} was entered already: it has one body, at whose end the lock is "
-                "given back",
+                f"term {self.number} of {self.name!r} was entered already: a term has one body, and the lock is "
+                "released at its end",
                 name=self.name,
             )
         candidate = self._stands()
         if candidate is None or candidate.gone:
             raise RedlockError(
-                f"term {self.number} of {self.name!r} is over, for its loop was left: enter it inside of the loop",
+                f"term {self.number} of {self.name!r} has ended, because its loop was left: enter it inside the loop",
                 name=self.name,
             )
         self._candidate = candidate

@@ -276,8 +276,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 continue  # another request of this pool's thread, which goes on later
             if hold.holder is not again.holder:  # that of a candidate, whose body this is
                 raise WouldDeadlock(
-                    f"this {self._holder} leads {lease.name!r}, which has the lock until its term ends, and would wait "
-                    "for itself: give this lock a name of its own",
+                    f"this {self._holder} leads {lease.name!r}, and would wait for the end of its own term: give "
+                    "this lock a name of its own",
                     name=self._spec.name,
                 )
             self._check_asked(hold)
@@ -308,13 +308,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         lease, holds = hold.lease, f"this {self._holder} holds"
         if not self._wants_all(lease.names):
             raise WouldDeadlock(
-                f"{holds} {hold.state.shown} already, and would wait for itself to get {self._spec.shown}",
+                f"{holds} {hold.state.shown} already, so it would wait for itself to get {self._spec.shown}",
                 name=self._spec.name,
             )
         if hold.state.mode.shared and not self._spec.mode.shared:
             raise WouldDeadlock(
-                f"{holds} {hold.state.shown} together with other readers, and would wait for itself to have it alone: "
-                "release it first, or take it without shared and downgrade it",
+                f"{holds} {hold.state.shown} shared, so acquiring it exclusively would deadlock: release it first, "
+                "or take it without shared and downgrade it",
                 name=self._spec.name,
             )
         if lease.fence is None and self._spec.fencing:
@@ -336,9 +336,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 )
         if self._asks_validity and lease.remaining() < self._spec.min_validity:
             raise WouldDeadlock(
-                f"{holds} {self._spec.shown} already, for {lease.remaining():.3f} s yet; "
-                f"min_validity is {self._spec.min_validity:g} s, "
-                "and it would wait for itself to get a new lease: extend the one it has, or release it first",
+                f"{holds} {self._spec.shown} already, for another {lease.remaining():.3f} s; min_validity is "
+                f"{self._spec.min_validity:g} s, and a new lease would wait for the end of this one: extend it, or "
+                "release it first",
                 name=self._spec.name,
             )
 
@@ -372,7 +372,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise state.loss()
         if self._bound:
             raise self._not_held()
-        raise NotHeld(f"somebody else has released {self._spec.shown}", name=self._spec.name)
+        raise NotHeld(f"another thread or task has released {self._spec.shown}", name=self._spec.name)
 
     # -- operations, and what their results mean -----------------------------------------------------
 
@@ -463,15 +463,16 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return None
         if len([hold for hold in state.holds if not hold.abandoned]) > 1:
             raise WouldDeadlock(
-                f"{state.shown} was entered more than once, and its first holder counts on having it alone: "
-                "downgrade it there",
+                f"{state.shown} was entered more than once, and the outermost one needs it exclusively: downgrade it "
+                "there",
                 name=state.name,
             )
         if state.slot is not None:
             raise ConfigurationError(f"{state.shown} is a slot, which is held alone")
         if state.hold_at_least:
             raise ConfigurationError(
-                f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.shown}, no reader"
+                f"hold_at_least={state.hold_at_least:g}: until then no other client may get {state.shown}, not even "
+                "a reader"
             )
         return (yield from downgrade(self._settings, self._spec, state, clock.now()))
 
@@ -481,8 +482,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise self._not_held()
         if len([hold for hold in state.holds if not hold.abandoned]) > 1:
             raise RedlockError(
-                f"{state.shown} was entered more than once, and its first holder counts on having it: "
-                "hand it over there",
+                f"{state.shown} was entered more than once, and the outermost one still needs it: hand it over there",
                 name=state.name,
             )
         kept = math.ceil(max(0.0, state.kept) * 1000) / 1000 if state.hold_at_least else 0.0
@@ -588,7 +588,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
             return NotHeld(text, name=self._spec.name)
         other = self._lease is not None and self._lease.valid
-        whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
+        whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "no {self._holder} here does"
         return NotHeld(f"this {self._holder} does not hold {self._spec.shown}: {whose}", name=self._spec.name)
 
     def _conclude_extension(self, state: LeaseState, extension: Extension) -> None:

@@ -46,9 +46,10 @@ if TYPE_CHECKING:
 
 # By the number of masters: what is said of R35 there.
 _NOTHING_GAINED = {
-    1: "one master gains nothing: its clock has to be right",
-    2: "two masters gains nothing: the clocks of both have to be right. Take 3, or better 5",
-    4: "four masters gains nothing: they stand one wrong clock without it, as 3 do with it. Take 3, or better 5",
+    1: "confirm_expiry adds nothing with one master: its clock has to be right",
+    2: "confirm_expiry adds nothing with two masters: both clocks have to be right. Take 3, or better 5",
+    4: "confirm_expiry adds nothing with four masters: they survive one wrong clock anyway, as 3 do with it. Take 3, "
+    "or better 5",
 }
 _PROBE_TTL = 5.0  # seconds; the lock of a killed check ends after that
 

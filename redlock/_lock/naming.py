@@ -116,9 +116,7 @@ def _check_own_text(template: str, parts: Iterable[_Part]) -> None:
         options.names(shortest)
     except ConfigurationError as error:
         why = error.message.partition(": ")[2]
-        raise ConfigurationError(
-            f"name={options.shown(template)}: its own text makes no name, whatever fills it in: {why}"
-        ) from None
+        raise ConfigurationError(f"name={options.shown(template)}: its fixed text makes no valid name: {why}") from None
 
 
 def _check_field(
@@ -162,8 +160,8 @@ def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
             ) from error
     if _ADDRESS.search(text):
         raise ConfigurationError(
-            f"{field} is {options.shown(text)[1:-1]}: that has an address in memory, which is another one in each "
-            "process: name an attribute of it"
+            f"{field} is {options.shown(text)[1:-1]}: its text has a memory address, so every process would use "
+            "another name: name an attribute of it"
         )
     if conversion not in ("r", "a") and not _has_text(value, spec):
         raise ConfigurationError(
@@ -194,7 +192,7 @@ def _delivered(field: str, value: Any, conversion: str | None, spec: str) -> Any
     elif isinstance(value, (list, tuple)):
         advice = f"a {type(value).__name__}, and may be delivered as another kind: name an item, as {{{inside}[0]}}"
     elif isinstance(value, (set, frozenset, dict)):
-        advice = f"a {type(value).__name__}, which has no one order: use a function that makes the name"
+        advice = f"a {type(value).__name__}, whose order is not fixed: use a function that makes the name"
     elif isinstance(value, float) and (conversion or not spec.endswith(_WRITTEN)):
         advice = f"a float, and 1.0 may be delivered as 1: say how it is written, as {{{inside}:.2f}}"
     elif isinstance(value, datetime) and not spec:

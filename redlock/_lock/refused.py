@@ -25,11 +25,11 @@ def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     holder = refusal.holder or refusal.doubt.holder
     released, turn = released_token(holder), turn_of(holder)
     whose = readers_of(holder) or owner_of(holder) or shown(released or turn or holder)
-    who = f"released by {whose}, and kept from others" if released else f"held by {whose or 'somebody else'}"  # R28
+    who = f"released by {whose}, and kept from others" if released else f"held by {whose or 'another client'}"  # R28
     if turn:
-        who = f"it is the turn of {whose}, who waits in order"
+        who = f"{whose} is next in the queue"
     elif is_phantom(holder):  # R35
-        who = "nobody can tell whether its last lease is over, so it is kept from all"
+        who = "its last lease may still be valid, so no client gets it"
     more = "" if turn or in_order(refusal.held) else " for up to {:.1f} s"
     return _error(spec, refusal, who, more, "wait for it", "hold it or wait for it")
 
@@ -47,7 +47,7 @@ def _error(spec: LockSpec, refusal: Refusal, who: str, more: str, crowd: str, ot
     elif not refusal.waited.attempts:
         who = f"other threads or tasks of this process {others}"
     elif refusal.contended:
-        who = "nobody has it: several asked for it at the same time, and none of them got a majority"
+        who = "no client has it: several asked at the same time, and none got a majority"
     elif refusal.remaining is not None and math.isfinite(refusal.remaining):
         who += more.format(refusal.remaining)
     return NotAcquired(
@@ -95,15 +95,15 @@ def not_resumed(state: LeaseState, extension: Extension) -> RedlockError:
         if others[0].recorded:
             why = "is on record: resume it on masters with confirm_expiry=True, as those that granted it"
         elif others[0].reads:
-            why = "is that of a reader: resume it with shared=True"
+            why = "belongs to a reader: resume it with shared=True"
         else:
-            why = "has it alone: resume it without shared, and downgrade the lease to let readers in"
+            why = "holds it exclusively: resume it without shared, and downgrade the lease to let readers in"
         return ConfigurationError(f"the token of {state.shown} {why}")
     if state.lost:
         return state.loss()
     why = "nothing was sent" if tally is None else readings.explain(tally)
     return QuorumUnreachable(
-        f"cannot tell whether {state.shown} is held yet: {why}; try again before its TTL is over",
+        f"cannot tell whether {state.shown} is still held: {why}; try again before its TTL has passed",
         name=state.name,
         votes=() if tally is None else tally.votes(),
     )

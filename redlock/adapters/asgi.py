@@ -79,7 +79,7 @@ async def _campaigns(
             await election.run(lead, on_stopped, on_new_leader, signals=(), on_error="retry")
         except asyncio.CancelledError:
             if not ended.is_set():
-                _log.warning("the candidate for %r was cancelled, and does not stand any more", election.name)
+                _log.warning("the candidate for %r was cancelled, and is out of the election", election.name)
             raise
         except Exception:  # noqa: BLE001 - nobody else would see it, and the candidate would be gone
             _log.exception("no campaign for %r is possible; trying again in %g s", election.name, _AGAIN)

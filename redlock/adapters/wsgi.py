@@ -100,7 +100,7 @@ def _ends_nothing(function: Callable[[Term], object]) -> Callable[[Term], object
         except Exception:
             raise
         except BaseException as error:
-            raise RuntimeError(f"{type(error).__name__} ends nothing but the term here: {error}") from error
+            raise RuntimeError(f"{type(error).__name__} ends only the term here: {error}") from error
 
     return called
 

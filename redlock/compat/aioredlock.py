@@ -240,7 +240,7 @@ class Aioredlock:
             try:
                 await lock.release()
             except LockError:
-                _LOG.exception("%r was not given back", lock.resource)
+                _LOG.exception("%r was not released", lock.resource)
         await self.masters.close()
 
     @property
@@ -262,7 +262,7 @@ class Aioredlock:
         except QuorumUnreachable as outage:
             raise LockRuntimeError(str(outage)) from outage
         if lease is None:
-            raise LockAcquiringError(f"somebody else has {resource!r}")
+            raise LockAcquiringError(f"another client has {resource!r}")
         self._locks[lease.token] = taken = Lock(self, lock, lease, lock_timeout)
         return taken
 

@@ -113,7 +113,7 @@ class Redlock:
         patience = (self.retry_count - 1) * self.retry_delay
         _instead.write(
             f"lock = masters.lock(resource, ttl={ttl / 1000:g}, auto_extend=False); "
-            f"lease = lock.acquire(timeout={patience:g})  # None: somebody else has it",
+            f"lease = lock.acquire(timeout={patience:g})  # None: another client has it",
             for_="Redlock.lock",
         )
         self._forget()

@@ -28,15 +28,15 @@ class DBAPIStore(Store):
     def check(self) -> None:
         if self._library == "sqlite3" and getattr(self._connection, "autocommit", None) is False:  # Python 3.12
             raise ConfigurationError(
-                "a connection of sqlite3 with autocommit=False is always in a transaction, which may have read before "
-                "the lock was had: connect without it"
+                "a connection of sqlite3 with autocommit=False is always in a transaction, which may have read "
+                "before the lock was acquired: connect without it"
             )
         with self._heard():
             pass
         if in_transaction(self._connection):
             raise ConfigurationError(
                 f"a transaction is open on this connection of {self._library}: commit it, or roll it back, before "
-                "fenced(...); the lock has to be had before the transaction begins"
+                "fenced(...); acquire the lock before the transaction begins"
             )
 
     def _heard(self) -> contextlib.AbstractContextManager[object]:

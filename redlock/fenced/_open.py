@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class ReleasedBeforeCommit(RuntimeWarning):
-    """A lock was given back while a transaction was open.  The next holder reads what was there before it."""
+    """A lock was released while a transaction was open.  The next holder reads what was there before it."""
 
     @classmethod
     def warn(cls, name: str, what: str) -> None:
         """Say that the lock ``name`` was given back too early.  ``what``: the transaction that is open."""
         warnings.warn(
-            f"the lock {name!r} was given back while {what}: commit before the release, or use redlock.fenced",
+            f"the lock {name!r} was released while {what}: commit before the release, or use redlock.fenced",
             cls,
             stacklevel=3,
         )

@@ -40,8 +40,9 @@ class FenceRefused(RedlockError):  # noqa: N818 - its name says what happened, a
     @classmethod
     def of(cls, name: str, fence: int, stored: int) -> FenceRefused:
         error = cls(
-            f"the transaction was refused: a newer holder of {name!r} has begun one (our fence is {fence}, and that in "
-            f"the table is {(stored - fence) / 1e6:.1f} s ahead of it); if that is more than a lock is held, a clock "
+            f"the transaction was refused: a newer holder of {name!r} has begun one (our fence is {fence}, and the "
+            f"fence in the table is {(stored - fence) / 1e6:.1f} s ahead of it); if that is more than a lock is "
+            "held, a clock "
             "was wrong: see the runbook, clocks",
             name=name,
         )
@@ -69,8 +70,8 @@ class CommitUnknown(RedlockError):  # noqa: N818
     @classmethod
     def of(cls, name: str, fence: int | None) -> CommitUnknown:
         error = cls(
-            f"the commit under {name!r} got no answer, so nobody knows whether it is done: "
-            f"look in the database before you do it again (fence {fence})",
+            f"the commit under {name!r} got no answer, so it may be done or not: look in the database before you "
+            f"repeat it (fence {fence})",
             name=name,
         )
         error.fence = fence
@@ -91,9 +92,10 @@ class PausedTooLong(RedlockError):  # noqa: N818
     @classmethod
     def of(cls, name: str, took: float, allowed: float) -> PausedTooLong:
         return cls(
-            f"the database ended the transaction under {name!r}, and nothing of it was written: {took:.1f} s after its "
-            f"begin its connection is gone, and a pause between two statements may take {allowed:.1f} s, for the lease "
-            "had as much left. What the body did elsewhere is done. Do the slow part between two fenced(lease, ...) of "
+            f"the database ended the transaction under {name!r} and wrote nothing of it: its connection was gone "
+            f"{took:.1f} s after the begin, and a pause between two statements may last {allowed:.1f} s, which is "
+            "what the lease had left. What the body did elsewhere stays done. Do the slow part between two "
+            "fenced(lease, ...) of "
             "one lease, outside of both",
             name=name,
         )

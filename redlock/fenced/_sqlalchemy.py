@@ -50,7 +50,7 @@ class SQLAlchemyStore(Store):
             if what.in_transaction():
                 raise ConfigurationError(
                     f"a transaction is open on this {type(what).__name__}: commit it, or roll it back, before "
-                    "fenced(...); the lock has to be had before the transaction begins"
+                    "fenced(...); acquire the lock before the transaction begins"
                 )
         if isinstance(self._target, Session) and self._target.twophase:
             raise ConfigurationError(

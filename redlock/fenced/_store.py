@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # for its state.  But each has another way, and a body that commits and then writes is in a transaction as well.
 _MARK: Final = "redlock_fence"
 _BROKEN: Final = (
-    "fenced({name!r}) committed nothing at its end: the transaction that it began is over or has failed.  What the "
-    "body committed itself, or by a statement that commits, is written, and nothing else is.  A body must "
+    "fenced({name!r}) committed nothing at its end: the transaction that it began is over or has failed.  Only what "
+    "the body committed itself, or by a statement that commits, is written.  A body must "
     "not commit, roll back or close the session, nor run what commits by itself (CREATE TABLE in MySQL, executescript "
     "in SQLite), nor go on after an error that ended the transaction, nor pause for longer than the database allows"
 )

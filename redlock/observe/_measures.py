@@ -289,7 +289,7 @@ class Labels:
         try:
             label = self._label(name)
         except Exception:  # noqa: BLE001 - of a user's function; a metric must not break what it measures
-            self._tell("the label function of an observer raised; what it was asked about is counted as %r", error=True)
+            self._tell("the label function of an observer raised; that lock is counted as %r", error=True)
             return OTHER
         if not isinstance(label, str):
             self._tell(f"the label function of an observer returned {label!r:.80}, which is no str; counted as %r")

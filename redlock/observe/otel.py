@@ -83,7 +83,7 @@ class OpenTelemetryObserver(_measures.Observer):
             "redlock.wait.oldest",
             [lambda _: [metrics.Observation(self._oldest())]],
             "s",
-            "How long the oldest of them has waited; 0 if nobody waits",
+            "How long the oldest of them has waited; 0 without waiters",
         )
         meter.create_observable_gauge(
             _measures.LEASES.name,

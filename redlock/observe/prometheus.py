@@ -127,7 +127,7 @@ class PrometheusObserver(_measures.Observer):
         # When it began, not for how long: it stays right, although no event tells that time passes.
         self._oldest_began = prometheus_client.Gauge(
             "redlock_oldest_wait_start_timestamp_seconds",
-            "Unix time at which the oldest wait of this process began; +Inf: nobody waits",
+            "Unix time at which the oldest wait of this process began; +Inf: no waiter",
             registry=None,
             multiprocess_mode="livemin",
         )

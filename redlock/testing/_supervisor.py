@@ -15,7 +15,7 @@ _SIGKILL = 9
 
 def main(directory: str) -> None:
     if os.getpgrp() != os.getpid():
-        sys.exit("started by hand, this would kill whoever started it")
+        sys.exit("started by hand, this would kill the process that started it")
     # The supervisor makes the directory, as it also removes it. So no process can die in between and leave it, and
     # the directory never belongs to somebody else.
     try:

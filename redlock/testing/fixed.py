@@ -195,7 +195,7 @@ class _Answers:
 
     def _to(self, words: list[str]) -> list[Any]:
         if self._outcome == "unreachable":
-            return [_Failed("NOAUTH this is redlock_unreachable, which lets nobody in")]
+            return [_Failed("NOAUTH this is redlock_unreachable, which accepts no client")]
         match [words[0].upper(), *words[1:]]:
             case ["SCRIPT", *_, text]:
                 return [_BY_TEXT[text].sha if text in _BY_TEXT else _Said("OK")]

@@ -41,7 +41,7 @@ def test_it_leads_in_a_thread_until_it_is_stopped(masters):
 @pytest.mark.parametrize(("ends", "said"), [
     (ValueError("no such queue"), "no such queue"),
     # In a thread it would end that, without a word.
-    (SystemExit("no such queue"), "SystemExit ends nothing but the term here: no such queue"),
+    (SystemExit("no such queue"), "SystemExit ends only the term here: no such queue"),
 ])  # fmt: skip
 def test_what_the_body_raises_is_logged_and_it_campaigns_again(masters, caplog, ends, said):
     again = threading.Event()

@@ -143,7 +143,7 @@ def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(ser
                 assert "env -u REDLOCK_TOKEN" in errors
             else:
                 assert "not acquired: 'job' is read by 1 (" in errors
-                assert "; somebody waits to have it alone, and new readers come after that\n" in errors
+                assert "; a writer is waiting, and new readers come after it\n" in errors
             assert line(writer) == "written"
 
 
@@ -175,7 +175,7 @@ def test_a_slot_in_a_slot_does_not_wait_for_those_that_may_wait_for_it(servers, 
     assert first.returncode == code
     assert second.returncode == 0
     if code == 64:
-        assert "a redlock-run that this one runs in has a slot of 'job', and no other one is free" in ended[0][1]
+        assert "an outer redlock-run holds a slot of 'job', and no other slot is free" in ended[0][1]
 
 
 def test_a_redlock_run_in_one_of_another_name_or_prefix_runs(servers):
@@ -241,7 +241,8 @@ def test_what_several_have_a_part_of_is_held_by_nobody(servers):
     done = run([*RUN, "job", NEW, *NO_WAIT, "--", "true"], servers.urls)
     assert done.returncode == 75
     assert done.stderr == (
-        "redlock-run: not acquired: others had it, or wanted it as well; nobody has a majority for 'job' now\n"
+        "redlock-run: not acquired: other clients held it, or asked at the same time; no client has a majority for "
+        "'job' now\n"
     )
 
 
@@ -287,7 +288,7 @@ def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers
         _, errors = process.communicate("end\n", timeout=30)
         assert process.returncode == 0
     assert ("released 'job'" in errors) == (silent == 2)
-    assert (f"{silent} of 5 masters did not answer to the release of 'job'" in errors) == (silent > 2)
+    assert (f"{silent} of 5 masters did not confirm the release of 'job'" in errors) == (silent > 2)
     if silent > 2:
         assert "it stays for its TTL and guard, 37 s at most" in errors
         assert errors.count("no answer within") == silent
@@ -453,7 +454,7 @@ def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
         assert not any(map(alive, ours))
         assert process.stderr is not None
         said = process.stderr.read()
-        assert re.search(HELD.format("no renewal has worked, and its time ends in .* s"), said), said
+        assert re.search(HELD.format("no renewal has worked, and the lease ends in .* s"), said), said
         assert "SIGKILL" in said
 
 
@@ -534,11 +535,12 @@ def test_a_command_does_not_begin_after_the_lock_has_ended(servers):
         said, errors = process.communicate(timeout=30)
     assert process.returncode == 70
     assert said == ""
-    assert "the command was not begun" in errors
+    assert "the command was not started" in errors
 
 
 def test_a_watchdog_that_is_killed(servers):
-    """It has another name than redlock-run, so that it takes more than `killall`; and then the command does not go on."""
+    """It has another name than redlock-run, so that it takes more than `killall`; and then the command does not go "
+    "on."""
     with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
         child, grandchild = map(int, line(process).split())
         watchdog = child_of(process.pid)

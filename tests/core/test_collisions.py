@@ -71,7 +71,7 @@ def test_nobody_has_it_is_what_is_said() -> None:
     assert error.kind == "nobody"
     assert error.message == (
         "'invoice:42' not acquired in 5 attempts: "
-        "nobody has it: several asked for it at the same time, and none of them got a majority"
+        "no client has it: several asked at the same time, and none got a majority"
     )
     assert pickle.loads(pickle.dumps(error)).kind == "nobody"  # noqa: S301 - our own
 

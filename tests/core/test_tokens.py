@@ -108,7 +108,7 @@ def test_what_may_not_be_one_is_refused_with_the_value_and_what_is_allowed(value
     (f"released:{DIGITS}:web", "released by web (01234567…), and kept from others"),
     (f"released:{DIGITS}", f"released by {DIGITS}, and kept from others"),
     ("released:", "by released:"),
-    (f"expired:{DIGITS}", "by nobody: it is in doubt whether its last lease is over, until that must be"),
+    (f"expired:{DIGITS}", "by nobody: the last lease may still be valid; free once it must have ended"),
 ])  # fmt: skip
 def test_in_texts_it_is_short_and_still_tells_two_attempts_apart(token, said):
     assert by_whom(token) == said

@@ -285,7 +285,7 @@ def test_a_lock_that_is_given_back_inside_of_a_transaction_is_a_warning(told):
     )
     warnings = [line for line in said if "ReleasedBeforeCommit" in line]
     assert len(warnings) == 1
-    assert "the lock 'account:7' was given back while a transaction of the database 'default' was open" in warnings[0]
+    assert "the lock 'account:7' was released while a transaction of the database 'default' was open" in warnings[0]
 
 
 def test_the_database_is_that_to_which_a_router_writes_the_table(redlock_servers, tmp_path):

@@ -25,7 +25,7 @@ def engine(tmp_path):
 
 def test_a_session_that_commits_behind_the_lock(redlock_servers, engine):
     with Masters(redlock_servers.urls, restart_guard=False, observer=OpenTransactions(engine)) as masters:
-        what = "the lock 'account:7' was given back while a transaction was open"
+        what = "the lock 'account:7' was released while a transaction was open"
         with pytest.warns(ReleasedBeforeCommit, match=what), engine.begin() as connection, masters.lock("account:7"):
             connection.execute(text("SELECT 1"))
 

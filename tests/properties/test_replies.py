@@ -329,7 +329,7 @@ def test_an_answer_has_the_time_after_it_was_read(monkeypatch):
 def test_an_answer_to_no_question_breaks_the_connection(values):
     delivered, error = read_by_connection([encoded(value) for value in values], 0)
     assert delivered == []
-    assert error == "it sent an answer to no question"
+    assert error == "it sent an answer without a request"
 
 
 @PROPERTY

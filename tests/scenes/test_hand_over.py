@@ -208,7 +208,7 @@ def test_readers_hand_over_as_readers() -> list[Life]:
         yield from at.until(lambda: handed)
         token = json.loads(handed[0])["token"]
         wrong = at.masters.resume("job", token=token, ttl=TTL)
-        with pytest.raises(at.errors.ConfigurationError, match="is that of a reader: resume it with shared=True"):
+        with pytest.raises(at.errors.ConfigurationError, match="belongs to a reader: resume it with shared=True"):
             yield wrong.acquire
         lock = at.masters.resume(handed[0])
         assert (yield lock.acquire).shared

@@ -260,7 +260,7 @@ def losses(at: At) -> list[str]:
     ("it is found taken", {}, "somebody else holds it", True),
     ("it is found gone", {}, "it expired", False),
     ("all hang", {"auto_extend": True}, "it could not be renewed in time", True),
-    ("it lasts", {"max_hold": 0.5}, "it was held for as long as it may be", True),
+    ("it lasts", {"max_hold": 0.5}, "max_hold was reached", True),
 ])  # fmt: skip
 def test_a_loss_is_logged_once_with_its_reason_and_whether_its_body_still_ran(
     at: At, what: str, options: Any, how: str, ran: bool

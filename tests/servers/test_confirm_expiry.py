@@ -137,14 +137,12 @@ def test_what_is_said_of_a_name_in_doubt(redlock_servers):
     each(redlock_servers, "set", "redlock:job", f"expired:{'a' * 40}", px=60_000)
     with Masters(redlock_servers.urls, restart_guard=False) as without:
         eventually(lambda: all_up(without))
-        with pytest.raises(
-            NotAcquired, match="nobody can tell whether its last lease is over, so it is kept from all for up"
-        ):
+        with pytest.raises(NotAcquired, match="its last lease may still be valid, so no client gets it for up"):
             without.lock("job", timeout=0).__enter__()
         assert [status.in_doubt for status in without.held()] == [True]
     command = [*CHECK, "--held", "--no-restart-guard"]
     assert json.loads(run([*command, "--json"], redlock_servers.urls).stdout)["locks"][0]["in_doubt"]
-    assert "(nobody: in doubt)" in run(command, redlock_servers.urls).stdout
+    assert "(no client: in doubt)" in run(command, redlock_servers.urls).stdout
     command = [*RUN, "--no-restart-guard", "--confirm-expiry", *NO_WAIT, "job", "--", "true"]
     done = run(command, redlock_servers.urls)
     assert done.returncode == 75
@@ -219,7 +217,7 @@ def test_who_may_use_some_names_alone_locks_those(locker):
 
 
 @pytest.mark.parametrize(("size", "says"), [
-    (1, "one master gains nothing"), (2, "two masters gains nothing"), (3, ""), (4, "they stand one wrong clock without it"),
+    (1, "adds nothing with one master"), (2, "adds nothing with two masters"), (3, ""), (4, "they survive one wrong clock"),
     (5, ""),
 ])  # fmt: skip
 def test_with_so_many_masters_nothing_is_gained(redlock_servers, caplog, size, says):

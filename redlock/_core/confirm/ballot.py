@@ -62,7 +62,7 @@ class ConfirmingBallot(Ballot):
         if self.tally.outcome(master) is None:  # only its first answer is its vote
             self._shown = {**self._shown, master: shown}
         whose = by_whom(next(iter(shown.values())).token)
-        return "held", f"{whose}, perhaps: nobody has released it, and its key is gone"
+        return "held", f"{whose}, perhaps: it was not released, and its key is gone"
 
     @property
     def shown(self) -> dict[int, Records]:
@@ -166,7 +166,7 @@ class PhantomRound(Round):
     _until: ClassVar[RoundEnd] = "complete"
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
-        return GRANTED if read_fence(value)[0] == 1 else ("held", "something else is there by now")
+        return GRANTED if read_fence(value)[0] == 1 else ("held", "its record has changed meanwhile")
 
 
 RECORDED = Mode(False, ConfirmingBallot, records.acquire, records.extend, records.repair, records.release)

@@ -224,7 +224,7 @@ class SlotBallot(Ballot):
         value, slot = wire.read_occupied(value)
         if slot is not None:
             if slot not in self._asked:
-                raise wire.BadReply(f"it gave slot {slot}, which nobody asked for")
+                raise wire.BadReply(f"it gave slot {slot}, which was not asked for")
             if self.tally.outcome(master) is None:  # only its first answer is its vote
                 self._others[master] = slot
         return super().read(master, value)
