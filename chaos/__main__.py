@@ -103,7 +103,7 @@ def parser(*wanted: str) -> argparse.ArgumentParser:
     """With the arguments of the commands ``wanted``, and the names of the others."""
     this = _Parser(
         prog=NAME,
-        description="Breaks real Redis servers under real clients, and judges from the history what held.",
+        description="Breaks real Redis servers under real clients, and judges the recorded history.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps",
         action="store_true",
-        help="instead of promises: whether each step that was told is one of the specification",
+        help="instead of promises: whether each recorded step is one of the specification",
     )
     parser.add_argument(
         "--second",

@@ -231,7 +231,7 @@ def _try(job: Job, backend: Backend, out: Path, interrupted: Event) -> tuple[int
     line = _line(job, found)
     wrong = min(steps(found.history).found, key=lambda one: one.at, default=None)
     if wrong is not None:
-        line += f"; no step of the specification: line {wrong.events[0].line}, {wrong.sentence}"
+        line += f"; not allowed by the specification: line {wrong.events[0].line}, {wrong.sentence}"
     rule = _FORBIDDEN.get(job.variant.name) if job.variant else None
     if (job.variant is None and wrong) or (rule and not (wrong and wrong.sentence.startswith(f"{rule}:"))):
         return VIOLATED, line

@@ -69,7 +69,7 @@ _ALL: Final = (
     Fault("memory", "master", "its memory is full, so that it takes no lock but releases"),
     Fault("disk", "master", "its disk is full, so that it takes no write"),
     Fault("flush", "master", "SCRIPT FLUSH", (0.02, 0.1)),
-    Fault("lose", "master", "it does what it is told, but its answers are lost and connections break"),
+    Fault("lose", "master", "it carries out commands, but its answers are lost and connections break"),
     Fault("slow", "master", "its answers are late"),
     Fault("half", "master", "the first bytes of an answer arrive, the rest does not", (0.1, 0.6)),
     Fault("one", "link", "one master or one client is cut off, both ways"),

@@ -76,7 +76,9 @@ def _confirmed() -> bool:
     """What R35 rests on, and each sentence of it left out."""
     from .proof import confirmed  # noqa: PLC0415
 
-    print(f"{R35}: what a dismissal or a phantom takes for over is over, whatever a minority of clocks does.")
+    print(
+        f"{R35}: a lease that a dismissal or a phantom takes for ended has ended, whatever a minority of clocks does."
+    )
     right = True
     for answer in (*confirmed.counted(), *map(confirmed.lemma, confirmed.LEMMAS)):
         right = right and answer.said == "unsat"

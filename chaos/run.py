@@ -51,8 +51,8 @@ _SUGGESTED: Final = "kill,pause,partition"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Real masters, real clients, real faults; then a verdict.  Exit 0: what must hold did; 1: it did not; "
-        "2: unknown, or the harness failed.  What is given beside --scenario or --variant replaces what that says."
+        "Real masters, real clients, real faults; then a verdict.  Exit 0: every required promise held; 1: one was "
+        "broken; 2: unknown, or the harness failed.  Options beside --scenario or --variant replace its own."
     )
     parser.add_argument("--scenario", choices=SCENARIOS, metavar="NAME", help=f"one of `{NAME} list`")
     parser.add_argument(

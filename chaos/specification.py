@@ -6,7 +6,7 @@ that the rules do not allow raises `Forbidden`.  Nothing obliges anybody to take
 clients that are paused or gone need no words of their own, for time may pass (`wait`) while they do nothing.
 
 *Time.*  There is one clock, and everything has so much *left* on it.  Whatever was asked for at one moment is over at one
-moment: after TTL - drift (R6).  Then the lease is over; and from then on, not before, a master may lose the key
+moment: after TTL - drift (R6).  Then the lease has ended; and from then on, not before, a master may lose the key
 (`expire`), at once or any time later.  So all clocks are in it that differ by less than the drift, steps included.
 
     clients   ask  settle  grant  give_up  extend  extended  denied  downgrade  repair  release  leave_phantom
@@ -144,7 +144,7 @@ class Rules:
         return left  # R6: a lease, of what was asked for
 
     def quarantine(self, state: State) -> float:
-        return self.ends(state, self.ttl)  # R21: until all is over that it may have forgotten
+        return self.ends(state, self.ttl)  # R21: until all has ended that it may have forgotten
 
     def token(self, c: int, number: int) -> Token:
         return c, number  # R8: of its own for each attempt
@@ -175,7 +175,7 @@ class Rules:
         self, state: State, c: int, token: Token, proposal: int, ttl: float | None = None, *, shared: bool = False
     ) -> State:
         """An attempt begins: all masters are asked, with a token that was never used and any proposal (R2, R8, R16)."""
-        self._must(state.clients[c].phase == "idle", "R9", "the attempt before is not over")
+        self._must(state.clients[c].phase == "idle", "R9", "the attempt before has not ended")
         ttl = self.ttl if ttl is None else ttl
         request = Request("acquire", token, self.ends(state, ttl), ttl, proposal, shared=shared)
         floor = max(state.granted, default=0)
@@ -223,7 +223,7 @@ class Rules:
     def extend(self, state: State, c: int, mark: int, ttl: float | None = None) -> State:
         """Only while it is valid (R12); a shorter TTL counts from now on (C6).  The grant repairs nothing any more (R37)."""
         client = state.clients[c]
-        self._must(self.may_extend(client), "R12", "the lease is over")
+        self._must(self.may_extend(client), "R12", "the lease has ended")
         ttl = self.ttl if ttl is None else ttl
         request = Request("extend", client.token, self.ends(state, ttl), ttl, client.fence, mark, shared=client.shared)
         rounds = (*(one for one in client.rounds if self.repairs(one)), self._round(request))
@@ -234,7 +234,7 @@ class Rules:
         """A majority still had the token, and the lease is valid now (R12).  Of what was sent since, the shortest counts (C6)."""
         client = state.clients[c]
         rounds = [one for one in client.rounds if one.request.mark >= mark]
-        self._must(self.may_extend(client), "R12", "the lease is over, and is not brought back")
+        self._must(self.may_extend(client), "R12", "the lease has ended, and is not brought back")
         self._must(
             mark > 0 and bool(rounds) and rounds[0].request.mark == mark, "R12", "no such extension can count any more"
         )
@@ -245,11 +245,11 @@ class Rules:
     def downgrade(self, state: State, c: int) -> State:
         """From now on it reads, and its next extension tells the masters (R33)."""
         client = state.clients[c]
-        self._must(self.may_extend(client), "R33", "the lease is over")
+        self._must(self.may_extend(client), "R33", "the lease has ended")
         return self._with(state, c, client._replace(shared=True))
 
     def denied(self, state: State, c: int, mark: int) -> State:
-        """A majority says that it has not the token: that is proof, and the lease is over at once (R13)."""
+        """A majority says that it has not the token: that is proof, and the lease ends at once (R13)."""
         client = state.clients[c]
         [asked] = [one for one in client.rounds if one.request.mark == mark]
         self._must(self._count(asked, "held", "missing") >= self.majority(), "R13", "no majority has denied it")
@@ -258,7 +258,7 @@ class Rules:
     def repair(self, state: State, c: int, m: int, mark: int | None = None) -> State:
         """Where nobody had the key when it was extended, and a majority had (R14); until then, anywhere (R37).  It is no vote."""
         client = state.clients[c]
-        self._must(self.valid(client), "R14", "the lease is over")
+        self._must(self.valid(client), "R14", "the lease has ended")
         won = [one for one in client.rounds if self._count(one, "granted") >= self.majority()]
         found = [one for one in won if one.request.mark == 0 or self._said(one, m) == "missing"]
         found = [one for one in found if mark in (None, one.request.mark)]
@@ -540,7 +540,7 @@ class Rules:
         """P6: a lease that is over, as its holder can see, is never valid again (R12)."""
         for one, then in zip(before.clients, after.clients, strict=True):
             if one.phase == "holding" and one.token == then.token and one.left <= 0 < then.left:
-                return f"P6: the lease of {one.token} was over, and is valid"
+                return f"P6: the lease of {one.token} had ended, and is valid"
         return None
 
     def clean(self, state: State) -> str | None:
@@ -555,7 +555,7 @@ class Rules:
             if token[0] in ("nobody", "released"):
                 continue
             if not any(one.what == "release" and one.token == token for line in state.flight for one in line[m]):
-                return f"P7: master {m} keeps a key of {token}, and nobody removes it"
+                return f"P7: master {m} keeps a key of {token}, and no client removes it"
         return None
 
     def foreign(self, before: State, after: State, c: int, m: int) -> str | None:

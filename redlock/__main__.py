@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--stop-local",
         action="store_true",
-        help="end the masters of REDLOCK_MASTERS=local, whoever uses them, and nothing else; they remember their locks",
+        help="end the masters of REDLOCK_MASTERS=local, even while programs use them; they remember their locks",
     )
     parser.add_argument(
         "--scripts",

@@ -105,7 +105,7 @@ def names(value: object) -> tuple[str, ...]:
     if len(several) > MOST_NAMES:
         raise ConfigurationError(
             f"name={shown(value)}: {len(several)} names: allowed are at most {MOST_NAMES}, because a master is busy "
-            "with all of them at once, and serves no other client meanwhile"
+            "with all of them at once, and serves no other client until it is done"
         )
     if len(set(several)) < len(several):
         twice = next(name for name in several if several.count(name) > 1)

@@ -74,7 +74,7 @@ def _judge(key: Key, look: Event, ttl: float, setter: Event | None, *, alive: bo
             return []
         return [
             violation(
-                f"{what} that nobody reported and that lives for {key.pttl_ms / 1000:g} s more, the TTL is {ttl:g} s",
+                f"{what} that was not reported and that lives for {key.pttl_ms / 1000:g} s more, the TTL is {ttl:g} s",
                 look.t,
                 look,
                 lock=key.lock,
@@ -84,7 +84,7 @@ def _judge(key: Key, look: Event, ttl: float, setter: Event | None, *, alive: bo
         return []
     return [
         violation(
-            f"{what} which nobody held and which was set at {stamp(setter.t)} at the latest, "
+            f"{what} which was not held and which was set at {stamp(setter.t)} at the latest, "
             f"{look.t - setter.t:.3f} s before; the TTL is {ttl:g} s",
             look.t,
             setter,

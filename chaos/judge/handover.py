@@ -61,7 +61,7 @@ def handover(history: History, held: Sequence[Hold]) -> Iterator[Violation]:
         if after == len(others) or others[after] > due:
             yield violation(
                 f"{hold.process} led with {hold.lock!r} ({short(hold.token)}) and {why}, "
-                f"and nobody followed until {stamp(due)}",
+                f"and no successor led until {stamp(due)}",
                 due,
                 hold.began,
                 hold.release,

@@ -33,7 +33,7 @@ def kept(history: History, held: Sequence[Hold]) -> Iterator[Violation]:
         over_at_once = hold.valid_until <= hold.start
         if as_wanted or over_at_once or hindered.within(hold.process, hold.renewed.t, ended):
             continue
-        why = "it was never told" if lost is None else lost.reason or "no reason was given"
+        why = "it was never notified" if lost is None else lost.reason or "no reason was given"
         yield violation(
             f"{hold.process} lost {hold.lock!r} ({short(hold.token)}) at {stamp(ended)}: {why}",
             ended,

@@ -85,7 +85,7 @@ def _overtaken(history: History, stood: dict[str | None, list[Waiter]]) -> Itera
             if not (busy.within(who, since, got.t) or hindered.within(who, since, got.t)):
                 yield violation(
                     f"{got.process} asked for {asked.lock!r} at {stamp(asked.t)} and had it at {stamp(got.t)}, "
-                    f"and {first.asked.process} still stood there, since {stamp(first.asked.t)}",
+                    f"and {first.asked.process} still waited, since {stamp(first.asked.t)}",
                     got.t,
                     first.asked,
                     asked,

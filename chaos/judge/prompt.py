@@ -41,13 +41,11 @@ def _told_too_late(history: History, held: Sequence[Hold], hindered: Hindered) -
             continue  # (C27)
         ended = f"{hold.process}'s hold of {hold.lock!r} ({short(hold.token)}) ended at {stamp(hold.valid_until)}"
         if hold.lost is not None:
-            told = (
-                f"it was told {(hold.lost.t - hold.valid_until) * 1000:.1f} ms later, {GRACE * 1000:g} ms are allowed"
-            )
+            told = f"it learned of that {(hold.lost.t - hold.valid_until) * 1000:.1f} ms later, {GRACE * 1000:g} ms are allowed"
         elif done is not None:
-            told = f"it went on to {done.op} at {stamp(done.t)} and was never told"
+            told = f"it went on to {done.op} at {stamp(done.t)} and was never notified"
         else:
-            told = "it was never told"
+            told = "it was never notified"
         at = deadline if done is None else min(deadline, done.t)
         yield violation(f"{ended}, and {told}", at, hold.renewed, hold.lost, done, lock=hold.lock)
 

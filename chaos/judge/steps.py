@@ -74,7 +74,7 @@ def _sentence(event: Event, forbidden: Forbidden) -> str:
 def _left_out(history: History) -> str:
     """What the specification has no words for, or nobody has told."""
     if not any(event.votes for event in history.events):
-        return "no client has told what masters said to it: this history has no votes"
+        return "no client recorded what masters answered: this history has no votes"
     locks: dict[str | None, set[str | None]] = defaultdict(set)
     for event in history.events:
         if event.op == "acquire":
@@ -287,14 +287,17 @@ class Replay:
             sent = until - Rules.ends(self.rules, name.state, self.rules.ttl)  # at the earliest
             if token in self.rules.until and sent <= self._over.get(token, math.inf):
                 return  # it was under way when the lease ended, and is told late
-            raise Forbidden("R12", "extends what is over" if token in self._over else "extends what nobody was granted")
+            raise Forbidden(
+                "R12",
+                "extends a lease that has ended" if token in self._over else "extends a lease that was not granted",
+            )
         self._extension(name, event, c)
 
     def _resume_ok(self, name: Name, event: Event) -> None:
         """It cannot know for how long the lease was valid: the masters say whether it is still there (R12)."""
         c = self._holder(name, str(event.token))
         if c is None:
-            raise Forbidden("R12", "goes on with what nobody holds")
+            raise Forbidden("R12", "goes on with a lease that is not held")
         self._over.pop(str(event.token), None)
         self.rules.until[event.token] = math.inf
         self._extension(name, event, c)
@@ -351,7 +354,7 @@ class Replay:
         token = str(event.token)
         c = self._holder(name, token)
         if c is None:
-            raise Forbidden("R12", "releases what it does not hold")
+            raise Forbidden("R12", "releases a lease that it does not hold")
         self._step(name, event.t, "release", c)
         for m, master in enumerate(name.state.masters):
             if not self.rules.owns(master, token):

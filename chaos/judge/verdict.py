@@ -161,7 +161,9 @@ def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
         if name == "handover" and next(ends(history, held), None) is None:
             return Ruling(name, "passed", note="no leader has ended early", vacuous=True)
         if name == "order" and not judged(history):
-            return Ruling(name, "passed", note="nobody stood in line, but while the machine was busy", vacuous=True)
+            return Ruling(
+                name, "passed", note="no client waited in line, except while the machine was busy", vacuous=True
+            )
         if name == "slots" and next(of_groups(history, held), None) is None:
             return Ruling(name, "passed", note="no slot was held", vacuous=True)
         return Ruling(name, "passed")

@@ -81,8 +81,8 @@ PHANTOM: Final[Said] = {
     ),
 }  # fmt: skip
 LEMMAS: Final = {
-    "a dismissed lease is over": {**LEASE, **DISMISSAL},
-    "what a phantom hides is over": {**LEASE, **PHANTOM},
+    "a dismissed lease has ended": {**LEASE, **DISMISSAL},
+    "a lease that a phantom hides has ended": {**LEASE, **PHANTOM},
 }
 
 

@@ -118,14 +118,14 @@ class Exclusive(Proof):
         yield "a key lasts for as long as one of its requests", every("master token", lambda m, t: implies(
             both(s.key[m, t], live(s, t)), self.some("number", lambda k: both(s.sent[t, k], s.key_left[m, t] >= s.asked[t, k])),
         ))  # fmt: skip
-        yield "a master is quarantined until all is over that it has forgotten", every("master token", lambda m, t: implies(
+        yield "a master is quarantined until all has ended that it has forgotten", every("master token", lambda m, t: implies(
             both(s.quarantine[m] > 0, live(s, t)), s.forgotten[m, t] <= s.quarantine[m],
         ))  # fmt: skip
         yield "and what it has forgotten was one, or of readers", every("master token token", lambda m, t, u: implies(
             both(t != u, s.quarantine[m] > 0, live(s, t), live(s, u), s.forgotten[m, t] > 0, s.forgotten[m, u] > 0),
             both(s.shared[t], s.shared[u]),
         ))  # fmt: skip
-        yield "who votes keeps its word: until that request is over, or one that was sent later", every(
+        yield "a master that votes keeps its word: until that request has ended, or one that was sent later", every(
             "master token number", lambda m, t, k: implies(both(s.vote[m, t, k], live(s, t)), self.some("number", lambda n: both(
                 n >= k, s.sent[t, n], self.word(s, m, t) >= s.asked[t, n],
             ))),
@@ -138,7 +138,7 @@ class Exclusive(Proof):
                 )),
             )),
         )  # fmt: skip
-        yield "what was voted for was sent, and nothing that was sent before arrives any more", every(
+        yield "votes are for requests that were sent, and nothing that was sent before arrives any more", every(
             "master token number", lambda m, t, k: implies(both(either(s.vote[m, t, k], s.late[m, t, k]), live(s, t)), both(
                 s.sent[t, k], k <= s.following[m, t],
             )),
@@ -195,7 +195,7 @@ class Exclusive(Proof):
         self.must("R12: there is a lease", s.holding[t])
         self.must("R12: it is valid", s.left[t] > 0)
         self.must(
-            "R10: what is sent later has a greater number", self.every("number", lambda n: implies(s.sent[t, n], n < k))
+            "R10: a later request has a greater number", self.every("number", lambda n: implies(s.sent[t, n], n < k))
         )
         self.must("C6: if that is less, it counts from now on", v <= d)
         s.sent[t, k], s.asked[t, k] = True, span(d)
@@ -217,7 +217,7 @@ class Exclusive(Proof):
         s.left[t] = choose(v > s.left[t], v, s.left[t])
 
     def denied(self, s: State, t: Token) -> None:
-        """A majority says that it has not the token: the lease is over."""
+        """A majority says that it has not the token: the lease has ended."""
         s.left[t] = 0
 
     def downgrade(self, s: State, t: Token) -> None:
@@ -302,15 +302,15 @@ class Exclusive(Proof):
 
     def on_release(self, s: State, m: Master, t: Token, u: Token) -> None:
         """``u``: whose key goes."""
-        self.must("R9: it is over before that is sent", no(self.live(s, t)))
+        self.must("R9: it has ended before that is sent", no(self.live(s, t)))
         self.must("P8: the key is its own", u == t)
         s.key[m, u] = False
 
     def on_release_to_keep(self, s: State, m: Master, t: Token, u: Token, v: Time) -> None:
         """``u``: nobody; it has the name for a while."""
-        self.must("R9: it is over before that is sent", no(self.live(s, t)))
+        self.must("R9: it has ended before that is sent", no(self.live(s, t)))
         self.must("P8: the key is its own", both(s.key[m, t], no(s.reads[m, t])))
-        self.must("R28: nobody has it then", no(self.live(s, u)))
+        self.must("R28: no client has it then", no(self.live(s, u)))
         s.key[m, t] = False
         self.has(s, m, u, v, shared=False)
         s.used[u] = True
@@ -335,7 +335,7 @@ class Exclusive(Proof):
 
     def restart(self, s: State, m: Master, d: Time) -> None:
         """A master comes back without its memory, and is quarantined until all is over that it may have forgotten."""
-        self.must("R21: until all is over that it may have forgotten", both(
+        self.must("R21: until all has ended that it may have forgotten", both(
             d >= s.quarantine[m], self.every("token", lambda t: d >= self.there(s, m, t)),
         ))  # fmt: skip
         before = s.copy()
@@ -346,5 +346,5 @@ class Exclusive(Proof):
 
     def evict(self, s: State, m: Master, t: Token) -> None:
         """A master loses a key early, as one does whose clock is fast; but it is quarantined for longer."""
-        self.must("R21: its vote does not count meanwhile", s.key_left[m, t] <= s.quarantine[m])
+        self.must("R21: its vote does not count until then", s.key_left[m, t] <= s.quarantine[m])
         s.key[m, t] = False

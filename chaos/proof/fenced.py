@@ -85,13 +85,13 @@ class Fenced(Proof):
                 s.proposal[t, k] != s.proposal[u, n],
                 self.missed(s, s.proposal[t, k], m, u, n), self.missed(s, s.proposal[u, n], m, t, k),
         )))  # fmt: skip
-        yield "what was granted a majority has stored", every("master token", lambda m, t: implies(
+        yield "a majority has stored a granted fence", every("master token", lambda m, t: implies(
             both(s.granted[t], self.member(s.by[t], m)), s.stored[m, t, s.last[t]],
         ))  # fmt: skip
-        yield "what was granted before an attempt began is another one, and was granted", every("token token", lambda t, u: implies(
+        yield "a grant before an attempt began is another one, and was granted", every("token token", lambda t, u: implies(
             s.before[t, u], both(s.granted[t], s.used[u], t != u),
         ))  # fmt: skip
-        yield "and those who stored it store greater ones alone for that attempt", every(
+        yield "and masters that stored it store only greater ones for that attempt", every(
             "master token token number", lambda m, t, u, n: implies(
                 both(s.before[t, u], self.member(s.by[t], m), s.stored[m, u, n]),
                 either(s.proposal[u, n] > self.fence_of(s, t), self.missed(s, self.fence_of(s, t), m, u, n)),
@@ -272,7 +272,7 @@ class Forgetful(Fenced):
         s.now[()] = s.now[()] + d
 
     def forgets(self, s: State, m: Master, p: Time, most: Term, votes: Term) -> None:
-        self.must("R16: a fence that is there was proposed", p <= s.fence[m])
+        self.must("R16: a fence on a master was proposed", p <= s.fence[m])
         s.fence[m] = p
         s.lost[m] = choose(most > s.lost[m], most, s.lost[m])
         s.votes[m] = choose(votes > s.votes[m], votes, s.votes[m])
@@ -283,5 +283,5 @@ class Forgetful(Fenced):
 
     def lapse(self, s: State, m: Master, p: Time) -> None:
         """Nobody has used the name for long."""
-        self.must("R20: its time is over", s.now[()] >= s.touched[m] + s.lasts[()])
+        self.must("R20: its time has passed", s.now[()] >= s.touched[m] + s.lasts[()])
         self.forgets(s, m, p, s.touched[m] + s.apart[()], s.now[()])

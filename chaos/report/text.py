@@ -17,13 +17,13 @@ MOST: Final = 10  # violations of one kind that are printed; verdict.json has mo
 
 _PHASES: Final = ("invoke", "ok", "fail", "info")
 _ALONE: Final = {
-    "unasked": "they ended and nobody invoked them: renewals by the library, losses that it tells, leases handed over",
+    "unasked": "they ended without an invocation: renewals by the library, losses that it tells, leases handed over",
     "unended": "they were invoked and never ended: their process was killed, or the record ends before",
 }
 _OF_FAULTS: Final = {
     "flap": "each time that links go counts",
     **dict.fromkeys(("strobe", "swing"), "each time that a clock is moved counts"),
-    "machine": "this machine was too busy to run a client, which counts as a stop; nobody asked for it",
+    "machine": "this machine was too busy to run a client, which counts as a stop that was not planned",
 }
 
 
@@ -148,9 +148,7 @@ def _right(cells: Iterable[str], widths: Iterable[int]) -> Iterator[str]:
 
 
 def _outcome(history: History, verdict: Verdict) -> str:
-    cut = (
-        " (perhaps cut: the history has no footer, so nobody knows whether it has more)" if history.perhaps_cut else ""
-    )
+    cut = " (perhaps cut: the history has no footer, so it may have had more)" if history.perhaps_cut else ""
     header, idle = history.header, verdict.never_struck
     of_variant = f" (the lock is the broken variant {header.variant})" if header.variant else ""
     struck = f" ({len(idle)} of {len(header.faults)} faults never struck: {', '.join(idle)})" if idle else ""

@@ -51,7 +51,7 @@ _NOT_TOGETHER = (
     ("--no-wait", "--service", _WAITS),
     ("--wait", "--service", _WAITS),
     ("--outage-timeout", "--service", _WAITS),
-    ("--quiet", "--service", "it waits until it is elected, and says who leads meanwhile"),
+    ("--quiet", "--service", "it waits until it is elected, and names the leader until then"),
     ("--hold-at-least", "--service", "no candidate could lead after the command has ended"),
 )
 _EXAMPLES = """\

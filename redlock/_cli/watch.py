@@ -188,7 +188,7 @@ def _of_findings(old: Health | MasterHealth, new: Health | MasterHealth) -> Iter
     was = {_news(finding) for finding in old.findings}
     yield from (f"{finding.code}: {finding.message}" for finding in new.findings if _news(finding) not in was)
     over = {finding.code for finding in old.findings} - {finding.code for finding in new.findings}
-    yield from (f"{code} is over" for code in sorted(over))
+    yield from (f"{code} has ended" for code in sorted(over))
 
 
 def _news(finding: Finding) -> tuple[str, str, str]:

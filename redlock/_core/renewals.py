@@ -241,7 +241,7 @@ class Renewal:
         return {}
 
     def conclude(self, extension: Extension, spread: float) -> None:
-        """The operation that was to extend the lease is over.
+        """The operation that was to extend the lease has ended.
 
         ``spread``: the random number for the next pause, the same for all leases of the operation.
         """

@@ -241,8 +241,7 @@ _FAILURES: dict[Failure, tuple[str, str, str]] = {
     "auth": (
         "auth",
         "it refuses the user or the password",
-        "correct them in the address or the configuration file, or on the server: ACL SETUSER, requirepass; "
-        f"{_FORGOTTEN}",
+        f"correct them in the address, the configuration file or the server: ACL SETUSER, requirepass; {_FORGOTTEN}",
     ),
     "permission": (
         "no-permission",

@@ -112,7 +112,7 @@ class AsyncFenced:
                 await self._run(store.raise_fence, row, name, fence, lease.owner)
             return await self._run(store.body_begins)
         if step is Step.ENSURE:
-            lease.ensure()  # first: the database may have ended the transaction because the lease is over
+            lease.ensure()  # first: the database may have ended the transaction because the lease has ended
             return await self._run(store.body_ends)
         if step is Step.COMMIT:
             return await self._to_its_end(store.commit, lease.ensure)  # > return self._run(store.commit, lease.ensure)

@@ -51,5 +51,5 @@ def test_when_nobody_stands_any_more() -> None:
 def test_the_sentence() -> None:
     [violation] = led("5 A releases").ruling("handover").violations
     assert violation.sentence == (
-        "client-1 led with 'a' (A) and released it at t=5.000000, and nobody followed until t=6.000000"
+        "client-1 led with 'a' (A) and released it at t=5.000000, and no successor led until t=6.000000"
     )

@@ -55,7 +55,7 @@ def test_the_loss_is_the_last_event() -> None:
 @pytest.mark.parametrize(("lost", "at", "how"), [
     (9, 9, "client-1 lost 'a' (A) at t=9.000000: unreachable"),
     (14.02, 14, "client-1 lost 'a' (A) at t=14.000000: unreachable"),
-    (None, 14, "client-1 lost 'a' (A) at t=14.000000: it was never told"),
+    (None, 14, "client-1 lost 'a' (A) at t=14.000000: it was never notified"),
 ])  # fmt: skip
 def test_what_is_said_of_a_loss(lost: float | None, at: float, how: str) -> None:
     tape = renewed()

@@ -89,5 +89,5 @@ def test_the_sentences():
         "released 'a' (A) at t=9.000000, and client-2 still waited at t=9.750000, since t=5.000000"
     )
     assert overtaken.sentence == (
-        "client-3 asked for 'a' at t=6.000000 and had it at t=9.800000, and client-2 still stood there, since t=5.000000"
+        "client-3 asked for 'a' at t=6.000000 and had it at t=9.800000, and client-2 still waited, since t=5.000000"
     )

@@ -44,7 +44,7 @@ def test_figures_that_look_wrong_are_explained() -> None:
         "  flap: each time that links go counts",
     ):
         assert line in shown.splitlines(), shown
-    assert "  unasked: they ended and nobody invoked them: renewals" in shown
+    assert "  unasked: they ended without an invocation: renewals" in shown
     assert "  unended: they were invoked and never ended" in shown
     assert "strobe" not in shown
 

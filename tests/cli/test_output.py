@@ -243,7 +243,7 @@ def test_a_master_goes_and_comes_back():
     assert back == [
         "WARNING -> OK: 5 of 5 masters vote",
         "10.0.0.4:6379: votes again",
-        "10.0.0.4:6379: unreachable is over",
+        "10.0.0.4:6379: unreachable has ended",
     ]
 
 

@@ -49,7 +49,7 @@ def test_there_are_as_many_as_there_are_things_to_do_about_it() -> None:
 
 
 def test_what_is_different_is_not_caught_together() -> None:
-    """An extension that was not answered is no loss, and a loss is no timeout: the lease is over."""
+    """An extension that was not answered is no loss, and a loss is no timeout: the lease has ended."""
     assert not issubclass(LockLost, (TimeoutError, ValueError, RuntimeError))
     assert not issubclass(NotExtended, (LockUnavailable, LockLost))
 

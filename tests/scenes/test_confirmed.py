@@ -136,7 +136,7 @@ def test_behind_a_client_that_keeps_no_records(at: At) -> Steps:
 
 @scene(confirm=True, masters=3)
 def test_a_client_that_only_tries_waits_for_a_key_that_ends_soon(at: At) -> Steps:
-    """Else its attempt leaves a phantom, a moment before it could have been told that the lease is over."""
+    """Else its attempt leaves a phantom, a moment before it could have been told that the lease has ended."""
     for master, (record, ends) in enumerate([("1 T", 0.2), ("1 T", 0.0), ("0 T", 0.0)]):
         left(at, "job", master, record, ends)
     assert (yield from takes(at, most=0)) < 0.3 / TTL

@@ -166,7 +166,7 @@ class PhantomRound(Round):
     _until: ClassVar[RoundEnd] = "complete"
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
-        return GRANTED if read_fence(value)[0] == 1 else ("held", "its record has changed meanwhile")
+        return GRANTED if read_fence(value)[0] == 1 else ("held", "its record has changed since")
 
 
 RECORDED = Mode(False, ConfirmingBallot, records.acquire, records.extend, records.repair, records.release)

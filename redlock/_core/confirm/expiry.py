@@ -1,7 +1,7 @@
 """Whether a name may be had, where masters have on record who had it before (R35).  Pure, and without a clock.
 
 A master that granted a name keeps a *record* of that until the release.  If the lock key has gone and the record has
-not, nobody knows whether the lease is over: this master's clock may have been set, or it may have lost the key.  So the
+not, the lease may still be valid: this master's clock may have been set, or it may have lost the key.  So the
 master takes nothing, and shows the record.  One of f + 1 masters has an honest clock (f: those that are no majority).
 So if f + 1 of them show the same extension of the same lease, that one has run out.
 

@@ -7,7 +7,7 @@ Repair (R14).  A master may have lost the key of a lease that a majority has jus
 - Its answer may come after the extension is decided, when no operation waits any more.  So the repair is sent
   where the answer is read, on the same connection (`Send.more`).  Otherwise a master that always answers last
   would get its key late, or never.
-- The repair is dropped if the lease is over when it would be written (`Send.only_if`).  So it cannot stand
+- The repair is dropped if the lease has ended when it would be written (`Send.only_if`).  So it cannot stand
   behind the release of another thread.
 - Before that look, the master is noted as one that may have a key.  A release that begins later goes there too,
   behind the repair on the same connection.

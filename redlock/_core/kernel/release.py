@@ -1,4 +1,4 @@
-"""Releases a lock: the lease is over before the first byte is sent, and every master that may have a key is asked.
+"""Releases a lock: the lease has ended before the first byte is sent, and every master that may have a key is asked.
 
 The release stands behind the acquire on its connection (R10).  Where it cannot, it is in doubt: see `doubt.py`.
 """

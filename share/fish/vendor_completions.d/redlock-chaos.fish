@@ -57,7 +57,7 @@ complete -c redlock-chaos -e
 complete -c redlock-chaos -f
 
 complete -c redlock-chaos -n _shtab_redlock_chaos_using -s h -l help -d 'show this help message and exit'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a run -d 'Real masters, real clients, real faults; then a verdict. Exit 0: what must hold did; 1: it did not; 2: unknown, or the harness failed. What is given beside --scenario or --variant replaces what that says.'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a run -d 'Real masters, real clients, real faults; then a verdict. Exit 0: every required promise held; 1: one was broken; 2: unknown, or the harness failed. Options beside --scenario or --variant replace its own.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l scenario -xka "calm overrun crowd kill amnesia-guarded rolling-restart other-masters grow masters-too-early pause strobe skewed-clocks jumping-clocks full-memory full-disk full-disk-everysec flush lost-replies slow half-replies one-isolated one-way partition ring flapping stop-clients kill-clients leaders readers slots in-order transactions clock-jump-confirmed strobe-confirmed eviction-confirmed kleppmann-confirmed everything client-pause clock-jump kleppmann eviction amnesia readers-clock-jump slots-amnesia" -d 'one of `redlock-chaos list`'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l variant -xka "minority no-owner-check no-rollback wall-clock one-token fence-by-maximum resurrecting-extension no-repair repair-by-fence counts-no-readers slots-counted slots-no-owner-check trusts-expiry records-every-list resigns-late without-fence-row tickets-by-the-clock dead-waiters-stay a-holder-jumps-the-queue" -d 'a lock that is broken on purpose, in its scenario'
@@ -86,7 +86,7 @@ complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l no-restart-guar
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a check -d 'Judge a recorded history. Exit 0: all that must hold does; 1: it does not, and the offending events are printed; 2: unknown, as the file cannot be read, is cut short or proves nothing.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l must -x -d 'what must hold, instead of what the history says: comma-separated, of exclusive, fenced, prompt, live, clean, kept, handover, slots, order'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l steps -d 'instead of promises: whether each step that was told is one of the specification'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l steps -d 'instead of promises: whether each recorded step is one of the specification'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l second -d 'instead of all promises: whether two ever held a lock, by a judge that shares no code with the first one'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l json -d 'print verdict.json instead of text'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using check' -l out -xka "(__fish_complete_directories)" -d 'write verdict.json and timeline.html into DIR'

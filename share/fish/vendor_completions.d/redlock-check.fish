@@ -72,4 +72,4 @@ complete -c redlock-check -n _shtab_redlock_check_using -l prefix -x -d 'prefix 
 complete -c redlock-check -n _shtab_redlock_check_using -l max-ttl -x -d 'the longest TTL of any client, the same in all of them'
 complete -c redlock-check -n _shtab_redlock_check_using -l node-timeout -x -d 'a master'"'"'s share of an attempt (default: 0.25)'
 complete -c redlock-check -n _shtab_redlock_check_using -l no-restart-guard -d 'let masters vote right after their start: for brand-new deployments, and where the clients do so'
-complete -c redlock-check -n _shtab_redlock_check_using -l confirm-expiry -d 'follow a holder that vanished only where the clocks of several masters agree that its time is over; the same in all clients'
+complete -c redlock-check -n _shtab_redlock_check_using -l confirm-expiry -d 'give away the lock of a vanished holder only when the clocks of several masters agree that its TTL has passed; the same in all clients'
