@@ -1,9 +1,9 @@
-"""The errors of the library. There is one class for each thing that a caller may do about an error.
+"""The errors of the library: each class calls for one reaction.
 
     RedlockError
     ├── ConfigurationError   (ValueError)    a given value is wrong; nothing was sent
-    ├── LockUnavailable                      the lock was not had, for one of two reasons:
-    │   ├── NotAcquired                      busy: somebody else has it
+    ├── LockUnavailable                      the lock was not acquired, for one of two reasons:
+    │   ├── NotAcquired                      busy: another client has it
     │   └── QuorumUnreachable                broken: too few masters took part, an outage
     ├── NotExtended          (TimeoutError)  no majority answered; the lease keeps its validity
     ├── NotHeld              (RuntimeError)  the caller does not hold the lock that it releases or extends
@@ -60,9 +60,9 @@ class Vote:
 
     Attributes:
         master: host and port, or the path of a socket.
-        outcome: ``granted``. Or ``held``: somebody else holds the lock, or we do not any more. Or ``free``: only in a
-            `LockStatus`. Or ``error``, or ``timeout``. Or ``quarantined``: the master restarted and may have forgotten
-            locks (R21), or its clock runs too fast (R43). Or ``pending``: the round was decided before it answered.
+        outcome: ``granted``. Or ``held``: another client holds the lock, or ours does not any more. Or ``free``: only
+            in a `LockStatus`. Or ``error``, or ``timeout``. Or ``quarantined``: the master restarted and may have
+            forgotten locks (R21), or its clock runs too fast (R43). Or ``pending``: the round was decided without it.
         latency: seconds until its answer. None: no answer came.
         reason: explains every outcome except a plain grant.
     """
@@ -79,7 +79,7 @@ class Vote:
 
 
 def unheard(votes: Iterable[Vote]) -> list[Vote]:
-    """Those of masters that may not have done what they were asked for."""
+    """Those of masters that may not have done what the request asked for."""
     return [vote for vote in votes if not OUTCOMES[vote.outcome].heard]
 
 
@@ -128,7 +128,7 @@ class ConfigurationError(RedlockError, ValueError):
 
 
 class LockUnavailable(RedlockError):  # noqa: N818 - its name says what happened
-    """The lock was not had. Catch `NotAcquired` where it is busy, and `QuorumUnreachable` where the masters are broken.
+    """The lock was not acquired. Catch `NotAcquired` where it is busy, `QuorumUnreachable` where masters are broken.
 
     Neither of the two is the other. No key is left on masters that can be reached.
     """
@@ -138,9 +138,9 @@ class NotAcquired(LockUnavailable):
     """The lock is busy: no majority granted it in time, and enough masters took part. Try again, or tell your caller.
 
     Attributes:
-        kind: ``held``: somebody else has the lock. ``nobody``: several asked for it at the same moment, time and
-            again, and none of them got a majority. So nobody has it, and it is worth another try (C3).
-            ``crowded``: `max_waiters` of this process wait for it already (R40).
+        kind: ``held``: another client has the lock. ``nobody``: several asked for it at the same moment, time and
+            again, and none got a majority: no client has it, so try again (C3). ``crowded``: `max_waiters` of this
+            process wait for it already (R40).
     """
 
     def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), kind: Kind = "held") -> None:
@@ -170,8 +170,8 @@ class LockLost(RedlockError):  # noqa: N818
     What was done is done, and what is under way may be done yet. Of a fenced transaction nothing was written.
 
     Attributes:
-        reason: ``expired``: its time is over. ``taken``: somebody else has the lock. ``unreachable``: it could not be
-            renewed. ``max_hold``: it was held for `max_hold`.
+        reason: ``expired``: its time has passed. ``taken``: another client has the lock. ``unreachable``: it could not
+            be renewed. ``max_hold``: it was held for `max_hold`.
     """
 
     _token = ""  # of that lease: names may be alike under two prefixes

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST_NAME = 512  # bytes of UTF-8 (docs/reference/wire.md)
-# Of one lock.  Its acquire keeps a master busy for 3 ms, with the longest names for 8 ms, and nobody else is served
-# meanwhile.  20,000 names took 60 ms and 280 ms, and beside them 75 of 80 other acquires found no quorum in time.
+# Of one lock.  Its acquire keeps a master busy for 3 ms, with the longest names for 8 ms; until then the master serves
+# no other client.  20,000 names took 60 ms and 280 ms, and 75 of 80 other acquires then found no quorum in time.
 MOST_NAMES = 1000
 LONGEST_OWNER = 64  # bytes of UTF-8 (R27)
 TOKEN = re.compile("[0-9a-f]{40}(?::(?P<owner>.*))?", re.DOTALL)  # (R27)
@@ -30,7 +30,7 @@ _SOME = 3  # names that it shows if there are more
 
 LONGEST_MASTER = 64  # characters of the name of a master (R34)
 _MASTER = re.compile(f"[A-Za-z0-9._:-]{{1,{LONGEST_MASTER}}}")
-# In front of an address.  What cannot be a name stands there by mistake, and may be a password: it is not shown.
+# In front of an address.  A text that cannot be a name may be a password there by mistake: it is not shown.
 _NAMED = re.compile("(?P<name>[A-Za-z0-9._:-]+)=(?P<address>[a-z]+://.*)", re.DOTALL)
 
 LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating system overflow
@@ -85,7 +85,7 @@ def number(option: str, value: object) -> int:
 
 
 def flag(option: str, value: object) -> bool:
-    """True or False; what is only taken for one of them ("no", an option of another place) is a mistake."""
+    """True or False; a value that only passes for one of them ("no", an option of another place) is a mistake."""
     if value is True or value is False:
         return value
     raise ConfigurationError(f"{option}={shown(value)}: allowed are True and False")
@@ -142,7 +142,7 @@ def masters(several: Sequence[str]) -> list[str] | dict[str, str]:
 
 
 def owner(value: object) -> str:
-    """What a person reads to know who has a lock (R27). "" is none."""
+    """The name by which people know the holder of a lock (R27). "" is none."""
     if not isinstance(value, str):
         raise ConfigurationError(f"owner={shown(value)}: allowed is a str, not {type(value).__name__}")
     value = plain(value)
@@ -214,7 +214,7 @@ def shown(value: object) -> str:
 
 
 def begun(value: object) -> str:
-    """The beginning of ``value`` for an error: whoever has all of it can release a lock."""
+    """The beginning of ``value`` for an error: all of it is enough to release a lock."""
     text = shown(value)
     return text if len(text) <= _BEGINNING else f"{text[:_BEGINNING]}…"
 

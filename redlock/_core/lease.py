@@ -46,7 +46,7 @@ class PendingExtension:
     number: int = (
         0  # in the order of writing; 0: not written yet; -1: written by another event loop, which has no order
     )
-    dropped: bool = False  # its operation was dropped, so nobody calls `end_extension` for it
+    dropped: bool = False  # its operation was dropped, which does not call `end_extension` for it any more
 
     def may_be_written(self, request: Round, leases: Sequence[LeaseState]) -> bool:
         """The `Send.only_if` of the request that extends ``leases``.
@@ -85,13 +85,13 @@ class LeaseState:
     last_votes: Callable[[], tuple[Vote, ...]]
     mode: Mode  # a downgrade changes it (R33)
     slot: int | None = None  # which one of a group (R32)
-    hold_at_least = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
+    hold_at_least = 0.0  # seconds after the grant in which no other client gets it, released or not (R28)
     guarded: float  # seconds for which masters keep its keys beyond the validity (R36)
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
     renewed: bool  # its lock asks for renewals
     released = False
-    handed_over = False  # another process goes on with it: it counts as released, and its keys stay (C11)
-    abandoned = False  # released by whoever noticed that nobody could, perhaps beside its holder
+    handed_over = False  # another process goes on with it: it is treated as released, and its keys stay (C11)
+    abandoned = False  # released in place of its holder, which perhaps does so as well
     given_back = False  # its holder released it in time, and only that showed that it was lost
     scattered = False  # its extensions have no common order (R35)
     listened = False  # it waited for releases to be announced, and not all masters have granted it (R37)
@@ -235,7 +235,7 @@ class LeaseState:
 
     @property
     def guarded_until(self) -> float:
-        """Its keys are left alone until then, if it is lost: what its holder has under way gets that time (R36)."""
+        """Its keys are left alone until then, if it is lost: its holder's work under way gets that time (R36)."""
         return self._lost_at + self.guarded
 
     @property
@@ -250,7 +250,7 @@ class LeaseState:
 
     @property
     def kept(self) -> float:
-        """Seconds for which nobody else may get it yet, although it is released now (R28); 0 or less: none."""
+        """Seconds for which no other client may get it yet, although it is released now (R28); 0 or less: none."""
         return self._since + self.hold_at_least - self.clock()
 
     def keys_stay(self, drift_factor: float) -> float:
@@ -333,8 +333,8 @@ class LeaseState:
     def extended(self, pending: PendingExtension, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
         """An extension was won.
 
-        Other extensions that overlapped it may have left the keys with a shorter TTL.  So the least of them counts,
-        but for those that were written before it: masters have done these before, too (R10).
+        Other extensions that overlapped it may have left the keys with a shorter TTL.  So the shortest applies, without
+        those that were written before it: masters have carried these out before it, too (R10).
         """
         ttl = pending.ttl
         if len(self.all_pending) > 1:
@@ -353,7 +353,7 @@ class LeaseState:
         return 0 < pending.number < max(self._won, *(other.number for other in list(self.all_pending)), 0)
 
     def end_extension(self, pending: PendingExtension) -> None:
-        """The extension is over, won or not.  A second time does no harm."""
+        """The extension has ended, won or not.  A second time does no harm."""
         if pending in self.all_pending and not pending.dropped:
             with self.guard():
                 self._end_extension(pending)
@@ -369,7 +369,7 @@ class LeaseState:
         """The operation of an extension was dropped.
 
         The garbage collector may call this in any thread, in the middle of anything.  So it takes no lock and
-        notifies nobody.  If other extensions overlap, the next one that begins finds this one dropped.
+        notifies no other object.  If other extensions overlap, the next one that begins finds this one dropped.
         """
         pending.dropped = True
         if len(self.all_pending) == 1:
@@ -395,7 +395,7 @@ class LeaseState:
         return True
 
     def end_without_answers(self) -> None:
-        """It was released, and nobody waits for the answers."""
+        """It was released, and no caller waits for the answers."""
         self.abandoned = True
         self.end()
         self.last_votes = tuple
@@ -407,7 +407,7 @@ class LeaseState:
         self.changed()
 
     def changed(self) -> None:
-        """The lease has ended, or its end has moved: tell the renewer, and wake who waits for the end."""
+        """The lease has ended, or its end has moved: tell the renewer, and wake the waiters for its end."""
         if (tell := self.on_change) is not None:  # read once: another thread may take it away
             tell(False)
         if self._watchers is not None:
@@ -415,7 +415,7 @@ class LeaseState:
 
     @property
     def watchers(self) -> Watchers:
-        """Those who wait for its end.  Made on demand, for few are; in one step, for several may begin at once."""
+        """The waiters for its end.  Made on demand, as few have any; in one step, as several may begin at once."""
         watchers: Watchers = vars(self).setdefault("_watchers", Watchers())
         return watchers
 
@@ -451,7 +451,7 @@ class LeaseState:
 
     @property
     def in_order(self) -> bool:
-        """Whether a release that is sent from here stands behind all requests that may set a key (R10)."""
+        """Whether a release that is sent from here comes after all requests that may set a key (R10)."""
         return not self._astray and self.is_here()
 
     def is_here(self) -> bool:

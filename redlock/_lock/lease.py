@@ -17,8 +17,8 @@ class LeaseBase:
     """A lock that is held until `valid_until`, as far as this process can know.
 
     This is a promise about time, not about the resource.  After a long pause the holder may act on what already
-    belongs to the next holder.  Its first look at the lease then says so, but a look is not a barrier.  The `fence`
-    is one: pass it with each write, and let the store refuse smaller ones.
+    belongs to the next holder.  Its next check of the lease says so, but a check is not a barrier.  The `fence` is
+    one: pass it with each write, and let the store refuse smaller ones.
     """
 
     __slots__ = ("__weakref__", "_state")
@@ -48,12 +48,12 @@ class LeaseBase:
 
     @property
     def owner(self) -> str:
-        """The name of the holder, as everybody else reads it in the token; "" if it has none (R27)."""
+        """The name of the holder, as all clients read it in the token; "" if it has none (R27)."""
         return owner_of(self._state.token)
 
     @property
     def shared(self) -> bool:
-        """Whether other readers may hold the lock as well (R33).  After `downgrade` it is True, whatever that met."""
+        """Whether other readers may hold the lock as well (R33).  After `downgrade` it is True, even if that failed."""
         return self._state.mode.shared
 
     @property
@@ -82,7 +82,7 @@ class LeaseBase:
 
     @property
     def valid(self) -> bool:
-        """Whether nobody else can hold the lock now.  No I/O.  Also right after a pause of any length."""
+        """Whether no other client can hold the lock now.  No I/O.  Also right after a pause of any length."""
         return self._state.remaining() > 0
 
     @property
@@ -112,8 +112,8 @@ class LeaseBase:
         Raises:
             NotHeld: the caller does not hold it, or the lock object that acquired it is gone.
             LockLost: the lease had ended.
-            RedlockError: it was entered more than once: the outer one counts on having it.  Or it is that of a term.
-                Or a finalizer or a signal handler has interrupted this thread in the middle of its masters.
+            RedlockError: it was entered more than once: the outer ``with`` needs it.  Or it belongs to a term.  Or a
+                finalizer or a signal handler has interrupted this thread in the middle of its masters.
         """
         text: str = self._lock()._hand_over(self._state)  # noqa: SLF001 - a lease is a face of its lock
         return text

@@ -1,6 +1,6 @@
 """What a lock checks and decides, and its operations.  Threads and asyncio share it; nothing here waits for masters.
 
-Re-entry (R26): a lease that is lost is not entered again, and each level hears of the loss from its own release.  A
+Re-entry (R26): a lease that is lost is not entered again, and each level learns of the loss from its own release.  A
 holder of some of the names that asks for them together with others would wait for itself: `WouldDeadlock` (C5).  So
 would a holder that asks for more `min_validity` than its lease has left.  Else the second acquire gets what it asks
 for (`auto_extend`, `on_lost`, cancelling), or an error (`fencing`, `max_hold`, `hold_at_least`, `guard`).
@@ -112,40 +112,39 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
         Args:
             name: 1 to 512 bytes of UTF-8, or a sequence of up to 1,000 names: all of them are taken or none, in one
-                step of each master, which serves nobody else meanwhile (1,000 names: some 3 ms).  No name may be
-                where something of another one is kept, as its fencing token: ``["{u}", "{u}:fence"]`` is refused.
+                step of each master, during which it serves no other client (1,000 names: some 3 ms).  No name may
+                collide with a key of another, such as its fencing token: ``["{u}", "{u}:fence"]`` is refused.
             masters: an object that several locks share, or the first argument of its class.  Then this lock makes
                 masters of its own, and `close` closes them.
             ttl: seconds after which the masters forget a holder that does not renew.
-            timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.  None: the masters say.
+            timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.  None: as masters say.
             auto_extend: renew the lease in the background, at a third of its TTL, until it is released, lost, or its
-                owner has ended (R15).  False: it lasts for its TTL, or until `extend`; and it is renewed while another
-                lock without that, through which it was entered again (R26), is held.
+                owner has ended (R15).  False: it lasts for its TTL, or until `extend`, and is renewed only while a
+                lock with ``auto_extend`` has entered it again (R26).
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
                 (C7): others may enter, and the body of a thread runs on.  None: no limit.
-            hold_at_least: seconds after the acquire in which nobody else gets the lock, even if it is released
+            hold_at_least: seconds after the acquire in which no other client gets the lock, even if it is released
                 sooner (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
-                dies keeps it for no longer than its lease was valid.  None or 0: a release gives it away at once.
-            guard: seconds for which the name stays taken after a lease that was lost, or whose holder died (R36): what
-                that holder has under way may arrive then.  The lease is valid for no longer, and a release gives
-                the name away at once.  It is an allowance for the clocks of masters, too.  With the ``ttl`` at most
-                `max_ttl`.  None: that of the masters.
+                dies keeps it for no longer than its lease was valid.  None or 0: a release frees it at once.
+            guard: seconds for which the name stays taken after its lease was lost or its holder died (R36), so that
+                work under way can arrive.  The lease is valid for no longer, and a release frees the name at once.
+                It is an allowance for the clocks of masters, too.  With the ``ttl`` at most `max_ttl`.  None: that of
+                the masters.
             min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL.  It
                 must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
                 the TTL allows it.
-            shared: share the lock with other readers (R33): many of them hold it together, and nobody else meanwhile.
-                A lock without ``shared`` is a writer, which waits for the readers that there are, and keeps new ones
-                away.  All names are shared, or none.
-            max_readers: refuse a reader where a name has this many already.  For ``shared`` alone; each reader counts
-                by its own limit.
+            shared: share the lock with other readers (R33): many of them hold it together, without any writer.  A lock
+                without ``shared`` is a writer: it waits for the present readers, and keeps new ones away.  All names
+                are shared, or none.
+            max_readers: refuse a reader where a name has this many already.  For ``shared`` alone; each reader goes by
+                its own limit.
             max_waiters: how many of this process may wait in line for a name, behind the one that has the lock or asks
                 for it (R40).  The next one is refused at once, as `NotAcquired` with ``kind="crowded"``, so that no
                 queue grows until a pool of threads is full.  None: no limit.
-            fair: wait in order (R42): waiters of all processes get the name as they came, and nobody else gets it
-                meanwhile, so give it to every lock of that name.  A waiter that dies keeps its successor waiting for a
-                second, once.  In a process the line is what it is without: its first waiter stands in the line of all
-                processes.  Locks with ``fencing=False`` and clients of version 0.1 do not see that line, and may go
-                first.  Not with ``shared``.
+            fair: first come, first served, across all processes (R42), and before all locks without ``fair``: so give
+                it to every lock of that name.  A waiter that dies delays its successor by a second, once.  The line in
+                a process stays as it is: its first waiter queues for all of them.  Locks with ``fencing=False`` and
+                clients of version 0.1 ignore the queue, and may go first.  Not with ``shared``.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
@@ -245,7 +244,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _latest(self, holder: list[Hold[AnyLease]]) -> Hold[AnyLease] | None:
         """The hold that the caller may release or extend; ``holder``: its list of holds.
 
-        A hold that a ``with`` entered in another context is left out: that is a suspended generator's, perhaps of
+        A hold that a ``with`` entered in another context is left out: it belongs to a suspended generator, perhaps to
         another request.
         """
         for hold in reversed(holder):
@@ -348,8 +347,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
         holder: Holder[AnyLease] = self._own.holds
         mine = [hold for hold in reversed(holder) if hold.through is self._me and hold.by_hand]
-        # Valid ones first.  Two leases of one lock are never valid at once, and to release one that is over does no
-        # harm (P8).
+        # Valid ones first.  Two leases of one lock are never valid at once, and to release an ended one does no harm
+        # (P8).
         if not self._bound:
             mine.sort(key=lambda hold: not hold.state.over)
         if not mine:
@@ -422,7 +421,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return outcome
 
     def _give_back(self, state: LeaseState) -> Op[None]:
-        """Nobody gets the lease, if there was a grant."""
+        """Release what was granted, if anything: no caller gets the lease."""
         if state.begun:
             yield from abandon(self._settings, self._spec_of(state), state)
 
@@ -508,7 +507,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         ).text()  # fmt: skip
 
     def _abandon(self, hold: Hold[AnyLease], *, again: bool = False) -> None:
-        """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11).
+        """Give ``hold`` back, entered or not, after an interruption: nothing else will (R11).
 
         ``again``: a second interruption has struck in here.
         """
@@ -534,9 +533,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             hold.driver.call_soon(partial(self._abandon, hold, again=True))
 
     def _conclude_acquire(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
-        """An acquire is over, and its caller is about to get the result.  Tell the observer, if the masters were asked.
+        """An acquire has ended, and its caller is about to get the result.  If masters were asked, tell the observer.
 
-        Only from now on `hold_at_least` counts: a grant that its caller never gets leaves no key behind (R11).
+        Only from now on `hold_at_least` applies: a grant that its caller never gets leaves no key behind (R11).
         """
         if self._spec.hold_at_least and isinstance(outcome, Grant):
             hold.state.hold_at_least = self._spec.hold_at_least
@@ -557,7 +556,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         )
 
     def _conclude_release(self, state: LeaseState, how: Literal["released", "nested", "lost"]) -> None:
-        """A release is over.  Raises LockLost if the lease was not ours any more."""
+        """A release has ended.  Raises LockLost if the lease was not ours any more."""
         if how == "lost":
             raise state.loss()
         if how == "released":
@@ -566,7 +565,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 self._settings.observer.released(self._spec.name, state)
 
     def _forget_on_lost(self, state: LeaseState) -> None:
-        """A holder of a re-entered lease has released it: do not tell its `on_lost` any more."""
+        """A holder of a re-entered lease has released it: its `on_lost` is not called any more."""
         if state.nested_on_lost and not state.lost and self._spec.on_lost in state.nested_on_lost:
             tells = list(state.nested_on_lost)
             tells.remove(self._spec.on_lost)

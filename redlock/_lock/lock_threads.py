@@ -49,9 +49,9 @@ class MultiLockOptions(LockOptions, total=False):
 class MultiLock(LockBase[Masters, Lease]):
     """A lock on one name, or on several at once, granted by a majority of masters.
 
-    While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
-    not a barrier: a holder that was paused learns of a lost lease at its next look at it, not before.  Where that
-    would do harm, pass `Lease.fence` to what you write to.
+    While its `Lease` is valid no other client holds the name, as long as clocks run at nearly the same rate.  It
+    is not a barrier: a holder that was paused learns of a lost lease only when it checks the lease again.  Where
+    that would do harm, pass `Lease.fence` to what you write to.
 
     Many threads may use one object; each of them holds the lock for itself.  In coroutines use `AsyncMultiLock`:
     all tasks of a loop are in one thread, so one that asks for what another one holds gets `WouldDeadlock`.
@@ -79,10 +79,10 @@ class MultiLock(LockBase[Masters, Lease]):
         timeout: float | None = None,
         **unknown: Unpack[NoOptions],
     ) -> Lease | None:
-        """Take the lock.  Returns the lease, or None if others held the lock all the time, or tried to get it.
+        """Take the lock.  Returns the lease, or None if other clients held it all the time, or competed for it.
 
         Args:
-            blocking: False tries once, and not at all if others in this process stand in line (C3).
+            blocking: False tries once, and not at all if others in this process wait in line (C3).
             timeout: seconds to wait; negative waits for ever, 0 tries once, None is the lock's own timeout.  An
                 attempt that is under way at the deadline is finished, which takes at most `node_timeout`.  If masters
                 grant it to several at that moment, it is tried again, up to four times: at most 19 `node_timeout`
@@ -115,10 +115,10 @@ class MultiLock(LockBase[Masters, Lease]):
         return None
 
     def release(self) -> None:
-        """Give the lock back, on every master that can be reached.
+        """Release the lock on every master that can be reached.
 
-        The lease ends with this call, whatever happens then.  Masters that do not answer are owed the release, and
-        get it as soon as they can be reached.
+        The lease ends with this call, even if it fails.  A master that does not answer gets the release as soon as it
+        can be reached.
 
         Raises:
             NotHeld: this thread does not hold it.

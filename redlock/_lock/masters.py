@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from redlock._lock.observer import Observer
     from redlock._lock.typed import MastersOptions
 
-# By the number of masters: what is said of R35 there.
+# By the number of masters: what the log says of R35.
 _NOTHING_GAINED = {
     1: "confirm_expiry adds nothing with one master: its clock has to be right",
     2: "confirm_expiry adds nothing with two masters: both clocks have to be right. Take 3, or better 5",
@@ -65,8 +65,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
     def _import() -> None:
         """Import what methods need.
 
-        Now, for at their first call there may be no descriptor left, and an exception that strikes in an import may
-        leave Python's lock of it to nobody.
+        Now: at their first call no descriptor may be left, and an exception in an import may leave its lock locked.
         """
 
     def __init__(
@@ -106,24 +105,24 @@ class MastersBase(ABC, Generic[AnyDriver]):
                 a master with ``appendfsync always`` is exempt; it must never come back with another disk.
             prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
-            timeout: seconds for which a lock waits that has no timeout of its own: negative waits for ever, 0 tries
+            timeout: seconds for which a lock without a timeout of its own waits: negative waits for ever, 0 tries
                 once.  An election and `wait_until_free` have their own.
-            guard: of a lock that does not say: seconds for which masters keep its keys beyond its validity (R36).
+            guard: the default of its locks: seconds for which masters keep the keys beyond the validity (R36).
             outage_timeout: a wait without a timeout ends with `QuorumUnreachable` when no attempt has had a majority of
                 masters for this many seconds (R38).  ``"max_ttl"``: as many as that.  None: it goes on through every
                 outage, as elections do.  A wait with a timeout ends with that.
-            confirm_expiry: True: a name that nobody has released is given to somebody else only if more masters say
-                that its lease has run out than may be wrong (R35).  So with 3, 5, 6 or more masters no wrong clock of
-                a minority lets two in, and no lock key that a minority has lost.  For locks, slots and leaders; a lock
-                without ``fencing`` is refused, and readers only respect it.  The same in every client.  It costs the
-                masters a third more work for an acquire and twice as much for a renewal.  A name whose
-                holder has crashed stays taken for one TTL more if masters that saw its last renewal are away by then.
+            confirm_expiry: True: a name that was not released is given away only if more masters report the end of
+                its lease than may be wrong (R35).  So with 3, 5, 6 or more masters a minority with wrong clocks, or
+                without its lock keys, does not let two clients in.  For locks, slots and leaders; a lock without
+                ``fencing`` is refused, and readers only respect it.  The same in every client.  It costs the masters
+                a third more work for an acquire and twice as much for a renewal.  The name of a crashed holder stays
+                taken for one TTL more if masters that saw its last renewal are away by then.
             owner: the holder's name, for people (R27); a part of every token, and no proof of anything.
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
-            agreement: what happens if other clients use an incompatible list of masters (R34).  ``"refuse"``: the
-                last to come gets no lock until the others are gone.  ``"warn"``: a warning, and an event.
-                ``"ignore"``: nobody announces them or looks.  None: ``"refuse"`` where the masters have names, else
-                ``"warn"``, because a server may have another address for each client.
+            agreement: the reaction to clients with an incompatible list of masters (R34).  ``"refuse"``: the last to
+                come gets no lock until the others are gone.  ``"warn"``: a warning, and an event.  ``"ignore"``: lists
+                are neither announced nor read.  None: ``"refuse"`` where the masters have names, else ``"warn"``,
+                because a server may have another address for each client.
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 
@@ -242,7 +241,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
     def _checkup(
         self, timeout: float, probe: Callable[[float], Probe] | None, lock: Callable[[], Any] | None = None
     ) -> Checkup:
-        """``lock``: makes the lock that the check takes by itself; None: the ``probe`` does that, or nobody."""
+        """``lock``: makes the lock that the check takes by itself; None: ``probe`` takes it, or none is taken."""
         from redlock._health.checkup import Checkup, probe as take  # noqa: PLC0415 - few programs ever check
         from redlock._health.verdict import ClientOptions  # noqa: PLC0415
 
@@ -271,7 +270,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
 def _report_outage(
     observer: Observer | None, what: Literal["gone", "still gone", "back"], seconds: float, tally: Tally
 ) -> None:
-    """Log how an outage begins, each minute of it, and its end; the observer hears of its begin and its end."""
+    """Log how an outage begins, each minute of it, and its end; the observer gets its begin and its end."""
     if what == "back":
         text = f"the quorum is back after {seconds:.1f} s"
         report([(logging.INFO, text, lambda observer: observer.quorum_back())], observer)
@@ -292,7 +291,7 @@ def _outage_timeout(value: object, max_ttl: float) -> float:
 
 
 def _report_loss(observer: Observer | None, renewal: Renewal) -> None:
-    """Log that a lease was lost, without its token: anybody who has that can release."""
+    """Log that a lease was lost, without its token: all who read that can release."""
     lease = renewal.lease
     owner = owner_of(lease.token)
     text = (

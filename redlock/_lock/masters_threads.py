@@ -72,9 +72,9 @@ class Masters(MastersBase[Driver]):
 
             with masters.resume(handed) as lease:
 
-        The text or the token is all that it takes to release the lock, so keep it as a password.  If it is taken over
-        twice, both have the lease and count on having it alone: nothing keeps them apart.  The first release ends it,
-        and the other one learns of the loss from its next renewal.
+        The text or the token is all that it takes to release the lock, so keep it as a password.  If two processes
+        resume it, both take the lease for theirs: nothing keeps them apart.  The first release ends it, and the other
+        process learns of the loss from its next renewal.
 
         Args:
             handed: what `Lease.hand_over` returned.  With ``token`` the name of the lock, or its names.
@@ -89,10 +89,10 @@ class Masters(MastersBase[Driver]):
                 prefix; or an option cannot be right.  When the lease is extended: a majority knows the token in another
                 mode (``shared``), or has it on record (``confirm_expiry``).
             TypeError: there is no such option.
-            LockLost: from its extensions: a majority of masters denied it.  It has expired, was released, or somebody
-                else has the name.
-            QuorumUnreachable: from the first of them: too few masters answered to tell.  It may be there until its TTL
-                is over: try again.
+            LockLost: from its extensions: a majority of masters denied it.  It has expired, was released, or another
+                client has the name.
+            QuorumUnreachable: from the first of them: too few masters answered to tell.  It may be held until its TTL
+                has passed: try again.
         """
         from redlock._lock.resume_threads import Resumed  # noqa: PLC0415 - few programs resume
 
@@ -129,7 +129,7 @@ class Masters(MastersBase[Driver]):
 
         Args:
             name: the template, or the function.  No value may be empty or None, or have control characters or braces.
-            on_busy: what a call does if somebody else has the lock.  ``"wait"`` waits, as ``with`` does.
+            on_busy: what a call does if another client has the lock.  ``"wait"`` waits, as ``with`` does.
                 ``"raise"`` raises `NotAcquired`.  ``"skip"`` returns ``busy``, and the function is not called.
             busy: see ``on_busy``.
             options: those of `MultiLock`.  ``timeout``: with ``"raise"`` and
@@ -172,13 +172,13 @@ class Masters(MastersBase[Driver]):
 
         The pattern knows ``*``, ``?``, ``[a-z]`` and a backslash before what is meant literally.
 
-        It is a look, and no snapshot: each name is looked at by itself, a moment after it was found.  What is taken or
-        given back meanwhile may be there or not; what is held all the time is there, once.  They come in no order.  A
-        name that only a minority has is there as well, without a token; see its votes.
+        It is no snapshot: each name is looked at a moment after it was found.  A lock that is acquired or released
+        during the search may be listed or not; one that is held all the time is listed once.  There is no order.  A
+        name that only a minority has is listed without a token; see its votes.
 
-        Each master walks through all keys of its database, in small steps that hold nobody up: with a million keys that
-        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names that end with ``:fence`` or ``:grant``
-        behind a hash tag are left out: they look like keys that stand beside a lock.
+        Each master walks through all keys of its database, in small steps that delay no other client: with a million
+        keys that takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names that end with ``:fence`` or
+        ``:grant`` behind a hash tag are left out: they look like keys that belong to a lock.
 
         Raises:
             ConfigurationError: ``match`` is no pattern.
@@ -193,15 +193,15 @@ class Masters(MastersBase[Driver]):
     def watch(self, name: str) -> Iterator[LockStatus]:
         """Who holds ``name``, now and whenever that changes, as `status` shows it (R41).
 
-        An iterator without an end.  The first state comes at once; each further one when it is another than the last:
-        another holder, other readers, released, or free.  It is the newest state, not every one: what came and went
-        while nobody asked for the next one is not shown.  It never goes back to an earlier holder, by the order of the
-        fences.  It waits through outages.
+        An iterator without an end.  The first state comes at once; each further one when it differs from the last:
+        another holder, other readers, released, or free.  It is the newest state: a holder that came and went before
+        the program asked for the next state is not shown.  By the order of the fences, it never goes back to an
+        earlier holder.  It waits through outages.
 
-        A release is seen at once, and the end of a TTL when it comes.  Nobody announces that a free name was taken, and
-        messages may be lost: that is seen within five seconds.
+        A release is seen at once, and the end of a TTL when it comes.  Grants are not announced, and messages may be
+        lost: these are seen within five seconds.
 
-        It is a look and no proof: to do something for as long as you lead or hold a lock, hold it.
+        It is no proof: to do something only while you lead or hold a lock, hold it.
 
         Raises:
             ConfigurationError: ``name`` cannot be right.
@@ -225,8 +225,8 @@ class Masters(MastersBase[Driver]):
         """Wait until ``name`` is free, and take nothing.
 
         True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
-        no lease lasted for all of that time.  It says no more: somebody else may have taken the lock by now.  False:
-        it was not seen to be free before the timeout.
+        no lease lasted for all of that time; another client may have acquired the lock since.  False: it was not seen
+        to be free before the timeout.
 
         A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Several names
         all have to be free when it looks.  A holder of the name does not see it free.
@@ -249,8 +249,8 @@ class Masters(MastersBase[Driver]):
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
 
         It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
-        name.  It also tells if the connections for locks do not work meanwhile.  What is wrong with the masters is not
-        raised: it is in the result.
+        name.  It also reports connections for locks that do not work.  What is wrong with the masters is not raised:
+        it is in the result.
 
         Args:
             timeout: the most seconds that it takes, however many masters hang.

@@ -102,7 +102,7 @@ class Fenced:
                 self._run(store.raise_fence, row, name, fence, lease.owner)
             return self._run(store.body_begins)
         if step is Step.ENSURE:
-            lease.ensure()  # first: the database may have ended the transaction because the lease is over
+            lease.ensure()  # first: the database may have ended the transaction because the lease has ended
             return self._run(store.body_ends)
         if step is Step.COMMIT:
             return self._run(store.commit, lease.ensure)

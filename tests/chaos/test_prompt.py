@@ -101,7 +101,7 @@ def test_50_ms_are_allowed(until: float, after: float, late: bool) -> None:
 
 
 def test_the_sentence_of_one_that_was_never_told() -> None:
-    assert "never told" in expired().ruling("prompt").violations[0].sentence
+    assert "never notified" in expired().ruling("prompt").violations[0].sentence
 
 
 STRIKES: dict[str, tuple[list[tuple[float, str, str, object]], bool]] = {

@@ -177,7 +177,7 @@ def test_what_a_rule_forbids(name: str) -> None:
 
 
 @pytest.mark.parametrize(("tape", "why"), [
-    (told("1 A held until 11 fence 1, 5 A releases"), "no client has told what masters said"),
+    (told("1 A held until 11 fence 1, 5 A releases"), "no client recorded what masters answered"),
     (Told().got(1, "A").told("15 B held until 25 fence 999"), "line 4: acquire without the votes for it"),
 ])  # fmt: skip
 def test_what_cannot_be_replayed_says_why(tape: Tape, why: str) -> None:
@@ -189,7 +189,7 @@ def test_what_cannot_be_replayed_says_why(tape: Tape, why: str) -> None:
 @pytest.mark.parametrize(("tape", "code", "printed"), [
     (Told().got(1, "A").gave(2, "A"), 0, "PASSED: "),
     (Told().got(1, "A", "gghhh"), 1, "  1. R1: no majority has granted it"),
-    (told("1 A held until 11 fence 1"), 2, "UNKNOWN: no client has told"),
+    (told("1 A held until 11 fence 1"), 2, "UNKNOWN: no client recorded"),
 ])  # fmt: skip
 def test_the_command(tape: Tape, code: int, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "history.jsonl"

@@ -191,7 +191,7 @@ def test_a_variable_that_is_not_utf_8_is_named(monkeypatch, file, variable):
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ("", "the environment variable REDLOCK_PASSWORD is empty: is the secret there"),
+    ("", "the environment variable REDLOCK_PASSWORD is empty: check the secret"),
     ('password_env = "MINE"', "toml, master 1: password_env names a variable that is empty"),
     ('password_file = "{}/secret"', "toml, master 1: password_file: it is empty"),
 ])  # fmt: skip

@@ -111,7 +111,7 @@ def test_a_redlock_run_in_one_of_the_same_name_does_not_wait_for_itself(servers,
     done = run([*RUN, "job", NEW, *inner, "--", "echo", "ran"], servers.urls, seconds=100)
     assert done.returncode == 64
     assert done.stdout == ""
-    assert "'job' is held by a redlock-run that this one runs in" in done.stderr
+    assert "'job' is held by an outer redlock-run" in done.stderr
     assert "env -u REDLOCK_TOKEN" in done.stderr
     eventually(lambda: nothing_left(servers))
 
@@ -136,10 +136,7 @@ def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(ser
             said, errors = reader.communicate("go on\n", timeout=30)
             assert (reader.returncode, said) == (code, "")
             if code == 64:
-                assert (
-                    "'job' is read by a redlock-run that this one runs in, and somebody waits to have it alone"
-                    in errors
-                )
+                assert "'job' is held shared by an outer redlock-run, and a writer is waiting" in errors
                 assert "env -u REDLOCK_TOKEN" in errors
             else:
                 assert "not acquired: 'job' is read by 1 (" in errors
@@ -158,7 +155,7 @@ def test_a_slot_in_a_slot_is_another_one_while_there_is_one(servers):
     show = ["sh", "-c", 'echo "$REDLOCK_SLOT"; exec "$@"', "sh"]
     done = run([*nested, *show, *nested, *show, *nested, *show, "true"], servers.urls)
     assert (done.returncode, sorted(done.stdout.split())) == (64, ["0", "1"])
-    assert "'job' is held by a redlock-run that this one runs in" in done.stderr
+    assert "'job' is held by an outer redlock-run" in done.stderr
 
 
 @pytest.mark.parametrize(("how", "code"), [(["--wait", "60"], 64), ([*NO_WAIT], 75)])
@@ -290,7 +287,7 @@ def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers
     assert ("released 'job'" in errors) == (silent == 2)
     assert (f"{silent} of 5 masters did not confirm the release of 'job'" in errors) == (silent > 2)
     if silent > 2:
-        assert "it stays for its TTL and guard, 37 s at most" in errors
+        assert "keeps the lock for its TTL and guard, 37 s at most" in errors
         assert errors.count("no answer within") == silent
 
 
@@ -468,7 +465,7 @@ def test_a_loss_that_only_the_release_finds_is_said_like_any_other_one(servers, 
         assert process.wait(30) == 70
         assert process.stderr is not None
         said = process.stderr.read()
-        assert re.search(HELD.format("somebody else holds it") + "the command had ended", said), said
+        assert re.search(HELD.format("another client holds it") + "the command had ended", said), said
 
 
 def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
@@ -479,7 +476,7 @@ def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
         assert not alive(child)
         assert process.stderr is not None
         said = process.stderr.read()
-        assert re.search(HELD.format("somebody else holds it") + "the command gets SIGTERM", said), said
+        assert re.search(HELD.format("another client holds it") + "the command gets SIGTERM", said), said
     assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
 
 
@@ -554,7 +551,7 @@ def test_a_watchdog_that_is_killed(servers):
         assert not alive(child)
         assert not alive(grandchild)
         assert process.stderr is not None
-        assert "what would end the command in time, redlock-guard, has been killed" in process.stderr.read()
+        assert "redlock-guard, which would end the command in time, was killed" in process.stderr.read()
     eventually(lambda: nothing_left(servers))
 
 
@@ -659,7 +656,7 @@ run.entry()
 def test_without_a_watchdog_nothing_is_run(servers):
     done = run([sys.executable, "-c", WITHOUT_GUARD, "job", NEW, "--", "echo", "ran"], servers.urls)
     assert (done.returncode, done.stdout) == (71, "")
-    assert "what would end the command in time does not run: /does/not/exist" in done.stderr
+    assert "redlock-guard, which would end the command in time, does not run: /does/not/exist" in done.stderr
     assert not holder_of(servers)
 
 

@@ -215,7 +215,7 @@ def test_a_guard_that_is_killed_costs_a_term(servers):
         again = [*map(int, line(a).split())]
         assert not any(map(alive, pids))
         assert all(map(alive, again))
-        says(a, "redlock-guard, has been killed or hangs; held for ")
+        says(a, "was killed or hangs; held for ")
 
 
 # Of itself: its signals, descriptors and variables.  Of redlock-run, its parent's parent: the descriptors.

@@ -96,7 +96,7 @@ def test_masters(options, said):
     ({"fencing": False, "of": {"confirm_expiry": True}}, "fencing=False with confirm_expiry=True"),
     ({"name": ["{u}", "{u}:grant"], "of": {"confirm_expiry": True}}, "'{u}:grant' is where it is on record who has '{u}'"),
     # R42: in line for the one, a client would find the lock of the other there.
-    ({"name": ["{u}", "{u}:tickets"], "fair": True}, "'{u}:tickets' is where those stand who wait in order for '{u}'"),
+    ({"name": ["{u}", "{u}:tickets"], "fair": True}, "'{u}:tickets' is where the masters keep the queue of '{u}'"),
     # R6, R7: less than half of the TTL is left, so no acquire could ever succeed.
     ({"ttl": 1, "of": {"drift_factor": 0.499}}, "ttl=1 with drift_factor=0.499: 0.499 s are left"),
     ({"ttl": 1, "of": {"drift_factor": 0.499}}, "a smaller drift_factor"),

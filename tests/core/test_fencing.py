@@ -156,7 +156,7 @@ def test_a_grant_that_cannot_be_ours_is_no_vote(says: dict[str, object]) -> None
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "unreachable"
     assert [vote.outcome for vote in refusal.tally.votes()].count("error") == 2
-    assert all("nobody here has proposed it" in vote.reason for vote in refusal.tally.votes()[:2])
+    assert all("this client has not proposed it" in vote.reason for vote in refusal.tally.votes()[:2])
     assert world.sent[-1].to == frozenset(range(3))  # and it is taken back everywhere
 
 

@@ -244,7 +244,7 @@ class Lock:
 
 @pytest.mark.parametrize(("trouble", "calls", "error"), [
     ("", ["acquire", "extend", "release"], None),
-    ("acquire", ["acquire"], "somebody else holds"),
+    ("acquire", ["acquire"], "another client holds"),
     ("extend", ["acquire", "extend", "release"], "it is gone"),
     ("release", ["acquire", "extend", "release"], "it was gone"),
 ])  # fmt: skip

@@ -170,7 +170,7 @@ def test_whoever_resumes_too_late_or_with_another_token_is_told_that_it_is_lost(
         lease = yield at.masters.lock("job", ttl=TTL).acquire
         others = at.masters.resume("job", token="0" * 40, fence=lease.fence, ttl=TTL)
         for one in (resumed, others):
-            with pytest.raises(at.errors.LockLost, match="somebody else holds it"):
+            with pytest.raises(at.errors.LockLost, match="another client holds it"):
                 yield one.acquire
             assert not one.owned()
         yield at.sleep(2 * TTL)
@@ -188,7 +188,7 @@ def test_without_a_quorum_it_cannot_be_told_and_is_tried_again() -> list[Life]:
         yield from at.until(lambda: handed)
         lock, began = at.masters.resume(handed[0]), at.now
         at.freeze(3)
-        with pytest.raises(at.errors.QuorumUnreachable, match="try again before its TTL is over"):
+        with pytest.raises(at.errors.QuorumUnreachable, match="try again before its TTL has passed"):
             yield lock.acquire
         assert at.exactly(began + 0.25)
         at.thaw(3)

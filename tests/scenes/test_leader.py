@@ -240,7 +240,7 @@ def test_a_lost_term_ends_silently_and_the_next_one_begins(at: At) -> Steps:
     assert first < second
     assert said == [("leads", first), ("stopped", first), ("leads", second), ("stopped", second)]
     assert [text.split(" ", 2)[2] for text in cancelled] == ["of 'job' was lost"] * (not at.threads)
-    logged = "WARNING the lease on 'job' was lost: somebody else holds it; held for"
+    logged = "WARNING the lease on 'job' was lost: another client holds it; held for"
     assert [logged in text and "its body still ran" in text for text in at.log] == [True]
 
 

@@ -315,7 +315,7 @@ def test_a_server_in_protected_mode_is_told_with_what_it_says(world):
     """It hangs up at once; and no waiting cures it (C1)."""
     with serving(_denies) as port, world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
         with pytest.raises(
-            QuorumUnreachable, match=r"DENIED Redis is running in protected mode .*\(set a password there"
+            QuorumUnreachable, match=r"DENIED Redis is running in protected mode .*\(give the server a password"
         ):
             masters.lock("job", ttl=10).acquire()
         [finding] = masters.check(probe=False).masters[0].findings

@@ -25,7 +25,7 @@ from tests.servers.waiter import Waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INSIDE = "has interrupted this thread in the middle of its Masters"
+INSIDE = "interrupted this thread in the middle of a call of these Masters"
 LONG = 60  # seconds: it stands still
 
 

@@ -162,7 +162,7 @@ def test_a_loop_that_is_left_gives_the_term_back(masters, redlock_servers):
     assert election.term is None
     with pytest.raises(LockLost, match="loop was left"):
         term.ensure()
-    with pytest.raises(RedlockError, match="inside of the loop"), term:
+    with pytest.raises(RedlockError, match="inside the loop"), term:
         pytest.fail("it is over")
     with pytest.raises(ValueError, match="before the body") as kept:
         for again in masters.leader("beat", ttl=30).terms():

@@ -154,7 +154,7 @@ def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
         put(redlock_servers, "redlock:a")
         with world.Masters(users, restart_guard=False) as masters:
             eventually(lambda: all_up(masters))
-            with pytest.raises(QuorumUnreachable, match=r"to list locks a user needs .*\+scan") as caught:
+            with pytest.raises(QuorumUnreachable, match=r"to list locks, grant the user .*\+scan") as caught:
                 Lister(world, masters)()
             assert "NOPERM" in str(caught.value)
             each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "+scan")

@@ -51,7 +51,7 @@ def test_one_that_was_resumed_from_its_token(quick, redlock_servers, caplog):
     each(redlock_servers, "set", "redlock:job", "somebody", px=60_000)
     with pytest.raises(LockLost):
         lock.release()
-    assert "somebody else holds it" in the_only(caplog)
+    assert "another client holds it" in the_only(caplog)
     eventually(lambda: len(told) == 1)
 
 

@@ -132,7 +132,7 @@ def test_a_lease_of_a_slot_that_readers_have_by_now_says_so_at_its_release(redlo
     slots.acquire()
     for number in range(len(redlock_servers.urls)):
         redlock_servers.client(number).delete("redlock:import#0")
-    with others.lock("import#0", shared=True), pytest.raises(LockLost, match="somebody else holds it") as lost:
+    with others.lock("import#0", shared=True), pytest.raises(LockLost, match="another client holds it") as lost:
         slots.release()
     assert lost.value.reason == "taken"
 
