@@ -43,8 +43,8 @@ def acquire(  # noqa: C901 - flat: each call costs
 
     ``began``: now.  Without a deadline an outage ends it (`Patience`).
 
-    The operation first stands in line in this process (R23).  ``granted`` is told of the grant as soon as there is one.
-    A Ctrl-C on the way back to the caller then cannot hide from it what it has to release (R11).
+    The operation first waits in line in this process (R23).  ``granted`` gets the grant as soon as there is one, so a
+    Ctrl-C on the way back to the caller cannot hide from it what it has to release (R11).
     """
     settings, place, marks = target.settings, target.place, target.marks
     try:
@@ -85,7 +85,7 @@ def _note(settings: MastersSettings, outcome: Grant | Refusal | None) -> None:
 
 
 def _refuse_crowded(settings: MastersSettings, place: Place, at: float) -> Op[Refusal]:
-    """Too many wait already.  If they have met an outage, that is the answer here as well (C2)."""
+    """Too many wait already.  If they have met an outage, that is the answer for this one as well (C2)."""
     outage, _ = yield from _met_in_front(place, at)
     return outage or _not_tried(settings, at, place.crowd)
 
@@ -95,7 +95,7 @@ def _not_tried(settings: MastersSettings, at: float, crowd: int = 0) -> Refusal:
 
 
 def _observed(observer: Observing | None, name: str, wait_: Op[T]) -> Op[T]:
-    """``wait_``.  An observer hears when that begins and ends, so that nobody waits unseen (R40)."""
+    """``wait_``.  An observer gets its begin and its end, so that each wait is seen (R40)."""
     if observer is None:
         return (yield from wait_)
     waiter = next(_WAITS)
@@ -107,7 +107,7 @@ def _observed(observer: Observing | None, name: str, wait_: Op[T]) -> Op[T]:
 
 
 def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal | None) -> Op[Grant | Refusal]:
-    """Wait for our turn in line, and then compete with other processes.  ``outcome``: of the first attempt."""
+    """Wait for our turn in line, then compete with other processes.  ``outcome``: of the first attempt."""
     settings, place, patience = target.settings, target.place, target.patience
     attempts = 1
     tidied = False
@@ -126,7 +126,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
             target.latest = outcome = outcome._replace(waited=Waited(since=patience.since))
             lined = tickets.in_order(outcome.held)
             outcome = outcome if outcome.doubt.soon else target.refused(outcome)
-            if lined:  # masters look whether somebody still waits in order; the next attempt stands behind that (R42)
+            if lined:  # masters check whether waiters are still in order; the next attempt comes behind that (R42)
                 yield Send(tickets.leave(target.spec.keys, "", settings.fence_ttl))
                 tidied, outcome = True, outcome if tidied else None
         if (refusal := outcome) is not None:
@@ -149,10 +149,10 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
 
 
 def kept(refusal: Refusal) -> float:
-    """Seconds for which nobody gets it, or for which to wait before asking again.
+    """Seconds until another attempt makes sense, as the name is kept from all.
 
-    A release has left keys for so long (R28): until a majority may be free, if all others go now.  Or a key ends then
-    that is in the way of a lease on record (R35).
+    A release left keys for that time (R28): until a majority may be free, if all others go now.  Or a key that blocks a
+    lease on record ends then (R35).
     """
     if refusal.doubt.soon:
         return refusal.doubt.soon
@@ -182,7 +182,7 @@ def is_answer(refusal: Refusal, deadline: float, patience: Patience) -> Op[bool]
 
 
 def share_refusal(target: Target, refusal: Refusal) -> Op[None]:
-    """The masters have refused an attempt.  Tell the waiters behind this one, and an election."""
+    """The masters have refused an attempt: inform the waiters behind this one, and an election."""
     target.place.answered(refusal)
     if target.place.awaited:
         yield WakeBehind(target.place)
@@ -193,7 +193,7 @@ def share_refusal(target: Target, refusal: Refusal) -> Op[None]:
 def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[Refusal | None]:
     """Wait until ``place`` is first in line.  Returns a `Refusal` if the deadline comes first.
 
-    If the one in front has met an outage, or masters that answer too late, that is the answer to all behind it (C2).
+    If the waiter in front has met an outage, or masters that answer too late, so have all behind it (C2).
     If the first answer to that one is still on its way, this waits for it as well: `node_timeout` twice at most.
     """
     if patience.deadline == math.inf:
@@ -214,9 +214,9 @@ def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[R
 
 
 def _in_line_without_a_deadline(place: Place, patience: Patience) -> Op[Refusal | None]:
-    """As `in_line`.  An outage that the first in line has met is one for all; each counts from its own call (R38).
+    """As `in_line`.  An outage that the first in line has met is one for all, each from its own call on (R38).
 
-    If the first one has the lock, or others have it, a majority takes part, and the time begins anew.
+    If the first one, or another client, has the lock, a majority takes part, and the time begins anew.
     """
     while not place.turn:
         event = yield from wait(patience.until(math.inf), quiet=True)
@@ -230,7 +230,7 @@ def _in_line_without_a_deadline(place: Place, patience: Patience) -> Op[Refusal 
 
 
 def _met_in_front(place: Place, at: float) -> Op[tuple[Refusal | None, bool]]:
-    """The outage that one of those in front has met, or masters that answer too late; and whether any has an answer."""
+    """The outage, or the late masters, that a waiter in front has met; and whether any of them has an answer."""
     look = LookAhead(place)
     yield look
     outage = next((one for one in look.learned if isinstance(one, Refusal) and one.kind != "held"), None)
@@ -259,7 +259,7 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
     if subscription is not None:
         subscription.refused(readings.in_the_way(refusal.tally))
     if refusal.kind != "held" or kept(refusal):
-        # No release ends an outage, or what a release has left; and rollbacks of failed attempts are announced as well.
+        # No release ends an outage, or keys that a release has left; and rollbacks are announced, too.
         subscription = None
     while subscription is None or not (subscription.look or subscription.released):
         event = yield from wait(until)
@@ -276,7 +276,7 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
 
 
 class Target:
-    """What one operation asks for, first and after each refusal, where it stands in line, and what it hears.
+    """Strategy of one acquire: its request, first and after each refusal; its place in line; its subscription.
 
     This one is a lock: it asks for the same all the time, and its holder stays first in line until the release.
     """
@@ -290,7 +290,7 @@ class Target:
         self.settings = settings
         self.spec = spec  # what the next attempt asks for
         self.place = Place(spec.keys.locks, spec.mode.shared, spec.max_waiters)
-        self.subscription: Subscription | None = None  # hears of releases
+        self.subscription: Subscription | None = None  # to releases
         self.latest: Refusal | None = None  # why the latest attempt failed
         self.marks: list[Send] = []  # take back what it leaves on masters while it waits (R33, R42)
 
@@ -300,13 +300,13 @@ class Target:
     def granted(self, lease: LeaseState, grant: Grant) -> None:
         """From now on ``lease`` is held."""
         lease.granted(grant)
-        # It hears of releases, so masters that have refused it get its key as soon as they are free (R37).
+        # It gets announcements, so masters that have refused it get its key as soon as they are free (R37).
         lease.listened = self.subscription is not None and (tally := grant.tally) is not None and tally.yes < tally.size
 
     def our_turn(self) -> Op[None]:
-        """It is our turn in this process.  If that has just had the lock, wait until another one had it (R24).
+        """It is our turn in this process.  If this process has just had the lock, let another one have it first (R24).
 
-        Its waiters listen.  The first release that we hear of is that of our own process, the second is theirs.
+        Only if they listen.  The first announcement is that of our own release, the second is theirs.
         """
         until = self.place.yield_until
         if NEVER < until < self.patience.deadline:
@@ -316,7 +316,7 @@ class Target:
                     break
 
     def listen(self) -> Op[Subscription]:
-        """Hear of releases from now on."""
+        """Listen to releases from now on."""
         self.subscription = subscription = self._new_subscription()
         yield Listen(subscription)
         return subscription
@@ -329,7 +329,7 @@ class Target:
         return refusal
 
     def pause(self, refusal: Refusal, failed: int) -> Op[bool]:
-        """See `pause`.  A writer that waits keeps new readers away meanwhile, but not from a slot."""
+        """See `pause`.  A waiting writer keeps new readers away until then, but not from a slot."""
         until = self.next_try(refusal, failed)
         if self.stays:
             by_readers = any(one.holder == READERS for one in refusal.held)
@@ -341,7 +341,7 @@ class Target:
         """When to try again, if nothing happens before that."""
         if left := kept(refusal):  # once, when it can be free
             return self.patience.until(refusal.at + left + ROUNDING)
-        if refusal.contended and not refusal.holder:  # it lost the race of fences, so nobody has it (C3, C4)
+        if refusal.contended and not refusal.holder:  # it lost the race of fences, so the name is free (C3, C4)
             until = refusal.at + short_pause(self.settings, readings.took(refusal.tally), failed)
         else:
             until = refusal.at + delay(self.spec.retry, failed)
@@ -350,4 +350,4 @@ class Target:
         return self.patience.until(until)
 
     def after_pause(self, *, heard: bool) -> None:
-        """A pause is over: choose what to ask for.  ``heard``: a release was announced."""
+        """After a pause: choose what to ask for.  ``heard``: a release was announced."""

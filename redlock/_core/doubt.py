@@ -1,15 +1,14 @@
 """A release in doubt: it may overtake the acquire (R10).
 
-A release may have to go over other connections than its acquire.  A lease may be handed over by
-its token, or acquired on one event loop and released on another.  Then a master without the key proves nothing: the
-acquire may still be on its way.  Such a release is in doubt.  A master that does not say that the key was ours is asked
-again: after a quarter of `node_timeout`, then after pauses that double, up to eight times `node_timeout`.  That ends
-when the key must have expired.  If an extension gave the key back over such a connection (R14), two answers that it was
-ours are needed.  Nearly always every master has the key, and then nothing is asked twice.
+A release may have to go over other connections than its acquire: the lease was handed over by its token, or acquired
+on one event loop and released on another.  Then a master without the key proves nothing, as the acquire may still be on
+its way.  Such a release is in doubt.  A master that does not say that the key was ours is asked again: after a quarter
+of `node_timeout`, then after pauses that double, up to eight times `node_timeout`, until the key must have expired.  If
+an extension gave the key back over such a connection (R14), two answers that it was ours are needed.  Nearly always
+every master has the key, and is asked once.
 
-Besides, the loop that acquired the lease is told.  As long as it runs, it sends a release of its own behind the
-acquire (P7).  It is told only after the first release was judged.  Otherwise the second release might be faster,
-and the lease would seem to be lost.
+Besides, the loop that acquired the lease learns of the release.  While it runs, it sends a release of its own after the
+acquire (P7), once the first one was judged.  Else that second release might be faster, and the lease would seem lost.
 
 Also considered:
 
@@ -62,7 +61,7 @@ class ReleaseDoubt:
 
 
 def doubted(request: AnySend, lease: LeaseState) -> AnySend:
-    """Put ``request`` in doubt, unless it stands behind all requests that set the keys.
+    """Put ``request`` in doubt, unless it comes after all requests that set the keys.
 
     A request in doubt is sent again until every master has seen what it takes back.
     """

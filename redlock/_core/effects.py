@@ -8,19 +8,19 @@ unless it is said below that it waits.
                    ``wait_for`` it waits like a `Wait`
     Wait           resume with the next event: a decided `Send`, a `Turn`, a `Notified`, or a `Timeout`
     Leave          leave the line of this process, in which `Send.enters` has put the operation
-    LookAhead      ask what those in front of it in that line have learned of the masters; whatever they learn next
-                   wakes the operation with a `Turn`
-    WakeBehind     it has learned something: wake those behind it that have looked ahead
-    Listen         hear of releases until the operation ends; a `Notified` comes whenever the `Subscription` has
-                   reason to look
-    ReleaseHeard   tell how many others heard of our release
+    LookAhead      read the latest answers of the operations ahead in line; their next answer wakes the operation with
+                   a `Turn`
+    WakeBehind     it has an answer: wake those behind it that have looked ahead
+    Listen         get announcements of releases until the operation ends; a `Notified` comes whenever the
+                   `Subscription` has reason to look
+    ReleaseHeard   say how many other connections got the announcement of our release
     WakeOnStop     wake the operation with a `Turn` whenever a `Stop` is requested, from any thread
 
 What every driver must do:
 
-- It sets ``Send.sent_at`` before the first byte leaves.
+- It sets ``Send.sent_at`` before it sends the first byte.
 - When it is to write a `Send`, it calls `Send.failed` for each master that is down, at once or soon.
-- It asks ``Send.only_if`` in the moment in which it writes.
+- It asks ``Send.only_if`` at the moment at which it writes.
 - It enters the line before it writes, and leaves it after that (``Send.enters``, ``Send.leaves``).
 - It hands a `Send` one answer at a time, and none while the operation sees a `Timeout` (``Wait.closes``).
 - It writes what an answer asks for (``Send.more``) before anything else to that master.
@@ -54,17 +54,17 @@ class Send:
     ``owed_until``: it is a release that must arrive.  If the connection breaks before the answer, or the master
     cannot do it now, it is sent again until that time (R10).  ``NEVER``: also from `Masters` that close, but not again.
 
-    ``doubt``: a release that may overtake the acquire, as another connection carries that.  A master that does
-    not say that the key was ours is asked again until ``owed_until`` (R10).  It is told each master and its answer, and
-    returns whether it remains.
+    ``doubt``: a release that may overtake the acquire, as another connection carries that.  A master that does not say
+    that the key was ours is asked again until ``owed_until`` (R10).  It gets each master and its answer, and returns
+    whether the master remains.
 
-    ``only_if``: the request is dropped unless this is true in the moment in which it is written.  Nothing else is
-    written between the look and the request.  So a repair cannot stand behind the release of another thread.
+    ``only_if``: the request is dropped unless this is true when it is written, with nothing written in between.  So a
+    repair cannot follow the release of another thread.
 
     ``more``: requests to the same master that an answer calls for.  As a rule there are none.
 
-    ``enters``: stand in line with this place first.  The request is not sent unless the place is at the front and
-    nobody else is to go first (`Place.yield_until`).  Else ``sent_at`` stays `NEVER`, and it waits for nothing.
+    ``enters``: join the line with this place first.  The request is not sent unless the place is at the front and no
+    other process is to go first (`Place.yield_until`).  Else ``sent_at`` stays `NEVER`, and it waits for nothing.
 
     ``leaves``: leave the line with this place as soon as the request is written.
 
@@ -72,7 +72,7 @@ class Send:
     handed no more answers then.
 
     ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of
-    `voted`.  ``inbox``: whom its driver tells when it is decided.  ``open``: answers are still counted; `voted`,
+    `voted`.  ``inbox``: where its driver reports the decision.  ``open``: answers are still counted; `voted`,
     `answered` and `failed` are called, else `late`.
     """
 
@@ -114,7 +114,7 @@ class Send:
         return False
 
     def late(self, master: int, value: Any, at: float) -> None:
-        """A master answered ``value`` after the counting was over.  Not called for every usual answer."""
+        """A master answered ``value`` after the counting had ended.  Not called for every usual answer."""
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master will not answer.  True: that decides."""
@@ -149,7 +149,7 @@ class Leave:
 
 @dataclass(slots=True, eq=False)
 class LookAhead:
-    """Set ``learned`` to what those in front of ``place`` have learned of the masters (`LocalQueue.look_ahead`)."""
+    """Set ``learned`` to what the operations ahead of ``place`` know of the masters (`LocalQueue.look_ahead`)."""
 
     place: Place
     learned: Sequence[Any] = ()
@@ -157,21 +157,21 @@ class LookAhead:
 
 @dataclass(slots=True, eq=False)
 class WakeBehind:
-    """Wake those who stand behind ``place`` and have looked ahead: it has learned something."""
+    """Wake the operations behind ``place`` that have looked ahead: it has an answer."""
 
     place: Place
 
 
 @dataclass(slots=True, eq=False)
 class Listen:
-    """Tell ``subscription`` what is announced on its channels."""
+    """Hand ``subscription`` the announcements on its channels."""
 
     subscription: Subscription
 
 
 @dataclass(slots=True, eq=False)
 class ReleaseHeard:
-    """The release of ``keys`` took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
+    """The release of ``keys`` took ``took`` seconds.  ``heard``: by master, how many connections got it."""
 
     keys: tuple[str, ...]
     heard: Mapping[int, int]
@@ -187,7 +187,7 @@ class WakeOnStop:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The operation is first in line now, or should look whether it is."""
+    """The operation is first in line now, or should check whether it is."""
 
     at: float
 
@@ -220,6 +220,6 @@ def wait(until: float, *, quiet: bool = False) -> Op[Event]:
 
 
 def sleep(until: float, *, quiet: bool = True) -> Op[None]:
-    """Wait until then, whatever happens meanwhile: late events of a round that is over."""
+    """Wait until then.  Late events of an earlier round end no sleep."""
     while not isinstance((yield from wait(until, quiet=quiet)), Timeout):
         pass

@@ -8,15 +8,15 @@ carry the steps out.
 The order is the promise:
 
 - The lock is given back when the body has ended, and not before: the next leader never meets the body of this one.
-  Only a lost lease ends a term without us.  Then the body is told; the fence keeps it from doing harm.
+  Only a lost lease ends a term without us.  Then the body is notified; the fence keeps it from doing harm.
 - No campaign begins before that.  So one candidate never has two bodies.
 - `on_stopped` is called once for each body that was begun, whatever the body raised, and still in its term.
-- No body begins when its term is over: a candidate that was frozen in the moment of the grant stands again.
+- No body begins after its term has ended: a candidate that was frozen at the moment of the grant stands again.
 
 An interruption may strike between two steps: a Ctrl-C, or what a signal handler raises.  So what carries the steps out
-notes in a `Progress` what has begun, right before it begins.  After an interruption `unfinished` has the steps that
-are left: what was begun is told, and what is held is given back.  Also considered: to throw the interruption into
-`election` (it may strike the generator itself, and then that is over).
+notes in a `Progress` what has begun, right before it begins.  After an interruption `unfinished` has the steps that are
+left: a begun body gets `on_stopped`, and a held lock is given back.  Also considered: to throw the interruption into
+`election` (it may strike the generator itself, and then that has ended).
 
 A stop in a campaign is an interruption, as a Ctrl-C is (`until_stopped`).  It is thrown into the acquire where that
 waits, so that takes its keys back and ends (R11).  No operation has to know of it.  Also considered: a deadline that
@@ -140,7 +140,7 @@ def _first(errors: list[BaseException | None]) -> BaseException | None:
 
 
 def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
-    """Run ``op``.  Raises `Stopped` if ``stop`` is requested before it is over."""
+    """Run ``op``.  Raises `Stopped` if ``stop`` is requested before it has ended."""
     event: Event | None = None
     error: BaseException | None = None
     stopped = False

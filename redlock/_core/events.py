@@ -57,11 +57,11 @@ class LockAcquired(_OfALease):
 
 @dataclass(frozen=True, slots=True)
 class LockRefused:
-    """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``.
+    """An acquire gave up: ``held`` by another client, or the masters were ``unreachable`` or too ``slow``.
 
-    ``crowded``: as many of this process wait for it already as may (R40). ``unusable``: what has the keys of this
-    name is no lock, see ``votes``. ``failed`` are the attempts before the last one, the latest 16 of them. If
-    ``attempts`` is 0, nothing was sent: in an outage ``votes`` are those of the attempt of one in front (C2).
+    ``crowded``: as many of this process wait for it already as may (R40). ``unusable``: the keys of this name hold
+    something that is no lock, see ``votes``. ``failed`` are the attempts before the last one, the latest 16 of them.
+    If ``attempts`` is 0, nothing was sent: in an outage ``votes`` are those of an attempt ahead in line (C2).
     """
 
     name: str
@@ -86,7 +86,7 @@ class WaitBegan:
 
 @dataclass(frozen=True, slots=True)
 class WaitEnded:
-    """That wait is over, however it ended: granted, refused, cancelled or interrupted."""
+    """That wait has ended: granted, refused, cancelled or interrupted."""
 
     name: str
     waiter: int

@@ -6,17 +6,17 @@ them.  That answer is known by its bytes, and counts for all leases at once.
 
 Any other answer takes leases out of the batch, for it needs the rules for one lease (R12-R14):
 
-- A master does not extend one of the leases: the key is gone, or is another's, or has another type.  Then this lease
+- A master does not extend one of the leases: the key is gone, or another client's, or of another type.  Then this lease
   leaves the batch, and is extended by itself at once.  The other leases go on: that master has extended them.
-- A master says so after the batch was decided.  If nobody has the key, it gets the key back where the answer is read
+- A master says so after the batch was decided.  If the key is gone, it gets the key back where the answer is read
   (R14).
 - A master refuses the request as a whole, although it is well: it is part of a cluster, or its user may touch only
   some names (`Failure.refused`).  Then all leases leave, and stay by themselves from then on.  A master that refuses
   after the batch was decided is noticed as well.  Otherwise its keys would expire, if it always answers last.
-- A master that is down, busy or silent says nothing of any lease, so nobody leaves.
+- A master that is down, busy or silent says nothing of any lease, so all of them stay.
 
 So the votes of a batch are about every lease that is still in it (P1), and a batch can win but never prove a loss.
-A batch waits for `node_timeout` at most, and the lease is told of its end meanwhile (P6).
+A batch waits for `node_timeout` at most, and its leases can end before that (P6).
 
 A master is busy with 64 names for a quarter of a millisecond.  That is less than 64 requests take.
 """
@@ -115,7 +115,7 @@ def _call(settings: MastersSettings, asked: Sequence[BatchMember], ttl: float) -
 
 
 def _extendable(extensions: dict[AnyMember, Extension], ttl: float, now: float) -> list[AnyMember]:
-    """The leases that have not ended meanwhile, and still have this TTL.  The others are tried again soon."""
+    """The leases that have not ended since, and still have this TTL.  The others are tried again soon."""
     asked, clock = [], next(iter(extensions)).lease.clock()
     for member in extensions:
         lease = member.lease
@@ -140,12 +140,12 @@ def _detach_leases(
 class BatchExtension(Round):
     """The round that extends many leases.  Its votes are about those that have not `detached`.
 
-    It stays open when it is decided: it still has to hear of a master that refuses it.
+    It stays open when it is decided, to notice a master that refuses it.
     """
 
     def __init__(self, settings: MastersSettings, asked: Sequence[BatchMember], ttl: float) -> None:
         super().__init__(settings, _call(settings, asked, ttl))
-        self.counts = None  # it stays open, so it is told of each vote
+        self.counts = None  # it stays open, so that each vote comes to `answered`
         self.asked = asked
         self.detached: set[int] = set()  # by their index in the request
         self.to_detach: deque[int] = deque()  # those of them that `renew` has yet to let go
@@ -203,7 +203,7 @@ class BatchExtension(Round):
             raise
 
     def _refuse_all(self) -> None:
-        """A master does not extend these leases together.  From now on nobody asks for that."""
+        """A master does not extend these leases together.  From now on each is extended by itself."""
         for index, member in enumerate(self.asked):
             member.refused = True
             if self.decided_at is None:

@@ -26,21 +26,20 @@ if TYPE_CHECKING:
 class LockStatus:
     """The holder of a name, as its masters saw it a moment ago.
 
-    This is a look and no promise: the holder may have changed before you read it.
+    It proves nothing: the holder may have changed before you read it.
 
     Attributes:
         name: the name that was looked at.
         token: the token that a majority of masters has, None if no majority is known to have one; see ``votes``.
-            Of what is no token of this library, as with ``prefix=""``, the first eight characters.
-            ``released:`` or ``expired:`` and a token: nobody has the lock, and nobody gets it yet; see `released` and
-            `in_doubt`.
+            Of a token of other programs, as with ``prefix=""``, the first eight characters.  ``released:`` or
+            ``expired:`` and a token: no client has the lock, and none gets it yet; see `released` and `in_doubt`.
         shared: the tokens of readers (R33) that a majority of masters has; of very many those that end first.
         remaining: seconds until the holder loses its majority, or the last reader does, unless the lease is extended.
         fence: the greatest fencing token that a master showed, None if none did.
-        votes: what each master said: ``held``, ``free``, or why it did not count.
+        votes: what each master said: ``held``, ``free``, or why it does not vote.
         waiters: how many clients listen for its release: those that wait for it, and those that watch it (R40).  A
-            process, or an event loop, counts once, and for half a second after it.  None: too few masters said so; the
-            right for it is ``+pubsub|numsub``.
+            process, or an event loop, is one client, up to half a second after it stopped.  None: too few masters said
+            so; the right for it is ``+pubsub|numsub``.
     """
 
     name: str
@@ -53,9 +52,9 @@ class LockStatus:
 
     @property
     def owner(self) -> str:
-        """The name of the holder, from the token; "" if it has none, or nobody holds the lock.  A hint, no proof (R27).
+        """The name of the holder, from the token; "" if it has none, or the lock is free.  A hint, no proof (R27).
 
-        If the lock was `released`: who had it.
+        If the lock was `released`: the name of the last holder.
         """
         return owner_of(self.token)
 
@@ -66,12 +65,12 @@ class LockStatus:
 
     @property
     def released(self) -> bool:
-        """Whether the holder has released it, and its `hold_at_least` keeps it from everybody for `remaining` (R28)."""
+        """Whether the holder has released it, and its `hold_at_least` keeps it from all for `remaining` (R28)."""
         return released_token(self.token) != ""
 
     @property
     def in_doubt(self) -> bool:
-        """Whether nobody can tell that the last lease is over, so that nobody gets the lock for `remaining` (R35)."""
+        """Whether the last lease may still be valid, so that no client gets the lock for `remaining` (R35)."""
         return self.token is not None and is_phantom(self.token)
 
 
@@ -79,7 +78,7 @@ class LockStatus:
 class SlotsStatus:
     """The slots of a group, as its masters saw each of them a moment ago (R32).
 
-    A look and no promise, and no snapshot: each slot is looked at by itself.
+    No proof, and no snapshot: each slot is looked at by itself.
 
     Attributes:
         name: the name of the group.
@@ -101,7 +100,7 @@ class SlotsStatus:
 
     @property
     def free(self) -> int:
-        """How many slots a majority of masters calls free.  What an attempt under way has is neither free nor held."""
+        """How many slots a majority of masters calls free.  Attempts under way have the rest."""
         return sum(
             sum(vote.outcome == "free" for vote in slot.votes) >= majority(len(slot.votes)) for slot in self.slots
         )
@@ -159,7 +158,7 @@ def _vote(answer: wire.Seen) -> tuple[Outcome, str]:
 
 
 def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
-    """Ask all masters, and wait for all of them up to `node_timeout`: a view with holes helps nobody."""
+    """Ask all masters, and wait for all of them up to `node_timeout`: a view with holes is of no use."""
     look = Look(settings, wire.status(key, listeners=True))
     yield from look.ask()
     return told(status_of(name, look.seen, look.tally)), look.tally
@@ -173,7 +172,7 @@ def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -
 
 
 def told(status: LockStatus) -> LockStatus:
-    """What a caller is told of it.  Only within a look values are compared whole."""
+    """Its form for callers.  Only within a look values are compared whole."""
     return replace(status, token=status.token and shown(status.token), shared=tuple(map(shown, status.shared)))
 
 

@@ -6,9 +6,9 @@ on a majority, so it is found as soon as a majority of masters was searched.
 A step looks at `_COUNT` keys, so that a master is never busy with it for long, however many keys it has.  A master that
 is late is asked again: one late answer in a thousand steps is no outage.
 
-All names that were found are kept, and only they: a hundred thousand take some 15 MB.  Also considered: to report a
-name only from the first master that shows it.  That needs no memory, but a key may come to this master after it was
-searched (R14), and the lock would be missed; and one SCAN may show a key twice.
+Only the names that were found are kept: a hundred thousand take some 15 MB.  Also considered: to report a name only
+from the first master that shows it.  That needs no memory, but a key may come to this master after it was searched
+(R14), and the lock would be missed; and one SCAN may show a key twice.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The lines of waiters inside one process: first come, first served (R23).
 
-Only the first waiter in line asks the masters.  So fifty waiters of one process are one waiter to everybody else.
-Readers that stand in front are first together, and with them the writer behind: it asks the masters as a writer of
-another process does, and keeps new readers away there.  Nobody behind a writer has its turn (R33).
+Only the first waiter in line asks the masters, so fifty waiters of one process are one waiter to all other clients.
+Readers in front are first together, and with them the writer behind: it asks the masters as a writer of another process
+does, and keeps new readers away there.  No waiter behind a writer has its turn (R33).
 
-All that those behind know of the masters is what the first one learns.  A waiter whose time is up asks for that
-(`LocalQueue.look_ahead`): an outage is not "somebody has the lock" for it either (C2).  It counts until the first one
-has its next answer.  No clock says when it is too old: how often a process asks is what its pauses are
-for (R25), and time that passes does not turn an outage into a holder.
+Waiters behind the first know only what the first one's attempts returned.  A waiter whose time is up asks for that
+(`LocalQueue.look_ahead`): an outage is an outage for it, too, and no holder (C2).  The answer holds until the first one
+has its next.  It does not expire: the pauses already limit how old it can be (R25), and time does not turn an outage
+into a holder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # times the duration of the release: time for the message, and for an attempt of another process.
 _GRACE = 0.003
 _TRIPS = 3
-_MANY = 64  # keys that other processes wait for; then those whose time is over are dropped
+_MANY = 64  # keys that other processes wait for; with more, those whose time has passed are dropped
 _OVER = 0.5  # seconds for which they are kept after that
 
 MOST_ATTEMPTS = 16  # that were refused are kept for an observer: with five votes each, a span may have them as events
@@ -50,11 +50,11 @@ class Place:
         self.shared = shared  # a reader
         self.most = most  # it does not wait behind this many that wait for their turn (R40)
         self.crowd = 0  # how many wait for their turn, if it is not to wait
-        self.turn = False  # nobody stands before it in its lines, or nobody but readers
+        self.turn = False  # no waiter is before it in its lines, or only readers
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.mark = object()
         self.after: object = None  # the mark of the place that made this one first by leaving
-        self.awaited = False  # somebody behind it waits for what it learns
+        self.awaited = False  # a waiter behind it waits for what it learns
         self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
         self.inbox: LineInbox | None = None  # the driver's: a `Turn` is put there
 
@@ -70,7 +70,7 @@ class Place:
     def learned(self) -> Any:
         """The latest `Refusal` of its operation; True: it holds the lock; None: it has had no answer yet.
 
-        The place that becomes first when it leaves goes on with that until its own first answer.
+        The place that is first after it goes on with that until its own first answer.
         """
         return getattr(self, "holds", None) or getattr(self, "_answer", None)
 
@@ -126,7 +126,7 @@ class LocalQueue:
         return True
 
     def leave(self, place: Place, stays: bool = False) -> list[Place]:
-        """Take ``place`` out of all lines, wherever it stood.  A second time does no harm.
+        """Take ``place`` out of all lines, wherever it is.  A second time does no harm.
 
         ``stays``: it stays, as a reader.  Returns the places whose turn it is now.
         """
@@ -147,7 +147,7 @@ class LocalQueue:
         """The places that are first now, because ``gone`` has left, or has become a reader.
 
         ``readers``: several of them may be.  After an interruption this is called a second time (R11).  Then it also
-        returns the places that the first call made first: nobody may have told them.
+        returns the places that the first call made first: perhaps their waiters do not know it.
         """
         turns: dict[Place, None] = {}
         for key in gone.keys:
@@ -190,7 +190,7 @@ class LocalQueue:
         return [place for line in self._lines.values() for place in line if not place.turn]
 
     def _stands_first(self, place: Place, key: str) -> bool:
-        """Whether nobody stands before it in this line but readers."""
+        """Whether only readers are before it in this line, if any."""
         return all(other.shared for other in takewhile(lambda other: other is not place, self._lines[key]))
 
     # -- letting other processes go first (R24) ------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Who is told of an outage, and how often (C1, R38)."""
+"""When an outage is reported (C1, R38)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 EVERY = 60.0  # seconds between two reports of one outage
 
-# What is to be told, for how many seconds the quorum has been gone, and the latest votes.
+# What to report, for how many seconds the quorum has been gone, and the latest votes.
 Report: TypeAlias = "Callable[[Literal['gone', 'still gone', 'back'], float, Tally], object]"
 
 
 class Outages:
-    """Hears, from any thread, of attempts in which too few took part, and during an outage of all others as well.
+    """Called for every attempt without a quorum and, during an outage, for every attempt.  Any thread may do so.
 
     There is one for all locks of a `Masters`: a thousand waiters are no thousand records.  It has no clock: in an
     outage waiters attempt again and again, and without waiters there is nothing to say.  ``since``: when it was found.

@@ -1,17 +1,15 @@
 """How long an operation goes on: through an outage (C1, R38), and where several ask at once (C3).
 
-Several ask at once, and nobody gets a majority: that is no answer to "is it taken?".  Each of them is refused, by
-attempts that fail as well.  A waiter tries again after its pause (R25).  A single try, or a waiter whose time is up,
-would be told that somebody has the lock, and a job that was to run once would run nowhere.  So it tries again, up to
-`MOST` times, whatever its deadline is.
+Several ask at once, and none gets a majority: so a refusal does not mean that the lock is taken.  A waiter tries again
+after its pause (R25).  But a single try, or a waiter whose time is up, would report a holder, and a job that was to run
+once would run nowhere.  So it tries again, up to `MOST` times, even after its deadline.
 
-What shows that several have asked: no token has a majority, and masters that voted have granted it to more than one.
-Where one token is all that is seen, the others may just be down, and somebody does have the lock.
+The sign that several have asked: no token has a majority, and masters that voted have granted it to more than one.
+Where only one token is seen, the other masters may just be down, and there is a holder.
 
-Between two attempts there is a random pause: up to twice what the attempt took, and twice as much each time.  Pauses
-that are shorter than an attempt keep nobody apart.  So a single try takes five attempts and pauses of fourteen
-`node_timeout` at the very most, and 35 times as long as an attempt where masters answer soon.  Nearly always the second
-attempt decides it.
+Between two attempts there is a random pause: up to twice what the attempt took, and twice as much each time.  Shorter
+pauses than an attempt separate no clients.  So a single try takes five attempts and pauses of fourteen `node_timeout`
+at most, and 35 times as long as an attempt where masters answer soon.  Nearly always the second attempt decides it.
 
 Over links of 1 ms to one master and 15 ms to the others 3 to 8 clients that try at once all fail without this.  With
 two more attempts 6 of 1,500 rounds have no winner, with three more none, and this makes four.
@@ -47,7 +45,7 @@ class Patience:
         self._outage_timeout = settings.outage_timeout if deadline == math.inf else math.inf
         self._collisions = 0  # when its time was up
         self._attempt = 2 * settings.node_timeout  # the seconds that one takes, and those that a wait is late
-        self._due = began + self._attempt  # when the next attempt has been decided, unless all stand still
+        self._due = began + self._attempt  # when the next attempt has been decided, unless the process is stopped
 
     @property
     def ends(self) -> float:
@@ -83,5 +81,5 @@ class Patience:
 
 
 def short_pause(settings: MastersSettings, took: float, collisions: int) -> float:
-    """Seconds until another attempt, after so many that nobody won; the last one took ``took`` seconds."""
+    """Seconds until another attempt, after so many collisions; the last attempt took ``took`` seconds."""
     return min(took * 2.0 ** min(collisions, 32), LONGEST * settings.node_timeout) * settings.random()

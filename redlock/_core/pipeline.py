@@ -2,7 +2,7 @@
 
 Requests leave in order, and their answers come back in that order.  So a release can never overtake its acquire,
 and a queue is enough to know which request an answer belongs to.  This file is that queue, without the
-connection: the connection tells it what happened, and asks it what to do.
+connection: the connection reports what happened, and asks what to do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FORKED = Failure("error", "the connection belongs to the process that forked thi
 
 @dataclass(slots=True, eq=False)
 class SentAgain:
-    """A request that one master is sent again.  Everywhere else the `Send` itself stands in the queue.
+    """A request that one master is sent again.  In all other cases the `Send` itself is in the queue.
 
     Its answer is never the usual one: all that is sent again is parsed.
     """
@@ -64,8 +64,8 @@ def _down(_: Any) -> Any:
     raise ConnectionAbortedError("not connected")
 
 
-# What must not come behind what was sent after it: it would create a key, a ticket or a mark behind its release, or
-# take away the time that a later extension has given.
+# Requests that must not be re-sent after later requests: they would set a key, a ticket or a mark after its release,
+# or take away the time that a later extension has given.
 IN_ORDER = frozenset(
     script.name
     for script in scripts.ALL
@@ -90,9 +90,9 @@ def _wanted(request: Send) -> bool:
 def _with_text(request: Send) -> Send:
     """The request to send with the text of the script that ``request`` needs.
 
-    An acquire whose attempt is over must not be sent again behind its release, and neither must a repair; nor an
-    extension behind a later one.  But the master needs the text of the script.  So the text is sent with a
-    call for no names.  Otherwise a master that always answers last would never get it.  What is owed is always wanted.
+    An acquire whose attempt has ended must not be sent again after its release, nor a repair; nor an extension after a
+    later one.  But the master needs the text of the script, or one that always answers last would never get it.  So the
+    text is sent with a call for no names.  A request that is owed is always wanted.
     """
     alone = request.call.script.name in IN_ORDER and request.owed_until is None and not _wanted(request)
     return Send(wire.nothing(request.call.script)) if alone else request
@@ -101,16 +101,16 @@ def _with_text(request: Send) -> Send:
 class Pipeline:
     """The queue of one connection, and the releases that are owed to its master when the connection breaks.
 
-    A connection that was idle may have been dead for long: a proxy or a server has closed it, and our process stood
-    still.  The next request would then fail, although the master is well.  So such a connection fails no request when
-    it breaks.  What it was asked is asked again over the new one, once, if its round is still open by then; and what
-    is asked meanwhile waits for the new one as well.  If there is none, all of that fails.  The scripts grant a token
-    once more that has the key already, so it does no harm that the master may have done what was asked before.
+    A connection that was idle may have been dead for long: a proxy or a server has closed it, or our process was
+    stopped.  The next request would then fail, although the master is well.  So such a connection fails no request when
+    it breaks.  Its requests are asked again over the new one, once, if their rounds are still open by then, and new
+    requests wait for it as well.  If there is none, all of these fail.  The scripts grant a token once more that has
+    the key already, so it does no harm that the master may have carried them out before.
 
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
-    ``patience``: a master that has not answered for that many seconds is sent no new request.  So a frozen master
-    does not pile up requests that nobody waits for.  Releases are still sent.  They are few, for they concern only
+    ``patience``: a master that has not answered for that many seconds is sent no new request, so that a frozen master
+    does not pile up requests whose callers are gone.  Releases are still sent.  They are few, for they concern only
     what was sent before the master froze.
     """
 
@@ -137,7 +137,7 @@ class Pipeline:
     def submit(self, request: Send, at: float) -> bool:
         """Put ``request`` into the queue.  True: the connection is to write it.
 
-        Else it is told why it is not asked, or waits for the new connection.
+        Else it fails with the reason, or waits for the new connection.
         """
         if self.down is not None:
             self._postpone(SentAgain(request, at))
@@ -154,7 +154,7 @@ class Pipeline:
         return True
 
     def _fail(self, request: Send, failure: Failure, at: float) -> None:
-        """Tell ``request`` that this master does not answer it, and its inbox if that decides."""
+        """``request`` fails on this master, for ``failure``; its inbox is notified if that decides."""
         if request.open and request.failed(self.master, failure, at):
             request.inbox.put(request)
 
@@ -187,7 +187,7 @@ class Pipeline:
                 self._forgive(queued.sent_at)
 
     def answered(self, value: Any, at: float) -> bool:
-        """The next answer came.  Its request counts it, unless that is decided.  The inbox is told when it decides.
+        """The next answer came.  Its request counts it, unless that is decided, and notifies its inbox if it decides.
 
         The requests in `Send.more` are queued behind all that was written, and in front of all that will be written.
 

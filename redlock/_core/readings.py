@@ -1,4 +1,4 @@
-"""What a tally says beyond the majority: whether to wait, for whom, and what to tell people."""
+"""What a tally says beyond the majority: whether to wait, for which masters, and the text for people."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def outage(tally: Tally) -> bool:
 
 
 def misconfigured(tally: Tally) -> bool:
-    """No majority is possible without the masters that refuse until somebody changes a setting."""
+    """No majority is possible without the masters that refuse until a setting is changed."""
     absent = sum(1 for entry in tally.entries if entry is not None and entry[3])
     return tally.size - absent < tally.need
 
@@ -39,7 +39,7 @@ def in_the_way(tally: Tally) -> list[int]:
     """Masters that said no in a lost round.  Unless one of them changes its answer, the next round is lost too.
 
     The masters that granted it, and those that were not waited for, make no majority together.
-    A master that answers and is not counted (quarantined) is not in the list, and neither is one with a wrong
+    A master that answers without a vote (quarantined) is not in the list, and neither is one with a wrong
     configuration: no release changes their answers.
     """
     return [master for master, entry in enumerate(tally.entries) if entry is not None and _may_change(entry)]
@@ -66,7 +66,7 @@ def lacking(tally: Tally) -> list[int]:
 
 
 def has_voted(tally: Tally, master: int) -> bool:
-    """Whether this master said something that counts."""
+    """Whether this master has given a vote."""
     entry = tally.entries[master]
     return entry is not None and OUTCOMES[entry[0]].took == "voted"
 

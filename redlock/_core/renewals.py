@@ -1,4 +1,4 @@
-"""Keeps leases while their holders work: when to extend one, when to give it up, whom to tell (R13, R15).
+"""Keeps leases while their holders work: when to extend one, when to give it up, when to report it (R13, R15).
 
 Nothing here waits.  The renewer asks the `Schedule` which leases are due.  `tasks` makes operations for them, like any
 other operation, and one for many leases.  So one thread, or one timer of a loop, keeps any number of leases.
@@ -22,9 +22,9 @@ Besides, masters that lack the key get it soon after the grant: see `whole.py` (
 Losses.  A loss by time needs no answer.  While an extension is under way, a lease is due at its end.
 
 Also considered: a thread or task for each lease (there may be 10,000); one long-lived generator for each (it wakes up
-for nothing, and has to be told of every change); a pause of its own for each (leases part at every extension, and a
+for nothing, and has to learn of every change); a pause of its own for each (leases part at every extension, and a
 client with a hundred leases asks for ten at a time); a batch as an object of its own, with its packed request (a
-second place where a lease stands, to be kept true at every release, loss and extension).
+second place of a lease, to be kept true at every release, loss and extension).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
 
-OVER = -math.inf  # `due` of a lease that has ended: nothing is left to be done but to tell of it
+OVER = -math.inf  # `due` of a lease that has ended: it is only to be reported
 RENEWALS = 3  # in the time of one TTL, so that two may fail (R15)
 _SPREAD = 0.2  # a pause is shorter by up to this part, at random: leases granted at once are due at different times
 _STEP = 1 / 32  # of the TTL: leases are due at such steps only, so that many of them meet in one packet
@@ -66,7 +66,7 @@ _NO_RENEWAL = math.inf  # the pause of a lease that is not to be extended, or is
 Task: TypeAlias = "Op[dict[Renewal, Extension]]"
 # Whether a lease still has a holder.
 # "gone": its thread or task has ended, and the lease runs out by itself (P3).
-# "abandoned": its `with` or its lock object is gone.  Nobody else can give the lease back, so the renewer does (R15).
+# "abandoned": its `with` or its lock object is gone.  No holder can give the lease back, so the renewer does (R15).
 # "perhaps": the garbage collector is about to free these.  It runs finalizers first, perhaps inside of the `with`.
 Presence: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
@@ -85,7 +85,7 @@ class Renewal:
 
     # Class attributes: most leases are released before any of these is set.
     refused = False  # a master refused to extend it together with others: it is always extended by itself
-    moment: float | None = None  # where it stands in its `Schedule`
+    moment: float | None = None  # its place in its `Schedule`
     _pause: float | None = None  # computed when first needed
     _max_hold_at = math.inf
     _tried_for = math.nan  # the end of the lease that an extension in vain has not moved
@@ -94,7 +94,7 @@ class Renewal:
     _whole_at = math.inf  # when to look whether masters lack its key (R37)
     _asked_again = False  # that was done `node_timeout` after the grant
     _loss_reported = False
-    _guards = _guarded = False  # it is lost, and its keys are released when its guard is over (R36); it was so once
+    _guards = _guarded = False  # lost, and its keys wait for the end of its guard (R36); that has happened before
 
     def __init__(
         self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float
@@ -147,12 +147,12 @@ class Renewal:
 
     @property
     def over(self) -> bool:
-        """The lease has ended.  Nothing is left to be done but to `report_loss`."""
+        """The lease has ended.  Only `report_loss` is left to be done."""
         return self.lease.over
 
     @property
     def abandoned(self) -> bool:
-        """Nobody can give the lease back any more."""
+        """No holder can give the lease back any more."""
         return not self.over and self.held_by.presence() == "abandoned"
 
     @property
@@ -163,13 +163,13 @@ class Renewal:
         return self._detached or self.refused or lease.mode.shared or random_marks
 
     def begin_guard(self) -> bool:
-        """Its lease is lost and seen off.  Whether its keys are released later, when its guard is over (R36)."""
+        """Its lease is lost and seen off.  Whether its keys are released later, at the end of its guard (R36)."""
         begins = self.lease.guards and not self._guarded
         self._guards, self._guarded = begins, self._guarded or begins
         return begins
 
     def report_loss(self) -> None:
-        """The lease is lost: report it, and tell the holder, once (C9)."""
+        """The lease is lost: report it, and notify the holder, once (C9)."""
         if not self._loss_reported:
             self._loss_reported = True
             self.settings.lost(self)
@@ -191,11 +191,11 @@ class Renewal:
             runs_on = self.spec.kept and lease.holds and self.held_by.presence() != "abandoned"
             return "nothing" if self._guards or runs_on else "give up"
         if not lease.extendable(now):
-            # If nobody can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
+            # If no holder can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
             # reports the loss.
             gone = lease.lost and self.held_by.presence() == "abandoned"
             return "give up" if gone and not lease.guards else "nothing"
-        if self.settings.voters.refused:  # others use other masters, and go on (R34)
+        if self.settings.voters.refused:  # clients with other masters go on (R34)
             lease.last_votes = self.settings.voters.refusals
             lease.lose("unreachable")
             return "nothing" if lease.guards else "give up"
@@ -215,7 +215,7 @@ class Renewal:
             early = True
         if self._pause == _NO_RENEWAL or not self._renewed or (early and now < self.due):
             return "nothing"
-        self._pause = _NO_RENEWAL  # until this one is over
+        self._pause = _NO_RENEWAL  # until this one has ended
         return "renew"
 
     def _lacks(self) -> bool:
@@ -260,13 +260,13 @@ class Renewal:
         self.lease.changed()
 
     def give_up(self) -> Task:
-        """Release the lost lease.  Nobody waits for the answers."""
+        """Release the lost lease.  No caller waits for the answers."""
         if not self.lease.guards:
             yield release_lost(self.settings, self.spec, self.lease)
         return {}
 
     def give_back(self) -> Task:
-        """Release a lease that nobody can give back any more."""
+        """Release a lease that no holder can give back any more."""
         yield from abandon(self.settings, self.spec, self.lease)
         if self.settings.observer is not None:
             self.settings.observer.released(self.spec.name, self.lease)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MastersSettings(NamedTuple):
-    """The masters, the times in seconds, and the sources of all that is not pure: tokens, random numbers, clocks."""
+    """The masters, the times in seconds, and the sources of tokens, random numbers and clocks."""
 
     masters: tuple[str, ...]  # their names for people, in the order of the configuration
     node_timeout: float
@@ -36,7 +36,7 @@ class MastersSettings(NamedTuple):
     mark: Callable[[], int] = count(1).__next__  # a number greater than all before, for an extension on record (R35)
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
     outage_timeout: float = math.inf  # seconds after which an outage ends a wait that has no other end (R38)
-    lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its holder is told
+    lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its `on_lost`
     observer: Observing | None = None
 
 
@@ -50,10 +50,10 @@ class LockSpec(NamedTuple):
     min_validity: float
     retry: wait_base
     auto_extend: bool = True
-    max_hold: float | None = None  # seconds after which the lease is lost, whatever happens (C7)
+    max_hold: float | None = None  # seconds after which the lease is lost in any case (C7)
     on_lost: Callable[[Any], object] | None = None  # called with the lease, once, if it is lost (C9)
-    hold_at_least: float = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
-    refused: Callable[[Any], object] | None = None  # told of each `Refusal` because others hold it
+    hold_at_least: float = 0.0  # seconds after the grant in which no other client gets it, released or not (R28)
+    refused: Callable[[Any], object] | None = None  # called with each `Refusal` because others hold it
     max_waiters: int | None = None  # of this process, behind the one that holds it or asks for it (R40)
     guard: float = 0.0  # seconds for which masters keep its keys beyond the validity (R36)
     kept: bool = False  # at `max_hold` its keys stay, until its holder gives it back (R31)

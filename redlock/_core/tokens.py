@@ -1,15 +1,14 @@
 """The two tokens of a lease: the value of its lock keys, and the fencing token.
 
-The value of a lock key says who has the lock (R27), or who had it (R28).  A token of ours is 40 hexadecimal digits.
-If it has an owner, a colon and the owner follow.  Masters and clients compare the whole token.  The owner is a hint for
-people, and proves nothing: anybody can write any token.
+The value of a lock key names its holder (R27), or its last one (R28).  A token of ours is 40 hexadecimal digits; an
+owner follows behind a colon.  Masters and clients compare the whole token.  The owner is a hint for people, and proves
+nothing: any client can write any token.
 
-A release before the end of `hold_at_least` leaves ``released:`` and the token.  That owns nothing any more.
+A release before the end of `hold_at_least` leaves ``released:`` and the token, which owns nothing any more.
 
 While readers hold a name (R33), masters answer ``shared:`` instead of a token; ``shared:full`` if no reader more may
 have it; or ``waiting:`` if a writer waits for it.  For a slot that can never be had they answer ``other:`` (R32).
-Where others wait in order (R42), ``ticket:`` and the token of the one whose turn it is; ``tickets:`` to one that does
-not wait.
+Where clients wait in order (R42): ``ticket:`` and the token of the next one; ``tickets:`` to one that does not wait.
 
 Fencing tokens (R16-R18) are proposed by a hybrid logical clock.  Wall time makes a proposal greater than a fence that
 was granted long ago and forgotten.  "Highest seen + 1" makes it greater than a fence from a client whose wall clock is
@@ -97,17 +96,17 @@ def owner_of(value: str | None) -> str:
 
 
 def released_token(value: str | None) -> str:
-    """The token of the lease that was released, if the name is kept from everybody after that (R28); else ""."""
+    """The token of the lease that was released, if the name is kept from all after that (R28); else ""."""
     return value.removeprefix(_RELEASED) if value is not None and value.startswith(_RELEASED) else ""
 
 
 def turn_of(value: str | None) -> str:
-    """The token of the waiter whose turn it is, if nobody has the name (R42); else ""."""
+    """The token of the next waiter in the queue, if the name is free (R42); else ""."""
     return value.removeprefix(_TICKET) if value is not None and value.startswith(_TICKET) else ""
 
 
 def is_phantom(value: str) -> bool:
-    """Whether the name is left to nobody, as nobody can tell whether its last lease is over (R35)."""
+    """Whether the name is kept from all, as its last lease may still be valid (R35)."""
     return value.startswith(_EXPIRED)
 
 

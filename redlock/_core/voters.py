@@ -1,10 +1,10 @@
 """Which masters may vote (R21, R22, R34, R43, C16).
 
-A restarted master may have lost its keys.  Then it would grant a lock that somebody still holds.  So it does not
+A restarted master may have lost its keys, and would grant a lock that another client still holds.  So it does not
 vote until every lease that it can have forgotten has expired.  That is `max_ttl` after its start.
 
-The largest `max_ttl` that any client has announced counts, for twice itself; clients go on announcing theirs.  No lease
-is valid for longer than a majority of masters knows the `max_ttl` of its client.
+The largest announced `max_ttl` applies.  An announcement expires after twice its value; clients repeat theirs.  No
+lease is valid for longer than a majority of masters knows the `max_ttl` of its client.
 
 A server that is configured under two names has one vote.
 
@@ -53,22 +53,22 @@ class Voters:
     def __init__(
         self, masters: Sequence[str], max_ttl: float, *, guard: bool, fleet: Fleet | None = None, drift: float = 0.01
     ) -> None:
-        """``fleet``: what is known of the lists of others; None: nobody asks (R34)."""
+        """``fleet``: what is known of the lists of others; None: lists are ignored (R34)."""
         self._masters = masters
         self.fleet = fleet
-        # A grant counts if it was asked for after the one time, and for no longer than until the other: before and
+        # A grant is valid if it was asked for after the one time, and no longer than until the other: before and
         # after, our list (R34) and our `max_ttl` may be unknown to the others.
         self.known_from = -math.inf
         self.known_until = math.inf
         self._guard = guard
-        self.max_ttl = self.announces = max_ttl  # ours, and what masters are told: that of a check counts for nobody
+        self.max_ttl = self.announces = max_ttl  # ours, and the announced one: a check announces none of its own
         # The clocks of masters may run faster than ours, and slower.
         self._counts, self._slower = wire.LIFE * max_ttl * (1 - drift), 1 + drift
         self._differs = False  # another client announced a different max_ttl, and that was logged
         size = len(masters)
         self.rates = Rates(size, drift)
-        self._said_at = [-math.inf] * size  # when it was told our max_ttl; infinity: it cannot be told
-        # The largest announced there, until when that counts, and the process that said so.
+        self._said_at = [-math.inf] * size  # when it got our max_ttl; infinity: it does not take it
+        # The largest announced there, until when that applies, and the process that said so.
         self._longest: list[tuple[float, float, str | None]] = [(max_ttl, -math.inf, None)] * size
         self._facts: list[Facts | None] = [None] * size  # of the present connection
         self._known: list[Facts | None] = [None] * size  # the last facts with a run_id
@@ -106,9 +106,9 @@ class Voters:
     def known_answered(self, master: int, known: Known | None, at: float) -> None:
         """``master`` said whose data it has.  None: it does not say.
 
-        A process that has the data of another one has forgotten what it granted, as after a restart.  One that had
-        other data when we looked last may have replaced them just now.  Where we had not looked, what other clients
-        have on record counts.
+        A process that has the data of another one has forgotten what it granted, as after a restart.  One with other
+        data than before may have replaced them just now.  If this client has not seen it before, the record of other
+        clients applies.
         """
         before = self._replids[master]
         if known is None or known.replid == before:
@@ -126,7 +126,7 @@ class Voters:
         self._said_at[master] = math.inf if announced is None else sent_at
         if announced is not None:
             value, until, process = self._longest[master]
-            # What a process before this one said counts to its end: the master may have forgotten it.
+            # What a process before this one said applies to its end: the master may have forgotten it.
             if process == self._run_id(master) or until <= at or value <= announced.max_ttl:
                 left = min(announced.left, wire.LIFE * announced.max_ttl) * self._slower + validity.ROUNDING
                 self._longest[master] = announced.max_ttl, at + left, self._run_id(master)
@@ -141,7 +141,7 @@ class Voters:
         )
 
     def longest(self, at: float) -> tuple[float, float, str]:
-        """The `max_ttl` that counts at ``at``, until when, and the master on which it is announced; "": it is ours."""
+        """The `max_ttl` that applies at ``at``, until when, and the master on which it is announced; "": it is ours."""
         announced = zip(self._longest, self._masters, strict=True)
         found = [(value, until, name) for (value, until, _), name in announced if until > at]
         return max([one for one in found if one[0] > self.max_ttl + _ROUNDED], default=(self.max_ttl, math.inf, ""))
@@ -190,7 +190,7 @@ class Voters:
         return at
 
     def _ahead(self, master: int) -> float:
-        """How far its clock is ahead of a majority.  Set so after its start, its uptime is that much too long."""
+        """How far its clock is ahead of a majority.  Set after the start, it makes the uptime that much too long."""
         mine, need = self._clocks[master], quorum.majority(len(self._masters))
         others = sorted(clock for clock in self._clocks if clock is not None)
         return 0.0 if mine is None or len(others) < need else max(0.0, mine - others[need - 1])
@@ -200,7 +200,7 @@ class Voters:
         self._heard_at[master] = at
 
     def refusals(self) -> tuple[Vote, ...]:
-        """What is to be said of each master while we are `refused`."""
+        """What to say of each master while we are `refused`."""
         reason = "" if self.fleet is None else self.fleet.refusal
         return tuple(Vote(master, "error", None, reason) for master in self._masters)
 

@@ -1,12 +1,12 @@
 """Looks at names again and again, and takes nothing: until all are free (R24), or until there is news of one (R41).
 
 It listens, looks again, and then waits for an announced release, for the end of the holder's TTL, or for its own pause,
-like a waiter that wants the lock.  Only what the masters say at a look counts.  It stands in no line: so it keeps
-nobody from the lock, and nobody keeps it from looking.
+like a waiter that wants the lock.  Only the answers of masters to a look are believed.  It is in no line: so it delays
+no waiter, and none delays it.
 
-A watcher begins each step with a look, and ends it with the first one that shows something new.  Nobody announces a
-grant: that a free name was taken is seen at the next pause.  Nothing is kept between two steps but what was told last.
-What happens there is not told, only what came of it.
+A watcher begins each step with a look, and ends it with the first one that shows something new.  Grants are not
+announced: that a free name was taken is seen at the next pause.  Between two steps only the last state that was shown
+is kept.  Changes between them are not shown, only their result.
 
 Also considered: to believe the announcements.  That would save a round trip, but a forged message would be believed as
 well.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Lookout:
-    """What an operation that looks again and again hears in between."""
+    """The pauses of an operation that looks again and again, and the announcements in them."""
 
     def __init__(self, settings: MastersSettings, keys: Sequence[str], pauses: wait_base) -> None:
         self._masters = len(settings.masters)
@@ -146,7 +146,7 @@ class FreeLook(Look):
 
 
 class Watch:
-    """What one watcher was told last."""
+    """What one watcher was shown last."""
 
     def __init__(self, settings: MastersSettings, name: str, key: str, pauses: wait_base = BETWEEN_LOOKS) -> None:
         self._settings = settings
@@ -154,11 +154,11 @@ class Watch:
         self._key = key
         self._pauses = pauses
         self._last: tuple[object, ...] = ()
-        self._fence = 0  # of the last holder that was told
-        self.begun = False  # something was told
+        self._fence = 0  # of the last holder that was shown
+        self.begun = False  # something was shown
 
     def more(self) -> Op[LockStatus]:
-        """The newest state, once it is another one than was told last.  It waits through outages.
+        """The newest state, once it differs from the one that was shown last.  It waits through outages.
 
         Raises:
             QuorumUnreachable: no majority is left without those that refuse for a reason that waiting cannot cure (C1).
@@ -177,13 +177,13 @@ class Watch:
             yield from lookout.pause(at, status.remaining or None, everybody, outage=look.tally.unreachable)
 
     def _is_news(self, status: LockStatus, look: Look) -> bool:
-        """Whether a majority has one answer, another than was told last, and of no earlier holder."""
+        """Whether a majority has one answer, another than was shown last, and of no earlier holder."""
         holds = [seen for master, seen in look.seen.items() if readings.has_voted(look.tally, master)]
         if status.token is None and not status.shared and sum(not seen.holder for seen in holds) < look.tally.need:
-            return False  # several ask for it, and nobody has it yet
+            return False  # several ask for it, and none has it yet
         if sum(not seen.fence for seen in look.seen.values()) >= look.tally.need:
             self._fence = 0  # they have forgotten it, so the next one may be smaller
-        # A master may have the fence of an attempt that failed as well.  That of the holder is the smallest.
+        # A master may have the fence of a failed attempt as well.  The fence of the holder is the smallest.
         fence = min((seen.fence for seen in holds if status.token and seen.holder == status.token), default=0)
         what = (status.token, frozenset(status.shared))
         if what == self._last or 0 < fence < self._fence:

@@ -1,17 +1,17 @@
 """Makes a lease whole soon after its grant: masters that refused it, or said nothing, get its key (R37).
 
 A majority decides a grant.  If no other master has the key, the lease rests on each one of that majority: another
-client needs only one that forgets, or whose clock steps.  Mostly the others have refused because of an attempt that
-failed, and that is taken back at this moment.  So they are sent a repair (R14):
+client needs only one that forgets, or whose clock steps.  Mostly the others have refused because of a failed attempt,
+which is rolled back at this moment.  So they are sent a repair (R14):
 
-- when a release is announced there, within `node_timeout` after the grant.  Only a client that has listened before
-  hears it: to subscribe for this would cost two connections to each master, more than that time is worth.
+- when a release is announced there, within `node_timeout` after the grant, if the acquire has listened: to subscribe
+  for this would cost two connections to each master, more than that time is worth.
 - `node_timeout` after the grant, and a second later, whether the lease is renewed or not.
 - From then on with its renewals, as R14 says.
 
-The grant is the confirmation that R14 asks for: nobody else can have been granted the name while the lease is valid.
-A repair is no vote, and none is written for a lease that is over.  None is written either once an extension has begun:
-that one repairs by itself, and may have given the keys another TTL.
+The grant is the confirmation that R14 asks for: no other client can be granted the name while the lease is valid.  A
+repair is no vote, and none is written for an ended lease.  Nor is one written once an extension has begun: that one
+repairs by itself, and may have given the keys another TTL.
 
 Also considered: to ask again at once.  The release of the attempt that failed would come later than that question.
 """
@@ -56,9 +56,9 @@ def listen(settings: MastersSettings, spec: LockSpec, lease: LeaseState, until: 
 
 
 class Overheard(Subscription):
-    """Hears which of the masters that lack the key of a lease may be free.
+    """Notices which of the masters that lack the key of a lease may be free.
 
-    It hears the release of the lease as well, and its operation is over then.
+    The release of the lease is announced as well, and ends its operation.
     """
 
     __slots__ = ("_free", "_lease")

@@ -31,10 +31,10 @@ class Request(Protocol):
 def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and each call costs
     request: Request, granted: Granted | None = None, number: int = 1, *, enter: bool = False
 ) -> Op[Grant | Refusal | None]:
-    """Try once.  ``granted`` is told of the grant as soon as there is one.
+    """Try once.  ``granted`` gets the grant as soon as there is one.
 
-    A Ctrl-C on the way back to the caller then cannot hide from it what it has to release (R11).
-    ``enter``: stand in line first.  None: nothing was sent, because others go first.
+    So a Ctrl-C on the way back to the caller cannot hide from it what it has to release (R11).
+    ``enter``: wait in line first.  None: nothing was sent, because others go first.
     """
     settings = request.settings
     spec = asked = request.spec
@@ -56,12 +56,12 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
             spec = ballot.granted_spec
         if fencing and (ballot.elsewhere or tally.yes < tally.need):
             second = ballot.next_round(spec, token)
-            if second is not None:  # it ends with the time of the attempt: nobody gets more time for two questions
+            if second is not None:  # it ends with the time of the attempt: a second question brings no more time
                 at = yield from second.ask(ballot.sent_at + settings.node_timeout)
                 fence, tally = second.proposal, second.tally
         valid_until = validity.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        # Others forget the `max_ttl` (R21) and the list of masters of a client that was stopped.  No lease lasts longer
-        # than they know both, and none counts that was asked for before they knew them (again).
+        # Other clients forget the `max_ttl` (R21) and the list of masters of a stopped client.  No lease lasts longer
+        # than they know both, and no attempt is granted that was sent before they knew both (again).
         known = ballot.sent_at >= settings.voters.known_from and valid_until <= settings.voters.known_until
         if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:  # a majority, and in time (R7)
             votes = ballot.tally.votes

@@ -27,7 +27,7 @@ class Grant(NamedTuple):
     valid_until: float
     decided_at: float
     asked: frozenset[int]  # masters that may have our keys
-    votes: Callable[[], tuple[Vote, ...]]  # computed only when somebody reads them
+    votes: Callable[[], tuple[Vote, ...]]  # computed only when they are read
     attempts: int = 1
     place: Place | None = None  # our place in the line of this process
     tally: Tally | None = None  # of its last round: which masters have granted it by now
@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
     at: float
     held: tuple[wire.Held, ...] = ()  # if `held`: the answers of the masters that refused it
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
-    contended: bool = False  # if `held`: several asked at once, one of whom may be us, and nobody has it (C3)
+    contended: bool = False  # if `held`: several asked at once, perhaps this client too, and none has it (C3)
     validity: float | None = None  # if `slow`: the validity that would have been left
     # -- records of policies --
     waited: Waited = Waited()
@@ -73,7 +73,7 @@ class Ballot(Round):
     highest = 0  # the greatest fence that was proposed or shown
     elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
     held: tuple[wire.Held, ...] = ()
-    granted_spec: LockSpec | None = None  # what was granted, if that is a part of what was asked for
+    granted_spec: LockSpec | None = None  # what was granted, if that is a part of the request
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
@@ -116,7 +116,7 @@ class Ballot(Round):
         return wire.fence(spec.keys, token, proposal, self._settings.fence_ttl), granted
 
     def after_grant(self, token: str) -> tuple[Send, ...]:  # noqa: ARG002 - see `slots`
-        """Gives back what masters have granted besides, if ``granted_spec`` is not all that was asked for."""
+        """Gives back what masters have granted besides, if ``granted_spec`` is not all of the request."""
         return ()
 
     def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:  # noqa: ARG002
@@ -129,7 +129,7 @@ class Ballot(Round):
             return Refusal("slow", self.tally, at, validity=valid_until - at)
         if tally.unreachable:
             return Refusal("unreachable", tally, at)
-        if tally is not self.tally:  # another one's fence is greater
+        if tally is not self.tally:  # the second round: the fence of another client is greater
             return Refusal("held", tally, at, contended=True)
         left = sorted(one.remaining for one in self.held)
         missing = tally.need - tally.yes  # that many of these keys have to expire before we can win

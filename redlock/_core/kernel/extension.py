@@ -5,11 +5,9 @@ Repair (R14).  A master may have lost the key of a lease that a majority has jus
 - It may show a greater fence than the lease has.  That is no objection: a majority has just confirmed the
   lease, so that fence is of a failed attempt.  The fence stays, for the next grant has to exceed it.
 - Its answer may come after the extension is decided, when no operation waits any more.  So the repair is sent
-  where the answer is read, on the same connection (`Send.more`).  Otherwise a master that always answers last
-  would get its key late, or never.
-- The repair is dropped if the lease has ended when it would be written (`Send.only_if`).  So it cannot stand
-  behind the release of another thread.
-- Before that look, the master is noted as one that may have a key.  A release that begins later goes there too,
+  where the answer is read, on the same connection (`Send.more`): else the slowest master would get its key late.
+- The repair is dropped if the lease has ended by then (`Send.only_if`), so it cannot follow another thread's release.
+- Before that check, the master is noted as one that may have a key.  A release that begins later goes there too,
   behind the repair on the same connection.
 """
 
@@ -60,7 +58,7 @@ def extend(
         lease.begin_extension(pending)
         claim = Extending(settings, spec, lease, ttl)
         claim.only_if = lambda: not lease.over and pending.may_be_written(claim, (lease,))
-        # Wait no longer than the lease lasts: then it is lost, and the caller has to be told.
+        # Wait no longer than the lease lasts: then it is lost, and the caller has to know.
         at = yield from claim.ask(lease.valid_until)
         if claim.sent_at == NEVER:
             return Extension("lost" if lease.over else "unanswered", now)
@@ -89,7 +87,7 @@ class Extending(Claim):
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         before = self.others
         outcome, reason = super().read(master, value)
-        # It was downgraded, perhaps where it was handed over to.  That denies nothing: it is the same lease.
+        # It was downgraded, perhaps by the process that took it over.  That denies nothing: it is the same lease.
         return (outcome if self.others is before else "error"), reason
 
     def late(self, master: int, value: Any, at: float) -> None:
@@ -101,7 +99,7 @@ class Extending(Claim):
 
 
 def is_missing(answer: object) -> bool:
-    """Whether a master says that nobody has the key."""
+    """Whether a master says that the key is gone."""
     return isinstance(answer, wire.NotOwned) and not answer.other
 
 
@@ -113,7 +111,7 @@ def repair(
     ttl: float,
     wanted: Callable[[], bool] | None = None,
 ) -> Iterator[Send]:
-    """Give the key back to the masters in ``missing`` (R14).  Nobody counts their answers.
+    """Give the key back to the masters in ``missing`` (R14).  Their answers are no votes.
 
     ``ttl``: what is left of it, without a guard.
     ``wanted``: it is not sent unless this is true then, as well.
@@ -127,7 +125,7 @@ def repair(
 
 
 class Repair(Send):
-    """Gives the key back.  Its answer is no vote, and only counts how long the lease was on a bare majority."""
+    """Gives the key back.  Its answer is no vote, and only ends the lease's time on a bare majority (R37)."""
 
     def __init__(
         self, call: wire.Call, lease: LeaseState, missing: Sequence[int], wanted: Callable[[], bool] | None

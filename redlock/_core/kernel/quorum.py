@@ -114,7 +114,7 @@ class Tally:
         return None if entry is None else entry[0]
 
     def time_out(self, after: float) -> None:
-        """The round is over: a master that has not answered by now did not vote."""
+        """The round has ended: a master that has not answered by now did not vote."""
         for master, entry in enumerate(self.entries):
             if entry is None:
                 self.count(master, "timeout", None, f"no answer within {after:.3g} s")

@@ -1,6 +1,6 @@
-"""Releases a lock: the lease has ended before the first byte is sent, and every master that may have a key is asked.
+"""Releases a lock: the lease ends before the first byte is sent, and every master that may have a key is asked.
 
-The release stands behind the acquire on its connection (R10).  Where it cannot, it is in doubt: see `doubt.py`.
+The release follows the acquire on its connection (R10).  Where it cannot, it is in doubt: see `doubt.py`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Claim(Round):
     _until: ClassVar[RoundEnd] = "settled"
     taken = False
     others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token, as one of the other mode
-    missing: tuple[int, ...] = ()  # masters on which nobody holds the lock
-    heard: Mapping[int, int] = MappingProxyType({})  # by master: how many connections were told of the release
+    missing: tuple[int, ...] = ()  # masters on which the lock is free
+    heard: Mapping[int, int] = MappingProxyType({})  # by master: how many connections got the announcement
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_owned(value)
@@ -66,7 +66,7 @@ def leave_line(lease: LeaseState, others_until: float = NEVER) -> list[Leave]:
 
 
 def release_lost(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Send:
-    """The release of a lease that is lost already.  Nobody waits for the answers, for they change nothing."""
+    """The release of a lease that is lost already.  No caller waits for the answers, for they change nothing."""
     return doubted(Send(_call(settings, spec, lease), to=lease.asked, owed_until=lease.keys_until), lease)
 
 
@@ -81,7 +81,7 @@ def unless_they_stay(settings: MastersSettings, spec: LockSpec, lease: LeaseStat
 
 
 def _interrupted(settings: MastersSettings, spec: LockSpec, lease: LeaseState, claim: Claim | None) -> Op[None]:
-    """The rest of a release: nobody waits for the answers."""
+    """The rest of a release: no caller waits for the answers."""
     if claim is not None:
         claim.wait_for = None
     released = unless_they_stay(settings, spec, lease) if claim is None else [claim]
@@ -92,9 +92,9 @@ def _interrupted(settings: MastersSettings, spec: LockSpec, lease: LeaseState, c
 def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[bool]:
     """Release on every master that may have the key.  Returns True if the lease was still ours until then.
 
-    Masters that do not answer are owed the release (R10).
-    If too few answer to tell, the lease counts as ours: it was valid, and no majority has denied it.  It also counts
-    as ours if it was released before, by an interrupted call or by another thread: missing keys prove nothing then.
+    Masters that do not answer are owed the release (R10).  If too few answer to tell, the lease was ours: it was valid,
+    and no majority has denied it.  It was ours, too, if an interrupted call or another thread has released it before:
+    missing keys prove nothing then.
     """
     again = lease.released
     claim: Claim | None = None
@@ -108,11 +108,11 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         # after the lease has ended: no repair is written from now on, so no master is added.
         claim = doubted(Claim(settings, _call(settings, spec, lease), lease.asked, lease.keys_until), lease)
         lease.last_votes = claim.tally.votes
-        # The next waiter in line need not wait for the answers: on every connection its acquire stands behind our
-        # release (R10).
+        # The next waiter in line need not wait for the answers: on each connection its acquire follows this release
+        # (R10).
         claim.leaves, claim.wait_for = lease.place, settings.node_timeout
-        # If another loop acquired the lease, that loop is told later.  It sends a release as well, which could overtake
-        # this one, and the lease would seem to have been lost (C8).
+        # If another loop acquired the lease, that loop learns of it later.  It sends a release as well, which could
+        # overtake this one, and the lease would seem to have been lost (C8).
         here = lease.is_here()
         if here:
             lease.changed()

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | None]:
     """Release on all masters that may have the key, above all on the silent ones (R9).
 
-    Nobody waits for the answers.  On each connection the release stands behind the acquire (R10).  If the
-    connection breaks before the answer, the release is owed for as long as the key can live.
-    Returns the interruption, if there was one.
+    No caller waits for the answers.  On each connection the release follows the acquire (R10).  If the connection
+    breaks before the answer, the release is owed for as long as the key can live.  Returns an interruption, or None.
     """
     sent_at = round_.sent_at
     if sent_at == NEVER:  # interrupted before the round was sent
@@ -36,7 +35,7 @@ def carry_out(*effects: Send | Leave) -> Op[None]:
 
 
 def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
-    """Carry out each of ``effects`` although somebody keeps pressing Ctrl-C: a second time does no harm.
+    """Carry out each of ``effects``, however often Ctrl-C comes: a second time does no harm.
 
     Returns the first interruption.  The caller raises it, unless it is raising one already.
     """

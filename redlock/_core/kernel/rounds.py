@@ -117,7 +117,7 @@ class Round(Send, ABC):
             self.tally.fail(master, not_counted, at - self.sent_at)
 
     def late(self, master: int, value: Any, at: float) -> None:  # noqa: ARG002 - part of the interface
-        """Note it if ``value``, which came when the votes were counted, says that ``master`` has granted it.
+        """Note it if ``value``, which came after the votes were counted, says that ``master`` has granted it.
 
         `read` is not asked: an operation may be looking at what it has noted.
         """

@@ -17,6 +17,6 @@ def drift(ttl: float, factor: float) -> float:
 def valid_until(sent_at: float, ttl: float, factor: float) -> float:
     """The end of a lease whose request was sent at ``sent_at``.
 
-    ``sent_at`` was read before the first byte left.  No key can have been set earlier.
+    ``sent_at`` was read before the first byte was sent.  No key can have been set earlier.
     """
     return sent_at + ttl - drift(ttl, factor)
