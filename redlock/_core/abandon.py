@@ -1,4 +1,4 @@
-"""Releases a lease that nobody can give back any more (R15)."""
+"""Releases a lease that no holder can give back any more (R15)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def abandon(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
-    """Release a lease that nobody can give back any more, and do not wait for the answers (R15).
+    """Release a lease that no holder can give back any more, and do not wait for the answers (R15).
 
     In a forked child nothing is sent: it is the parent's.
     """

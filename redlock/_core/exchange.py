@@ -64,7 +64,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def _tear(self, pipeline: Pipeline) -> None:
-        """Do not trust this connection any more: what it carries may not be whole."""
+        """Do not trust this connection any more: it may carry half a message."""
 
     @abstractmethod
     def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
@@ -87,7 +87,7 @@ class Exchange(ABC):
     def submit(self, request: Send, inbox: Inbox, now: float, *, corked: bool = False) -> None:
         """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
 
-        The request is told of masters that are down when it is written.
+        The request fails on masters that are down when it is written.
         """
         if request.only_if is not None and not request.only_if():
             return
@@ -110,7 +110,7 @@ class Exchange(ABC):
         to: Sequence[Pipeline],
         rest: Iterator[Pipeline] | None = None,
     ) -> None:
-        """Send ``requests``, packed as ``data``.  They are told at once of masters that are down.
+        """Send ``requests``, packed as ``data``.  They fail at once on masters that are down.
 
         ``rest``: those in ``to`` that do not have them yet.
         """
@@ -210,14 +210,14 @@ class Exchange(ABC):
     def _decide_rounds(self, now: float) -> None:
         """Resume the operations whose rounds got votes and are decided."""
         for request in dict.fromkeys(self._voted_on):
-            if request.decides(now):  # also if an interruption has kept us from telling its operation that
+            if request.decides(now):  # also if an interruption came before its operation knew that
                 request.inbox.put(request)
         self._voted_on.clear()
 
     def mend_walk(self, now: float) -> None:
         """An interruption has ended a walk: tear the connection that was in hand.  A second one does no harm.
 
-        Rounds that are decided end now: else their operations would be told only when somebody reads again.
+        Rounds that are decided end now: else their operations would learn of it only at the next read.
         """
         if self._walk is not None:
             items, walk = self._walk
@@ -227,7 +227,7 @@ class Exchange(ABC):
                 pipeline = self.by_fd[item[0]] if isinstance(item, tuple) else item
                 if pipeline is not _ELSEWHERE:
                     self._tear(pipeline)
-                    if walk is self._flight:  # what is not in the queue yet fails with the others; a release is owed
+                    if walk is self._flight:  # requests not in the queue yet fail with the others; a release is owed
                         queue = pipeline.under_way
                         queue.extend([request for request in self._together()[0] if request not in queue])
             self._walk = None

@@ -1,7 +1,7 @@
 """Whether all clients use masters that make them exclude each other (R34).
 
-Two clients do if every majority of the one's masters meets every majority of the other's.  A client that cannot know
-that announces its list at each of its masters, and is shown the lists there that are incompatible with its own.  Each
+Two clients do if every majority of the one's masters meets every majority of the other's.  A client cannot know that
+alone: it announces its list at each of its masters, and gets the lists there that are incompatible with its own.  Each
 master decides by itself which list it records (fleet.lua); this file decides what that means for us.
 
 The last to come gives way.  A newcomer works if nothing incompatible is shown to it, or if its list is that of
@@ -10,20 +10,19 @@ down, or were silent for `node_timeout`: a master that is further away may be th
 client that was out of touch until a majority may have forgotten its list begins anew.  A client that works
 goes on as long as a majority has its list.
 
-What was shown counts until it is too old, also if the master that showed it has forgotten it.
+A list that was shown counts until it is too old, even if the master that showed it has forgotten it.
 
 Two lists may have come into use while the masters that they share were out of reach.  Then the one that more of these
-record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.  A
-list with no settled clients counts for that where none of these masters has ours: a client of it may work and not have
-said so yet, and nothing keeps it from work.  Where some have ours, it is shown that, and gives way if it is a newcomer.
+record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.
+On masters that do not have our list, unsettled lists count too: their clients may already hold locks.  A client that
+sees our list gives way if it is a newcomer.
 
 It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.
 
 Also considered: to send the fingerprint with each acquire (every lock would pay for it, and a list would have to be
 refused by the scripts of all clients, also of those before); a check by the background that only warns (two services
 would go on to hold one lock); entries for each client in place of each list (a thousand clients, a thousand lines to
-read for each); to begin at the first majority and to take it back (a lock that was granted meanwhile cannot be taken
-back).
+read for each); to begin at the first majority and to take it back (a lock that was granted cannot be taken back).
 """
 
 from __future__ import annotations
@@ -203,7 +202,7 @@ class Fleet:
         elif self._in_use:
             self.refusal = self._explain(self._in_use)
         ends = sorted((one.until if one.state > 0 else math.inf for one in answers if one.state), reverse=True)
-        # Where no majority records any list, nobody can say more than that.
+        # Where no majority records any list, masters cannot say more than that.
         self.known_until = ends[need - 1] if len(ends) >= need else math.inf
 
     def _begin(self, at: float, *, has: bool) -> None:
@@ -223,7 +222,7 @@ class Fleet:
         """Whether ``master`` may still show us a list: it has not answered, and is not known to be down.
 
         The answer to a mere question is none: that did not record our list, and others may have come since.
-        A client that was cut off counts no earlier answer: the masters come back one after the other.
+        A client that was cut off ignores earlier answers: the masters come back one after the other.
         """
         one = self._answers[master]
         answered = one is not None and one.until > at and (one.state or any(o.counts(at) for o in one.others.values()))

@@ -1,4 +1,4 @@
-"""What masters are told about a lock, and what their answers mean: the mode of a lock, of a lease, and of a slot.
+"""The requests about a lock, and the meaning of the answers: the mode of a lock, of a lease, and of a slot.
 
 Modes differ in the scripts that masters run, and in how an attempt reads their answers.  All else is the same for all:
 the majority, the fence, the validity, the rollback, the repair and the restart guard.
@@ -23,7 +23,7 @@ class Mode(NamedTuple):
     shared: bool
     ballot: Callable[[Any, Call], Any]
     acquire: Callable[[Keys, str, float, int, float], Call]
-    extend: Callable[..., Call]  # where that is on record (R35), it is told the mark and the fence as well
+    extend: Callable[..., Call]  # where that is on record (R35), it gets the mark and the fence as well
     repair: Callable[[Keys, str, float, int | None, float], Call]
     release: Callable[[Keys, str, float, int | None], Call]
     written: Callable[[int], str] = str

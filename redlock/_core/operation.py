@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WAITS: Any = object()  # instead of an event: the operation has to wait
-# An alarm that is late by more than these seconds says that nobody was reading meanwhile.
+# An alarm that is late by more than these seconds says that the answers were not read until then.
 _LATE = 0.02
 _MOST_EXCUSED = 0.25
 
 
 class Host(Protocol):
-    """What looks after operations: the connections of a caller's thread, an event loop, the renewer of threads."""
+    """The carrier of operations: the connections of a caller's thread, an event loop, the renewer of threads."""
 
     operations: set[Any]  # under way
 
@@ -52,7 +52,7 @@ class SteppingHost(Host, Protocol):
     def send(self, request: Send, operation: Any) -> None: ...
 
     def read_and_close(self, request: Send | None) -> None:
-        """Read what has arrived, unless that is done anyway.  After that, tell ``request`` of no more answers."""
+        """Read what has arrived, unless that is done anyway.  After that, hand ``request`` no more answers."""
 
     def step_soon(self, operation: Any) -> None:
         """``operation`` has an event: call its `step` as soon as no other step or read is under way."""
@@ -66,7 +66,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     """One operation under way, and the events that it has not seen yet: each subclass is a `LineInbox`."""
 
     subscription: Subscription | None = None
-    result: T  # once it is over
+    result: T  # once it has ended
     _struck: BaseException | None = None  # what was thrown into the generator first that is no error: a Ctrl-C
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
@@ -90,13 +90,13 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     @abstractmethod
     def _await(self, until: float, closes: Send | None, *, quiet: bool = False) -> Event:
-        """The next event; from ``until`` on a `Timeout`, and ``closes`` is told of no more answers then.
+        """The next event; from ``until`` on a `Timeout`, and ``closes`` gets no more answers then.
 
         `WAITS`: there is none yet, and the engine is to return.  ``quiet``: see `Wait`.
         """
 
     def _conclude(self, error: BaseException | None) -> bool:  # noqa: ARG002 - for those that tell somebody else
-        """The generator has ended, with `result` or with ``error``: it is over.  A second time does no harm.
+        """The generator has ended, with `result` or with ``error``.  A second time does no harm.
 
         True: the caller of the engine is to see ``error``.
         """
@@ -152,7 +152,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
 
 class _Struck(BaseException):
-    """A GeneratorExit of a signal handler.  To a generator that would mean that nobody carries out its effects."""
+    """A GeneratorExit of a signal handler.  To a generator that would mean that its effects are not carried out."""
 
 
 def _is_closed(op: Any) -> bool:
@@ -179,7 +179,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         self.wake()
 
     def wake(self) -> None:
-        """Tell the host that there is an event."""
+        """Notify the host of an event."""
         if not (self._running or self._queued):
             self._queued = True
             self._host.step_soon(self)
@@ -216,7 +216,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         if not (self._running or self.over):
             self._drive(self._op.throw, error)
         if not self.over:
-            # It wants to wait, although nobody will see its end.  None of our operations does.
+            # It wants to wait, although no caller will see its end.  None of our operations does.
             self._conclude(error)
             self._op.close()
 
@@ -256,8 +256,8 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
     def _excuse(self, now: float) -> bool:
         """Put `until` off, once, if it waits for answers and the alarm came late.
 
-        Then nobody was reading, and perhaps the whole machine stood still.  The answers get as much time again, up to a
-        limit.  That is safe: `valid_until` still counts from `sent_at`.
+        Then the answers were not read, and perhaps the whole machine was suspended.  They get as much time again, up to
+        a limit.  That is safe: `valid_until` still counts from `sent_at`.
         """
         late = now - self.until
         if self._closes is None or self._excused or late < _LATE:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Inbox(Protocol):
-    """The inbox of an operation that asks masters, or hears of releases."""
+    """The inbox of an operation that asks masters, or listens to releases."""
 
     def put(self, event: Any) -> None:
         """Deliver ``event``, and wake the operation."""
 
 
 class LineInbox(Inbox, Protocol):
-    """The inbox of an operation that stands in the line of its process, until it is its `Turn`."""
+    """The inbox of an operation that waits in the line of its process, until it is its `Turn`."""
 
     events: deque[Any]
 
@@ -31,7 +31,7 @@ class LineInbox(Inbox, Protocol):
 
 
 class Observing(Protocol):
-    """What an observer is told.  It never waits, and raises nothing that a caller has to handle."""
+    """The calls to an observer.  They never wait, and raise nothing that a caller has to handle."""
 
     def acquired(self, name: str, grant: Any, began: float, seconds: float) -> None: ...
 

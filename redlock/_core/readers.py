@@ -23,17 +23,17 @@ def keep_new_readers_away(
 ) -> Op[None]:
     """A writer that waits keeps new readers away, or it might wait for ever (R33).
 
-    After an attempt that readers refused it leaves a mark on all masters, except where another writer has the name.
-    They refuse new readers from then on; those that are there may extend.  So the writer gets in when they have
-    released or expired.
+    When readers refuse a writer, the writer leaves a mark on every master, except where another writer has the name.
+    From then on masters refuse new readers, and present ones may extend.  So the writer gets in when they have released
+    or expired.
 
-    - It leaves the mark anew after each attempt, whatever that failed by.  ``marks`` take it back at the end.
+    - It renews the mark after every failed attempt, for whatever reason it failed.  ``marks`` take it back at the end.
     - A master without readers is marked as well.  An attempt that takes the name there ends the mark, and its rollback
       would let new readers in.  They could get a majority, one master after the other.
     - A mark lasts for two pauses of its writer, and at least for two `node_timeout`: an attempt may take that long.
     - The mark of a writer that crashed goes by itself.
 
-    It serves liveness alone: a mark that is lost costs time, and nobody's lock rests on it.  So no votes are counted.
+    It serves liveness alone: a lost mark costs time, and no lock rests on it.  So no votes are counted.
     """
     if spec.mode.shared or not (by_readers or marks):
         return
@@ -46,9 +46,9 @@ def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now:
     """Share the lease with readers, without a moment in between (R33).  Readers that wait in this process enter.
 
     A downgrade is an extension: where a master has the key of the lease for itself, the script of readers makes it one
-    of them.  From the moment in which that is sent, the lease claims only the shared lock, whatever the masters answer:
-    some of them may let readers in already.  So nothing is claimed that is not so.  A master that it did not reach
-    gives the name to nobody else meanwhile, and follows with the next renewal.
+    of them.  From the sending on, the lease claims only the shared lock, whatever the masters answer: some of them may
+    let readers in already.  A master that it did not reach gives the name to no other client until then, and follows
+    with the next renewal.
 
     There is no way back but a release: two readers that both wait to be alone would wait for each other.
     """

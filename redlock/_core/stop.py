@@ -1,4 +1,4 @@
-"""Wakes or ends what waits, from outside: from another thread, another task, or a signal handler."""
+"""Wakes or ends waiting operations from outside: from another thread, another task, or a signal handler."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Stopped(Exception):  # noqa: N818 - no error: the caller that asked for it
 
 
 class Watchers:
-    """Those who wait for a change that comes from elsewhere.
+    """The waiters for a change that comes from elsewhere.
 
     A signal handler may wake them, in the middle of anything.  So this takes no lock: each step is one operation on a
-    dict.  Who waits first registers its wake-up (`subscribe`), and then looks, so it misses no change.
+    dict.  A waiter first registers its wake-up (`subscribe`), and then looks, so it misses no change.
     """
 
     def __init__(self) -> None:

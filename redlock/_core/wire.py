@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from redlock.scripts import Policy, Script
 
 
-# Of max_ttl: an announcement counts for that long, and is made again after that.
+# Of max_ttl: an announcement holds for that long, and is made again after that.
 LIFE, REFRESH = 2.0, 0.5
 _ANNOUNCEMENT = "redlock-max-ttl:"
 _FLEET = "redlock-fleet:"
 
 
-# What a client says of itself to fleet.lua, and how it takes an expiry (R35).
+# What a client announces of itself to fleet.lua, and how it takes an expiry (R35).
 Says: TypeAlias = Literal["new", "settled", "back", "refused", "left"]
 Way: TypeAlias = Literal["confirmed", "trusted"]
 
@@ -64,7 +64,7 @@ class Keys(NamedTuple):
 
     locks: tuple[str, ...]
     fences: tuple[str, ...]
-    grants: tuple[str, ...] = ()  # where it is on record who has them (R35)
+    grants: tuple[str, ...] = ()  # the records of their holders (R35)
 
 
 def keys_for(prefix: str, names: Sequence[str], *, fencing: bool = True, records: bool = False) -> Keys:
@@ -220,9 +220,9 @@ def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: flo
 
 
 def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None) -> Call:  # noqa: ARG001 - see `records`
-    """``keep``: seconds in which nobody may have the names yet (R28)."""
+    """``keep``: seconds in which no client may have the names yet (R28)."""
     args = (token, milliseconds(keep)) if keep > 0 else (token,)
-    # The usual answer: the key was ours, and nobody listened.
+    # The usual answer: the key was ours, and no client listened.
     return Call(scripts.RELEASE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
 
 
@@ -251,7 +251,7 @@ def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_t
     return _of_reader(call, keys, *call.args)
 
 
-def release_shared(keys: Keys, token: str, *_: object) -> Call:  # readers keep nobody out (R28)
+def release_shared(keys: Keys, token: str, *_: object) -> Call:  # readers keep no client out (R28)
     return _of_reader(release(keys, token), keys, token)
 
 
@@ -304,7 +304,7 @@ def announce(prefix: str, max_ttl: float) -> Call:
 
 
 def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float, way: Way = "trusted") -> Call:
-    """``client`` begins with ~ if it only warns.  ``life``: seconds for which it counts.  See fleet.lua."""
+    """``client`` begins with ~ if it only warns.  ``life``: seconds for which it is remembered.  See fleet.lua."""
     # Its fingerprint does not depend on the order, and neither does compatibility.
     ordered = sorted(names)
     args = (fingerprint(ordered), client, says, milliseconds(life), way, *ordered)
@@ -357,7 +357,7 @@ class Held(NamedTuple):
 class Owned(NamedTuple):
     """Answer of extend and release: the caller held every name.
 
-    ``listeners``: how many connections were told of the release.
+    ``listeners``: how many connections got the announcement of the release.
     """
 
     listeners: int = 0
@@ -366,7 +366,7 @@ class Owned(NamedTuple):
 class NotOwned(NamedTuple):
     """Answer of extend and release: the caller did not hold every name.
 
-    ``other`` holds one of them; "" if nobody else does.
+    ``other`` holds one of them; "" if no client does.
     """
 
     other: str
@@ -404,7 +404,7 @@ class Scanned(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """Answer of announce: the largest ``max_ttl`` there, and for how many seconds it counts (infinity: it stays)."""
+    """Answer of announce: the largest ``max_ttl`` there, and for how many seconds it holds (infinity: it stays)."""
 
     max_ttl: float
     left: float = math.inf
@@ -421,7 +421,7 @@ class Known(NamedTuple):
 
 
 class OtherList(NamedTuple):
-    """An incompatible list.  It counts for ``left`` seconds if it is not announced again.  ``mark``: see fleet.lua."""
+    """An incompatible list.  It holds for ``left`` seconds if it is not announced again.  ``mark``: see fleet.lua."""
 
     mark: str
     left: float
@@ -440,7 +440,7 @@ class Lists(NamedTuple):
 
 
 class FleetEntry(NamedTuple):
-    """A list of masters that clients use.  It was last ``seen`` on the master's clock, and counts for ``life`` seconds.
+    """A list of masters that clients use.  It was last ``seen`` on the master's clock, and holds for ``life`` seconds.
 
     ``several``: more than one client has announced it.  ``mark``: see fleet.lua.
     """
@@ -646,17 +646,17 @@ def how_long(remaining: float) -> str:
 
 
 def _text(written: bytes) -> str:
-    """What anybody may have written, as it stands in records, errors and logs: it can be printed, whatever it is.
+    """A text of unknown origin, for records, errors and logs: it can be printed, whatever it is.
 
-    Our tokens are UTF-8, and can be.  Other libraries may use any bytes.  What has control characters gets quotes: so
-    nothing that stands in front of them makes a token of ours of it, with an owner.
+    Our tokens are UTF-8, and can be.  Other libraries may use any bytes.  A text with control characters gets quotes:
+    so no prefix makes a token of ours of it, with an owner.
     """
     text = written.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else f"'{printable(text)}'"
 
 
 def _holder(written: bytes) -> str:
-    """The value of a key that is there.  An empty one holds the name as well, so it is not taken for nobody's."""
+    """The value of a key that is there.  An empty one holds the name as well, so it does not pass for a free one."""
     return _text(written) or "''"
 
 

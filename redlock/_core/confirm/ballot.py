@@ -1,18 +1,18 @@
-"""An attempt where masters have on record who had the name before (R35).  `expiry` judges what they say.
+"""An attempt where masters have a record of the last holder of the name (R35).  `expiry` judges what they say.
 
-One round, as ever, if a majority has nothing on record: nearly always.  If f + 1 masters show that the same extension
+One round, as always, if a majority has nothing on record: nearly always.  If f + 1 masters show that the same extension
 has run out, a second round takes the name, where still the same is on record (`settle.lua`).
 
-Otherwise nobody can tell, and the attempt has failed.  Then it leaves a *phantom* on the masters that did not refuse:
-nobody's lease, for the longest TTL that is on record.  When that is over, f + 1 clocks say so.  It is sent after all
-answers have come: so what it hides was sent before it, and ends before it.  It goes to one master first, in an order
-that is the same for all clients, and to the others only if that one took it: waiters would split their phantoms.
+Otherwise the last lease may still be valid, and the attempt has failed.  Then it leaves a *phantom* on the masters that
+did not refuse: a lease without a holder, for the longest TTL that is on record.  When that has ended, f + 1 clocks say
+so.  The phantom is sent after all answers, so it outlasts all leases that it may hide.  One master gets it first, in an
+order that is the same for all clients, and the others only if that one took it: else waiters would split phantoms.
 
 If a key that is in the way ends soon, the attempt is repeated at that moment, once, before anything is left.
 
-An attempt for one slot does the same (R32).  An attempt for any of several counts a slot that is on record as taken: it
-comes after one that was refused, and what it finds on record is asked for by itself after the next pause.  While most
-masters call another slot free, nothing is left to nobody.
+An attempt for one slot does the same (R32).  An attempt for any of several takes a recorded slot for taken: it follows
+a refused one, and asks for recorded slots one by one after the next pause.  It leaves no phantom while most masters
+report another slot free.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ConfirmingBallot(Ballot):
             return super().read(master, value)
         fence, shown, slots = flagged
         self.learn(fence)
-        self.held += (Held(fence, "", math.inf, slots),)  # nobody holds it there
+        self.held += (Held(fence, "", math.inf, slots),)  # no holder there
         if self.tally.outcome(master) is None:  # only its first answer is its vote
             self._shown = {**self._shown, master: shown}
         whose = by_whom(next(iter(shown.values())).token)
@@ -66,7 +66,7 @@ class ConfirmingBallot(Ballot):
 
     @property
     def shown(self) -> dict[int, Records]:
-        """By master.  A master that may not vote does not count here either (R21)."""
+        """By master.  A master that may not vote has no say here either (R21)."""
         return {master: shown for master, shown in self._shown.items() if self.tally.outcome(master) == "held"}
 
     @property
@@ -83,7 +83,7 @@ class ConfirmingBallot(Ballot):
     # -- the second round ----------------------------------------------------------------------------
 
     def _needs_another_round(self) -> bool:
-        """Also if the last lease is over for certain."""
+        """Also if the last lease has certainly ended."""
         return super()._needs_another_round() if self.tally.won else self.judgement.verdict == "confirmed"
 
     def _next_call(self, spec: LockSpec, token: str, proposal: str) -> tuple[Call, frozenset[int]]:
@@ -103,10 +103,10 @@ class ConfirmingBallot(Ballot):
     # -- nobody can tell -----------------------------------------------------------------------------
 
     def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:
-        """Leave the name to nobody for one TTL, if nobody can tell whether its last lease is over.
+        """Keep the name from all for one TTL, if its last lease may still be valid.
 
-        Not if this process stood still meanwhile: by now others know more.  Nor while most masters call another slot of
-        the group free.
+        Not if this process was stopped until now: others know more by then.  Nor while most masters report another slot
+        of the group free.
         """
         free = zip(*(one.slots for one in self.held if one.slots), strict=True)
         if any(2 * left.count(0.0) > len(left) for left in free):
@@ -152,10 +152,10 @@ class ConfirmingBallot(Ballot):
         if self._soon:
             return refusal
         left = sorted(remaining for _, remaining in self._holders())
-        missing = tally.need - tally.yes - len(shown)  # that many keys have to end before anybody can tell
+        missing = tally.need - tally.yes - len(shown)  # that many keys have to end before masters can tell
         remaining = self._placed or (left[missing - 1] if 0 < missing <= len(left) else None)
         if remaining is not None and (self._placed or any(is_phantom(holder) for holder, _ in self._holders())):
-            # All who wait for it wake then: not in the same moment.
+            # All waiters for it wake then: not at the same moment.
             remaining += self._settings.random() * self._settings.node_timeout
         return refusal._replace(remaining=remaining, contended=refusal.contended and not self._placed)
 

@@ -1,4 +1,4 @@
-"""Whether a name may be had, where masters have on record who had it before (R35).  Pure, and without a clock.
+"""Whether a name may be had, where masters have a record of its last holder (R35).  Pure, and without a clock.
 
 A master that granted a name keeps a *record* of that until the release.  If the lock key has gone and the record has
 not, the lease may still be valid: this master's clock may have been set, or it may have lost the key.  So the

@@ -1,4 +1,4 @@
-"""The wire contract where masters have on record who was granted a name (R35): see `wire` for all other keys and calls.
+"""The wire contract where masters have records of grants (R35): see `wire` for all other keys and calls.
 
 Usual answers are the same bytes as without records.
 """

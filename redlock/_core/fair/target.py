@@ -2,16 +2,16 @@
 
 A ticket is a number that is proposed as a fence is, and settles as a fence does (R16, R17): a majority of masters has
 stored it, each because it was greater than its fence.  A later proposal meets one of them, and becomes a greater one.
-A master grants the name to nobody but the lowest ticket that it knows.  So nobody with a greater ticket, or with none,
-gets a majority while a settled one is known to a majority.
+A master grants the name only to the lowest ticket that it knows.  So no client with a greater one, or with none, gets
+a majority while a settled one is known to a majority.
 
-- A client asks for a free name as ever, by one round.  Only after a refusal it draws a ticket.
+- A client asks for a free name as always, by one round.  Only after a refusal it draws a ticket.
 - It is renewed every `_RENEW` seconds, which also tells after how many releases it is its turn, and when the name may
   be had.  On a master that has forgotten it, it is put back with its number.
 - A ticket that is not renewed ends after `LIFE`.  So a waiter that has died costs its successor that time, once.
-- Whose turn it is attempts when the release is announced.  All others count that they are one nearer, and who is next
-  looks again.  So fifty waiters make one attempt for each hand-over.
-- An operation gives its ticket back when it ends, however that is.
+- The first in the queue attempts when the release is announced; the others move up by one, and the new first one looks
+  again.  So fifty waiters make one attempt for each hand-over.
+- An operation gives its ticket back when it ends, in any way.
 
 It serves the order alone: all that a ticket does is to refuse.  So P1 and P2 do not rest on it.
 
@@ -22,10 +22,10 @@ Also considered:
 
 - A ticket for each attempt, in the script of the acquire.  Each renewal would be an attempt, with a token of its own
   and a rollback: twice the messages, and announcements of what was taken back.
-- One more key in acquire.lua, for the look whether there are tickets.  It would cost everybody some 40 bytes for each
-  master and a command, and cut off users without the right to it.  The zero in front of the fence costs nothing.
+- One more key in acquire.lua, for the look whether there are tickets.  It would cost every client some 40 bytes for
+  each master and a command, and cut off users without the right to it.  The zero in front of the fence costs nothing.
 - Masters that hand the lock over to the next one by themselves.  It may have died, and would hold the lock then.
-- An order by arrival at each master.  Masters see arrivals in different orders, and nobody would get a majority.
+- An order by arrival at each master.  Masters see arrivals in different orders, so no client would get a majority.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Standing(Round):
 
     @property
     def wait(self) -> float:
-        """Seconds until a majority may grant it, unless somebody stays for longer."""
+        """Seconds until a majority may grant it, unless a holder stays for longer."""
         return sorted(said.wait for said in self._counted)[self.tally.need - 1]
 
     @property
@@ -125,7 +125,7 @@ class Standing(Round):
 
 
 class FairTarget(Target):
-    """What a lock in order asks for; its ticket has the place of a waiter in the line of all processes."""
+    """The strategy of a lock in order; its ticket is its place in the queue of all processes."""
 
     def __init__(self, settings: MastersSettings, spec: LockSpec) -> None:
         super().__init__(settings, spec)
@@ -144,7 +144,7 @@ class FairTarget(Target):
             yield from self.pause(Refusal("held", Tally(self.settings.masters), NEVER), 1)
 
     def pause(self, refusal: Refusal, failed: int) -> Op[bool]:
-        """Stand in line until it may be our turn, or the time is up.  True: because a release was announced."""
+        """Wait in the queue until it may be our turn, or the time is up.  True: because a release was announced."""
         settings, ticket, patience, subscription = self.settings, self.ticket, self.patience, self.subscription
         self.marks[:] = [ticket.leave(settings)]
         until = self.next_try(refusal, failed)
@@ -153,7 +153,7 @@ class FairTarget(Target):
         held = False  # at a look since the refusal
         while True:
             if subscription is not None:
-                subscription.attempting()  # what was announced before this look the masters know by now
+                subscription.attempting()  # masters know by now what was announced before this look
             standing, at = yield from ticket.look(settings)
             if standing.tally.unreachable:  # the next attempt meets the outage as well
                 yield from sleep(patience.until(max(until, at)), quiet=False)
@@ -181,7 +181,7 @@ class FairTarget(Target):
                 served += 1
                 ticket.turns -= 1
                 if ticket.turns <= 0:
-                    # As everybody who hears of a release: others may be in the way who do not stand in line (R24).
+                    # As every client after an announcement: others that do not queue may be in the way (R24).
                     if subscription.spread:
                         yield from sleep(at + min(subscription.spread * self.settings.random(), _RENEW))
                     return True

@@ -1,4 +1,4 @@
-"""The wire contract of those who wait in order (R42): see `wire` for all other keys and calls.
+"""The wire contract of clients that wait in order (R42): see `wire` for all other keys and calls.
 
 The fence that such a client proposes is written with a zero in front, as 17 digits: no other is.  See tickets.lua.
 """
@@ -24,7 +24,7 @@ _DIGITS = 17
 class Stands(NamedTuple):
     """Answer to `stand`: on this master it is the waiter's turn after ``turns`` releases.
 
-    ``wait``: seconds until it may have every name there, unless somebody stays for longer; 0: now.
+    ``wait``: seconds until it may have every name there, unless a holder stays for longer; 0: now.
     """
 
     fence: int
@@ -33,13 +33,13 @@ class Stands(NamedTuple):
 
 
 class TooLow(NamedTuple):
-    """Answer to `stand`: the number is not greater than the ``fence`` that is there (R18)."""
+    """Answer to `stand`: the number is not greater than the master's ``fence`` (R18)."""
 
     fence: int
 
 
 def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, waiter: str) -> Call:
-    """`wire.acquire` for ``waiter``, which stands in line, or would if the name could not be had."""
+    """`wire.acquire` for ``waiter``, which is in the queue, or would be if the name could not be had."""
     if keys.grants:
         call = records.acquire(keys, token, ttl, proposal, fence_ttl)
         script = scripts.compose("acquire", "fair", "recorded")
@@ -51,12 +51,12 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float,
 
 
 def stand(keys: Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> Call:
-    """Stand in line with the ticket ``number``.  ``new``: it is a proposal (R16), else it has settled."""
+    """Join the queue with the ticket ``number``.  ``new``: it is a proposal (R16), else it has settled."""
     return _ticket(keys, waiter, str(number), fence_ttl, "new" if new else "again")
 
 
 def leave(keys: Keys, waiter: str, fence_ttl: float) -> Call:
-    """Stand there no longer.  Where nobody does, masters grant the names to anybody."""
+    """Leave the queue.  Where it is empty, masters grant the names to any client."""
     return _ticket(keys, waiter, "0", fence_ttl, "again")
 
 

@@ -13,7 +13,7 @@ If all slots are taken, the client subscribes to the channel of the group, and w
 of a slot is announced there as well, with the number of the slot, and that slot is asked for next.
 
 In one process there is one line for the group (R23).  Only the first one in it asks the masters.  It leaves the line
-once it has a slot, unlike the holder of a lock.  A single try (`blocking=False`) does not stand behind waiters, but
+once it has a slot, unlike the holder of a lock.  A single try (`blocking=False`) does not queue behind waiters, but
 waits for an attempt that has had no answer yet: that one takes one slot of several.
 
 Also considered:
@@ -127,7 +127,7 @@ class SlotTarget(Target):
     def __init__(self, settings: MastersSettings, group: Group) -> None:
         super().__init__(settings, group.slots[0])
         self.group = group
-        line = group.key + "\0"  # no name has a NUL: no lock stands in this line
+        line = group.key + "\0"  # no name has a NUL: no lock has this line
         self.place = Place((line,), most=self.spec.max_waiters)
         self.slot = -1
         self.wanted: tuple[int, ...] = ()  # the slots of `spec`
@@ -164,7 +164,7 @@ class SlotTarget(Target):
             if best:
                 self._ask(*(slot for _, _, slot in sorted(best)))
                 return None
-        remaining = self.remaining()  # None: perhaps it is known when the name is left to nobody no more (R35)
+        remaining = self.remaining()  # None: perhaps it is known until when the name is kept from all (R35)
         return refusal._replace(remaining=refusal.remaining if remaining is None else remaining)
 
     def after_pause(self, *, heard: bool) -> None:
@@ -182,11 +182,11 @@ class SlotTarget(Target):
 
     def remaining(self) -> float | None:
         """Seconds until a majority is free in some slot, unless keys are extended.  None: that cannot be known."""
-        soon = 0.001  # it is on record, and nobody knows for how long (R35)
+        soon = 0.001  # it is on record, and its end is not known (R35)
         return min((left for left in self._left() if left > soon), default=None) if self._seen else None
 
     def _left(self) -> list[float]:
-        """For each slot the seconds until a majority may be free there, if those are that said nothing."""
+        """Per slot: seconds until a majority can be free, counting silent masters as free."""
         masters = len(self.settings.masters)
         missing = majority(masters) - (masters - len(self._seen))
         if missing < 1:
@@ -210,7 +210,7 @@ class SlotBallot(Ballot):
         super().__init__(settings, call)
         self._group, self._asked = group, asked
         self._others: dict[int, int] = {}  # by master: the slot that it gave, if that is not the first one
-        self._given: list[int | None] = []  # by each master, when the round was over
+        self._given: list[int | None] = []  # by each master, when the round had ended
         self._slot = asked[0]  # that most masters gave
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
@@ -285,7 +285,7 @@ class SlotBallot(Ballot):
 
 
 class SlotSubscription(Subscription):
-    """Hears of the releases of all slots, and counts those of each slot by themselves.
+    """Gets the releases of all slots, and counts those of each slot by themselves.
 
     ``announced``: the slot whose release was announced last.
     """
