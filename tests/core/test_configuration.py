@@ -87,14 +87,14 @@ def test_masters(options, said):
     # A lock of 20,000 names kept a master from everybody else for longer than node_timeout.
     ({"name": [f"{i}" for i in range(1001)]}, "1001 names: allowed are at most 1000"),
     # One would be granted the other's fence, or the fence the other's token.
-    ({"name": ["{u}", "{u}:fence"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
-    ({"name": ["{u}:fence", "b", "{u}"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
-    ({"name": ["u", "{u}:fence"], "of": {"prefix": ""}}, "'{u}:fence' is where the fencing token of 'u' is kept"),
+    ({"name": ["{u}", "{u}:fence"]}, "'{u}:fence' is where the masters keep the fencing token of '{u}'"),
+    ({"name": ["{u}:fence", "b", "{u}"]}, "'{u}:fence' is where the masters keep the fencing token of '{u}'"),
+    ({"name": ["u", "{u}:fence"], "of": {"prefix": ""}}, "'{u}:fence' is where the masters keep the fencing token of 'u'"),
     # R21: it holds a number without an expiry, and every client would wait for that for ever.
     ({"name": "redlock-max-ttl:", "of": {"prefix": ""}}, "at 'redlock-max-ttl:' the masters keep what clients announce"),
     # R35: a lease is on record with its fence, and at a key of its own.
     ({"fencing": False, "of": {"confirm_expiry": True}}, "fencing=False with confirm_expiry=True"),
-    ({"name": ["{u}", "{u}:grant"], "of": {"confirm_expiry": True}}, "'{u}:grant' is where it is on record who has '{u}'"),
+    ({"name": ["{u}", "{u}:grant"], "of": {"confirm_expiry": True}}, "'{u}:grant' is where the masters keep the record of '{u}'"),
     # R42: in line for the one, a client would find the lock of the other there.
     ({"name": ["{u}", "{u}:tickets"], "fair": True}, "'{u}:tickets' is where the masters keep the queue of '{u}'"),
     # R6, R7: less than half of the TTL is left, so no acquire could ever succeed.
