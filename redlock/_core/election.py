@@ -49,7 +49,7 @@ class Progress:
     __slots__ = ("begun", "stands")
 
     def __init__(self) -> None:
-        self.stands: Any = None  # what has the lock, or is about to get it; None: it was given back
+        self.stands: Any = None  # the candidate that has the lock, or is about to get it; None: it was given back
         self.begun: Any = None  # the term of a body that was begun, until `on_stopped` is called
 
 

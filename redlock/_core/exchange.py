@@ -2,7 +2,7 @@
 
 Nothing is called here for each master but `send` and `recv`.  A pipeline is `plain` while all about it is usual.
 Everything else is left at once to the slow path: to the methods below that a subclass adds.  So a case that
-somebody forgot is slow, not wrong.  The drivers and the simulation all run these two functions.
+was forgotten is slow, not wrong.  The drivers and the simulation all run these two functions.
 
 Interruptions.  A Ctrl-C can come between any two calls.  A connection that has lost bytes must not be used again.  So
 each walk over the connections leaves one mark until it is through.  `mend_walk` finds by that mark which connection was

@@ -2,7 +2,7 @@
 
 A request for each of thousands of leases has to be packed, sent, read and counted: that was seven tenths of the cost
 of renewing.  So one request extends up to 64 names, and it is optimistic.  Nearly always each master extends all of
-them.  That answer is known by its bytes, and counts for all leases at once.
+them.  That answer is known by its bytes, and is a vote for all leases at once.
 
 Any other answer takes leases out of the batch, for it needs the rules for one lease (R12-R14):
 

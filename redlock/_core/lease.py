@@ -263,7 +263,7 @@ class LeaseState:
         return spec.kept and not self.guards and self.clock() < self.valid_until
 
     def others_until(self, spec: LockSpec, node_timeout: float) -> float:
-        """Until when others go first.  The renewer gives back the keys of a term when its guard is over (R31, R36)."""
+        """When others stop going first.  The renewer gives back keys of a term after its guard (R31, R36)."""
         return self.guarded_until + node_timeout if spec.kept and self.guards else NEVER
 
     def extension_call(self, settings: MastersSettings, spec: LockSpec, ttl: float) -> Call:
@@ -407,7 +407,7 @@ class LeaseState:
         self.changed()
 
     def changed(self) -> None:
-        """The lease has ended, or its end has moved: tell the renewer, and wake the waiters for its end."""
+        """The lease has ended, or its end has moved: inform the renewer, and wake the waiters for its end."""
         if (tell := self.on_change) is not None:  # read once: another thread may take it away
             tell(False)
         if self._watchers is not None:
@@ -422,7 +422,7 @@ class LeaseState:
     def holder_gone(self) -> None:
         """One of its holders has gone without giving it back.
 
-        The garbage collector calls this: so it takes no lock, and only tells the renewer.
+        The garbage collector calls this: so it takes no lock, and only informs the renewer.
         """
         if self.on_change is not None:
             self.on_change(True)

@@ -95,7 +95,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         `WAITS`: there is none yet, and the engine is to return.  ``quiet``: see `Wait`.
         """
 
-    def _conclude(self, error: BaseException | None) -> bool:  # noqa: ARG002 - for those that tell somebody else
+    def _conclude(self, error: BaseException | None) -> bool:  # noqa: ARG002 - for those with a caller
         """The generator has ended, with `result` or with ``error``.  A second time does no harm.
 
         True: the caller of the engine is to see ``error``.

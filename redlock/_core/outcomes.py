@@ -1,7 +1,7 @@
-"""What becomes of a request that a master did not do: why it has no vote, and what its error means for that.
+"""Requests that a master did not carry out: why it has no vote, and what its error means.
 
-Redis starts an error with a code in capitals.  Three questions matter.  Is it worth trying again?  Does somebody
-have to change a setting?  What do we tell people?  While a connection is being made, redis-py reads the errors and
+Redis starts an error with a code in capitals.  Three questions matter.  Is it worth trying again?  Does it take a
+changed setting?  What do we tell people?  While a connection is being made, redis-py reads the errors and
 takes the code away: see `_connect.classify`.
 
 This file imports nothing of the core: the effects, the replies and the pipeline all need it.
@@ -24,7 +24,7 @@ class Failure(NamedTuple):
     """Why a master has no vote: mostly, as it has given no answer.
 
     ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
-    ``configuration`` True: waiting will not help, somebody has to change a setting.
+    ``configuration`` True: waiting will not help, a setting has to be changed.
     ``refused`` True: the master is well, and objects to this request.  It may accept a part of it.
     ``of_name`` True: the master objects to the values at the keys of this name.  Other names can be locked there.
     """
@@ -66,7 +66,7 @@ class ErrorReply(NamedTuple):
 
     @property
     def configuration(self) -> bool:
-        """Waiting does not help: somebody has to change a setting or a key (C1)."""
+        """Waiting does not help: a setting or a key has to be changed (C1)."""
         return self.code in _CONFIGURATION or self.unknown
 
     @property

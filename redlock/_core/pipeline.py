@@ -243,7 +243,7 @@ class Pipeline:
             if error.passing:
                 self._owed.append(again)
             elif error.code == "NOPERM" and len(self._owed) < _SWEEP_FROM:
-                # Somebody may grant the right soon.  Mostly nobody does, so only the first releases are sent again.
+                # The right may be granted soon.  Mostly it is not, so only the first releases are sent again.
                 self._ask_again(queued, at)
         self._fail(request, error.failure(), at)
         if (
@@ -306,7 +306,7 @@ class Pipeline:
     def due(self, at: float) -> list[SentAgain]:
         """What to write now: owed releases in their order, and then what has waited for the connection.
 
-        Releases whose keys must have expired are dropped, and so are requests of rounds that are over.
+        Releases whose keys must have expired are dropped, and so are requests of rounds that have ended.
         """
         if not (self._owed or self._waiting):
             return []

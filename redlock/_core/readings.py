@@ -19,7 +19,7 @@ def explain(tally: Tally) -> str:
 
 
 def outage(tally: Tally) -> bool:
-    """`Tally.unreachable` for every name.  A master that only objects to the keys of this name counts as reachable."""
+    """`Tally.unreachable` for every name.  A master that only objects to the keys of this name is reachable."""
     there = sum(1 for entry in tally.entries if entry is not None and entry[4])
     return tally.unreachable and tally.size - tally.absent() + there < tally.need
 

@@ -37,7 +37,7 @@ BETWEEN_CONNECTIONS: wait_base = FullJitter(multiplier=0.1, max=1.0, min=0.05)
 # and each is one more that it finds when it goes on.
 BESIDE_A_SILENT_ONE: wait_base = FullJitter(multiplier=1.0, max=10.0, min=1.0)
 
-# Between two terms of a leader whose body raised.  What is broken stays so for a while, and others may lead meanwhile.
+# Between two terms of a leader whose body raised.  A defect stays for a while, and until then others may lead.
 BETWEEN_TERMS: wait_base = FullJitter(multiplier=0.5, max=30.0, min=0.1)
 
 

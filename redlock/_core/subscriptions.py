@@ -9,19 +9,19 @@ these masters must have refused the last attempt, or the next one would fail as 
 unreachable or too slow, announcements do not count.  Rollbacks are announced as well, so contenders in an outage
 would wake each other for ever.
 
-No stampede.  A waiter that hears of a release tries at once, until attempts collide.  An attempt has collided if
+No stampede.  A waiter tries at once when a release is announced, until attempts collide.  An attempt has collided if
 no token was seen on a majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5,
 3.5 ms, up to 128, or to 16 times the duration of the attempt if that is longer: pauses that are shorter than attempts
 keep nobody apart).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
 process begins with the pause of the last one.  So two processes pass a lock on in one message and one round trip.
 Among many processes, the pauses settle where about one attempt in five collides.
 
-Taking turns.  PUBLISH tells the releasing process how many others listen.  If there are any, this process stays
+Taking turns.  PUBLISH returns to the releasing process how many others listen.  If there are any, this process stays
 away for 3 ms and three times the duration of the release (`LocalQueue.released`), or until another release is
 announced.
 
 A caller of `wait_until_free` only wants to know when a name is free.  It listens beside the waiter in line, and
-disturbs nobody.
+disturbs no waiter.
 
 A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from redlock._core.protocols import Inbox
 
-LINGER = 0.5  # seconds for which a channel stays subscribed though nobody listens
+LINGER = 0.5  # seconds for which a channel stays subscribed without a listener
 _MANY = 64  # tokens that are remembered; then the oldest are dropped
 
-# The longest first pause, in seconds: once attempts collide, a waiter that hears of a release pauses at random.  Every
+# The longest first pause, in seconds: once attempts collide, a waiter pauses at random after an announcement.  Every
 # collision doubles it, until one waiter is alone with its attempt.
 _SPREAD = 0.0005
 _MOST_SPREAD = 8  # doublings: 128 ms
@@ -84,7 +84,7 @@ class Subscription:
         """A master announced the release of ``token``.  Returns True if there is reason to try again.
 
         The reason is a majority that announced the same token.  Or a majority announced different tokens: then
-        contenders had split the votes and took them back, and nobody has the lock.
+        contenders had split the votes and took them back, and the lock is free.
 
         One of these masters must have said no to our last attempt.  Otherwise nothing has changed for us.  While a
         master is quarantined (R21), a majority can announce the rollback of a failed attempt, even of our own.
@@ -114,7 +114,7 @@ class Subscription:
         self._in_the_way = sum(1 << master for master in in_the_way)
 
     def tried(self, *, collided: bool, took: float = 0.0) -> None:
-        """An attempt is over.  ``collided``: several clients tried at once, and nobody got a majority.
+        """An attempt has ended.  ``collided``: several clients tried at once, and none got a majority.
 
         ``took``: how many seconds such an attempt took.
         """
@@ -170,7 +170,7 @@ class Subscriptions:
         subscription.look = self._is_on(subscription)
 
     def remove(self, subscription: Subscription, now: float) -> None:
-        """``subscription`` hears nothing any more.  A second time does no harm."""
+        """``subscription`` gets nothing any more.  A second time does no harm."""
         for name in subscription.channels:
             channel = self._channels.get(name)
             if channel is None:
@@ -182,7 +182,7 @@ class Subscriptions:
                     channel.level = subscription.level
 
     def forget_idle(self, now: float) -> None:
-        """Drop the channels that nobody has listened to for `LINGER` seconds."""
+        """Drop the channels without a listener for `LINGER` seconds."""
         for name in self.channels:
             channel = self._channels[name]
             if not channel.listeners and now - channel.idle_since >= LINGER:
@@ -229,9 +229,9 @@ class Subscriptions:
         return all(self._channels[name].confirmed.bit_count() >= self._need for name in subscription.channels)
 
     def others_heard(self, keys: Iterable[str], heard: Mapping[int, int]) -> bool:
-        """Whether other processes were told of our release of ``keys``.
+        """Whether our release of ``keys`` was announced to other processes.
 
-        ``heard``: by master, how many connections were told of it.
+        ``heard``: by master, how many connections got it.
         """
         channels = [channel for key in keys if (channel := self._channels.get(wire.channel(key))) is not None]
         ours = {master: sum(channel.confirmed >> master & 1 for channel in channels) for master in heard}

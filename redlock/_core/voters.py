@@ -10,7 +10,7 @@ A server that is configured under two names has one vote.
 
 A master whose clock surely runs too fast has no vote either: see `_core/rates.py`.
 
-A client whose list of masters is incompatible with that of others gets no votes at all: see `_core/fleet.py`.
+A client whose list of masters is incompatible with theirs gets no votes at all: see `_core/fleet.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Connections to the masters, who waits and who reads, and what is done in the background, in both worlds."""
+"""Connections to the masters, waiting and reading, and what is done in the background, in both worlds."""

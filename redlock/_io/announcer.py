@@ -1,4 +1,4 @@
-"""Tells the masters its `max_ttl` (R21) and which list it uses (R34), and reports what they say of others.
+"""Announces `max_ttl` (R21) and the list of masters (R34), and reports what masters say of other clients.
 
 It asks as well whose data they have: `REPLICAOF` breaks no connection (R21).  And what time it is there: so it knows at
 which rates their clocks run (R43).
@@ -51,7 +51,7 @@ class Announcement(Send):
         self._heard = heard
 
     def answered(self, master: int, value: Any, at: float) -> bool:
-        with contextlib.suppress(wire.BadReply):  # it costs nobody a vote
+        with contextlib.suppress(wire.BadReply):  # it costs no vote
             self._heard(master, value, self.sent_at, at)
         return False
 
@@ -141,8 +141,8 @@ class Announcer:
         return due
 
     def _pause(self, now: float) -> float:
-        # A majority that answers has heard of us within half a max_ttl, and knows us for more than one.  If it does not
-        # answer, it forgets us, and then nothing counts that it grants: so tell it until it has heard us.
+        # A majority that answers got this within half a max_ttl, and knows us for more than one.  If it does not
+        # answer, it forgets us, and then its grants are void: so announce until it has answered.
         if self._voters.known_until - now < self._voters.max_ttl:
             return SOON * self._voters.max_ttl
         if self._fleet is None:
@@ -156,7 +156,7 @@ class Announcer:
         return min(self._due - now, self._second_reading - now, look)
 
     def news(self) -> Reports:
-        """What is to be told, once."""
+        """What to report, once."""
         notices, self._notices = self._notices, []
         if self._fleet is not None and self._fleet.differs and not self._said_differs:
             self._said_differs = True

@@ -59,7 +59,7 @@ class Background:
 
     @property
     def over(self) -> bool:
-        """Whether connecting is over for good."""
+        """Whether connecting has ended for good."""
         return self.ending or self._connections.closed
 
     def tick(self) -> float:
@@ -76,7 +76,7 @@ class Background:
         return until
 
     def _report(self) -> None:
-        """Tell what has happened.  Both log and observer may be slow, so the guard is not held meanwhile."""
+        """Report what has happened, without the guard: both log and observer may be slow."""
         connections = self._connections
         with connections.port.guard:
             reports, connections.reports = connections.reports, []
@@ -151,7 +151,7 @@ class Background:
         self._port.hand_over(made, partial(self._finish, stream, made))
 
     def _finish(self, stream: Stream, made: Made) -> None:
-        """An attempt to connect is over: take over what it has made."""
+        """An attempt to connect has ended: take over what it has made."""
         connections = self._connections
         try:
             with connections.port.guard:

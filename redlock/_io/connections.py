@@ -78,7 +78,7 @@ class Connections(Exchange):
         self.local_queue = LocalQueue()
         self.subscriptions = Subscriptions(len(endpoints))
         self.announcer: Announcer | None = None  # tells them our max_ttl (R21) and our list (R34)
-        self.reports: Reports = []  # what happened, for the background to tell when it holds no guard any more
+        self.reports: Reports = []  # what happened, for the background to report once it holds no guard
         self.closing = self.closed = False  # closing: nothing new begins; only releases are still sent
         self.patience = _SILENT * settings.node_timeout
         self.port = port
@@ -152,7 +152,7 @@ class Connections(Exchange):
         connection.put_down()
 
     def owe(self) -> bool:
-        """Whether any master still has to be told of a release, or has to confirm one."""
+        """Whether a release has still to be sent to any master, or confirmed by one."""
         # Of a list: a Ctrl-C inside a generator would break it.
         return any([connection.pipeline.owes for connection in self.all])  # noqa: C419
 
@@ -235,7 +235,7 @@ class Connections(Exchange):
         self.port.tick_at(min([clock.now() + LINGER / 2, *missing]))
 
     def unlisten(self, inbox: Listener) -> None:
-        """The operation of ``inbox`` is over: end its subscription."""
+        """The operation of ``inbox`` has ended: end its subscription."""
         subscription = inbox.subscription
         if subscription is not None:
             self.subscriptions.remove(subscription, clock.now())
@@ -255,7 +255,7 @@ class Connections(Exchange):
         subscriber.put_down()
 
     def quieten(self, now: float) -> None:
-        """Unsubscribe from channels for which nobody waits, and close the connections if no channel is left."""
+        """Unsubscribe from channels without a waiter, and close the connections if no channel is left."""
         self.subscriptions.forget_idle(now)
         channels = self.subscriptions.channels
         for subscriber in self.subscribers:
@@ -309,7 +309,7 @@ class Connections(Exchange):
     def connect_in(self, stream: Stream, now: float) -> float:
         """Seconds until a connection is to be made: there is none, or the one that is there answers nothing (P4).
 
-        What stands between may go on taking bytes for ever, while a new connection works.  If the whole master hangs,
+        A proxy between may go on taking bytes for ever, while a new connection works.  If the whole master hangs,
         no new one gets through its handshake, and it must not be flooded with them.
         """
         if stream.connector is not None or not self.wanted(stream):
@@ -322,7 +322,7 @@ class Connections(Exchange):
                 stream.tried_beside, stream.retry_at = 0, now
                 return left
         elif type(stream) is Connection and self.voters.awaits(stream.master, now):
-            return 0.0  # what this master says is all that keeps votes from counting (R34)
+            return 0.0  # only this master's silence keeps votes from counting (R34)
         return stream.retry_at - now
 
     def _silent_in(self, stream: Stream, now: float) -> float:
@@ -336,7 +336,7 @@ class Connections(Exchange):
         if stream.sock is not None:
             self.read(stream, now)
         if stream.sock is not None:
-            if self._silent_in(stream, now) > 0:  # it has answered meanwhile
+            if self._silent_in(stream, now) > 0:  # it has answered since
                 sock.close()
                 return
             self._give_up(stream, now)
@@ -353,7 +353,7 @@ class Connections(Exchange):
     def _give_up(self, stream: Stream, now: float) -> None:
         """Close the connection of ``stream``: it answers nothing, and a new one has got through its handshake.
 
-        It is aborted, so that what it carries does not arrive behind the new one; what it owes is owed (R10).
+        It is aborted, so that its bytes do not arrive after those of the new one; its debts stay (R10).
         """
         silence = f"no answer for {now - stream.waits_since:.3g} s"
         self.detach(stream, ConnectionAbortedError(f"{silence}, while a new connection works"), now)
@@ -389,7 +389,7 @@ class Connections(Exchange):
         self._other_voters(now)
 
     def _other_voters(self, now: float) -> None:
-        """News of one master may change from when on another one's vote counts: report those changes (R21, C16)."""
+        """News of one master may change when the vote of another one counts: report that (R21, C16)."""
         for connection in self.all:
             if connection.sock is None:
                 continue

@@ -9,8 +9,8 @@ or be gathered and cancelled by a user.
 The background has one timer of the loop at most, also for all leases, and none while there is nothing to do.
 
 Also considered: to await an operation step by step in the caller's task (a wake-up for every answer, which costs more
-than the rest of the round); a reading task for each connection (it would depend on a loop that anybody may close);
-redis-py's asyncio connections (they cannot pipeline for many tasks, and nobody knows what a cancelled call has sent).
+than the rest of the round); a reading task for each connection (it would depend on a loop that its user may close);
+redis-py's asyncio connections (they cannot pipeline for many tasks, and a cancelled call may have been sent or not).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TICKS = 10  # turns of the loop for tasks to be resumed whose operations are over
+_TICKS = 10  # turns of the loop for tasks to be resumed whose operations have ended
 
 
 class Driver:
@@ -99,7 +99,7 @@ class Driver:
         """Drive ``op`` to its end, and return its result.
 
         A cancellation, or any other exception at the await, is thrown into the operation.  That cleans up without
-        waiting, and then the exception goes on (R11).  If the operation was over by then, nobody gets its result.
+        waiting, and then the exception goes on (R11).  If the operation had ended by then, its result is dropped.
         """
         if not self.ready.is_set():
             self._connect()
@@ -280,7 +280,7 @@ class Driver:
             for operation in list(host.operations):
                 operation.interrupt(RedlockError(CLOSED))
             # A task that was cancelled right after its grant gives the lock back when it is resumed, and an async
-            # generator that nobody has any more does when the loop closes it.
+            # generator that has no owner any more does when the loop closes it.
             for _ in range(_TICKS):
                 await asyncio.sleep(0)
             for task in self.background.renewer.to_give_back():

@@ -98,7 +98,7 @@ class RenewalOperation(SteppedOperation[Any, "Driver"]):
 
 
 def check_python() -> None:
-    """Check that nobody has put something else in the place of what threads wait with, since we were imported."""
+    """Check that the modules that threads wait with were not patched since we were imported."""
     if sys.platform != "win32" and not hasattr(select, "poll"):
         raise ConfigurationError(
             "select.poll is gone, and Masters wait with it (eventlet.monkey_patch() takes it away): "
@@ -240,7 +240,7 @@ class Driver:
         finally:
             try:
                 self.background.renewer.closing = True
-                self.work()  # losses that were found before the end are told
+                self.work()  # losses that were found before the end are reported
             finally:
                 self.host.close()
                 self.background.abort_connectors()
@@ -316,7 +316,7 @@ class Driver:
             self._connections.unlisten(operation)
 
     def read_and_close(self, request: Send | None) -> None:
-        """The leading thread has read.  From now on ``request`` is told of no more answers."""
+        """The leading thread has read.  From now on ``request`` gets no more answers."""
         if request is not None:
             self.host.close_round(request)
 
@@ -357,7 +357,7 @@ class Driver:
         until = clock.now() + self._node_timeout
         # Behind these two calls it has looked once for leases that are lost, and has told of them: mostly, the log.
         self.call_soon(partial(self.call_soon, bool))
-        with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
+        with contextlib.suppress(RedlockError):  # another thread has closed it
             self.deliver_owed()
         for pause in pauses():
             if not self._busy or clock.now() >= until:

@@ -68,7 +68,7 @@ class LoopHost:
         self._answers_due = NEVER  # then the background checks which connections answer nothing
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
-        # nobody closed makes Python warn.
+        # were not closed makes Python warn.
         self._sockets: set[socket.socket] = set()
         # The loop watches one descriptor, and that watches all sockets: so one call of ours reads all that is there.
         # macOS has none.  There the loop watches the sockets.
@@ -264,7 +264,7 @@ class Operation(SteppedOperation[T, "LoopHost"]):
         self.future: asyncio.Future[T] = host.loop.create_future()
 
     def poke(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
             self._host.loop.call_soon_threadsafe(self.put, Turn(clock.now()))
 
     def _conclude(self, error: BaseException | None) -> bool:

@@ -1,6 +1,6 @@
-"""Looks after the operations of threads: what is left to the thread that leads, and who watches the connections.
+"""Looks after the operations of threads: the part of the leading thread, and the watch over the connections.
 
-Which thread writes and reads, and which ones wait for it, is told in `redlock/_io/waiter.py`.  The background does what
+Which thread writes and reads, and which ones wait for it, is explained in `redlock/_io/waiter.py`.  The background does what
 no caller does: it connects, reads late answers and sends owed releases.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from redlock._io.waiter import Waiter
 
 # "The other side has hung up" without "there is something to read".  Linux has a name for it.  Elsewhere poll()
-# reports a hang-up whatever it is asked for.
+# reports a hang-up in any case.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
 
 
@@ -119,7 +119,7 @@ class ThreadHost:
         asked = self.asked
         while asked:
             request, waiter, at, was_open = asked[0]
-            # An attempt that is over must not be sent any more.  Its rollback was asked for as well, and will find
+            # An attempt that has ended must not be sent any more.  Its rollback was asked for as well, and will find
             # nothing.
             if request.open or not was_open or request.owed_until is not None:
                 self.connections.submit(request, waiter, at, corked=True)
@@ -138,7 +138,7 @@ class ThreadHost:
                 self._wake_background()
 
     def finish(self, operation: Waiter) -> None:
-        """``operation`` is over: end its subscription.  The background reads the late answers to it."""
+        """``operation`` has ended: end its subscription.  The background reads the late answers to it."""
         if operation.subscription is not None:
             with self.guard:
                 self.connections.unlisten(operation)

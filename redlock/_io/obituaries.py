@@ -18,11 +18,11 @@ class Watched:
 
 
 class Obituary(weakref.ref[Any]):
-    """Notes that what the end of a hold belongs to has gone: the lease ``state`` may be held by nobody.
+    """Notes that the owner of a hold's end has gone: the lease ``state`` may have no holder.
 
     The collector, or whatever drops the last reference, calls back in the middle of anything; a signal handler may
     raise in there, and Python swallows that.  So the note is taken by a function without any Python in it, and is lost
-    by nothing.  Its reader tells the renewer: ``reader``, which is called next and may be cut short, or else any
+    by nothing.  Its reader informs the renewer: ``reader``, which is called next and may be cut short, or else any
     renewer when it goes around, once a second while it has leases.
     """
 

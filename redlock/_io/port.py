@@ -42,7 +42,7 @@ class Sockets(Protocol):
 
     @property
     def guard(self) -> AbstractContextManager[Any]:
-        """Held while the connections are used.  Nothing blocks meanwhile."""
+        """Held while the connections are used.  Nothing blocks in it."""
 
     def watch(self, stream: Stream) -> None:
         """Call `Connections.read_ready` from now on whenever ``stream`` has something to read."""
@@ -85,10 +85,10 @@ class Port(Protocol):
         """Call ``finish`` where the connections may be used.  The thread that has connected calls this."""
 
     def start(self, task: Task, renewals: list[Renewal]) -> None:
-        """Run ``task``, and call `Renewer.ended` when it is over."""
+        """Run ``task``, and call `Renewer.ended` when it has ended."""
 
     def read_late(self, connection: Connection, now: float) -> bool:
-        """Read answers that nobody waits for.  True: call this again soon."""
+        """Read answers without a waiter.  True: call this again soon."""
 
     def rest(self, now: float, until: float) -> None:
         """All that was due at ``now`` is done.  Called with the guard held."""

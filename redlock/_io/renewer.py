@@ -57,17 +57,17 @@ class Renewer:
         return renewal
 
     def give_way(self, now: float) -> None:
-        """No vote counts any more, for others use other masters: end all leases (R34)."""
+        """No vote counts any more, as other clients use other masters: end all leases (R34)."""
         if not self._schedule.empty:
             self._all_due = True
             self._tick_at(now)
 
     def stop(self) -> None:
-        """The connections are closed: nothing is renewed any more, and no loss is told."""
+        """The connections are closed: nothing is renewed any more, and no loss is reported."""
         self._schedule = Schedule()
 
     def to_give_back(self) -> list[Task]:
-        """Gives back what nobody else can.  The end is near: who was told of it may not come to it any more (P7)."""
+        """Gives back abandoned leases.  Python is exiting: the thread that was to do so may not run any more (P7)."""
         with self._mutex.lock:
             return [renewal.give_back() for renewal in self._schedule.all() if renewal.abandoned]
 
@@ -85,7 +85,7 @@ class Renewer:
             self._tick_at(first)
 
     def _changed(self, renewal: Renewal, holder_gone: bool) -> None:
-        """The lease ended, or its times changed.  ``holder_gone``: a holder is gone, and the collector tells us."""
+        """The lease ended, or its times changed.  ``holder_gone``: a holder is gone, as the collector says."""
         if holder_gone:
             self._check_soon(renewal)
         elif not self._port.here:
@@ -106,7 +106,7 @@ class Renewer:
         self._changed(renewal, holder_gone=False)
 
     def _check_soon(self, renewal: Renewal) -> None:
-        """Look whether anybody still holds the lease of ``renewal``.  Takes no lock: the collector calls this."""
+        """Look whether the lease of ``renewal`` still has a holder.  Takes no lock: the collector calls this."""
         try:
             self._port.call_soon(partial(self._check_now, renewal))
         except RuntimeError:  # the loop is closed, so `_check_now` would never run
@@ -133,7 +133,7 @@ class Renewer:
         Returns when there is more to do; infinity: when a lease is added.
         """
         try:
-            read_obituaries()  # those that nobody could read when they came
+            read_obituaries()  # those that could not be read when they came
         except Exception:  # noqa: BLE001 - all leases depend on us
             report_failure("looking for holders that are gone failed")
         with self._mutex.lock:
@@ -152,7 +152,7 @@ class Renewer:
             return now if self._schedule.queue else self.wakes_at
 
     def ended(self, renewals: list[Renewal], error: BaseException | None = None) -> None:
-        """The operation is over that `Port.start` has begun, with ``error`` if it failed or `close` refused it."""
+        """The operation that `Port.start` has begun has ended, with ``error`` if it failed or `close` refused it."""
         if not self._connections.closed:
             self.put_back(*renewals)
             if error is not None and not (self.closing or self._connections.closing):
@@ -177,7 +177,7 @@ class Renewer:
             self._connections.leave(effect.place)
 
     def _report_loss(self, renewal: Renewal) -> None:
-        """Tell of a loss.  What a user's callback raises goes no further, as far as the port says: others are told."""
+        """Report a loss.  An error of a user's callback goes no further, as far as the port says: others are called."""
         try:
             renewal.report_loss()
         except self._port.stopped:

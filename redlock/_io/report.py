@@ -1,4 +1,4 @@
-"""Tells what happens: to the log, and to the observer if there is one.  This file imports nothing of this room."""
+"""Reports what happens, to the log and to the observer if there is one.  This file imports nothing of this room."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from redlock._core.protocols import Observing
 
-# Log records, each with its level and the call that tells the observer.
+# Log records, each with its level and the call for the observer.
 Reports: TypeAlias = list[tuple[int, str, "Callable[[Observing], object] | None"]]
 _log = logging.getLogger("redlock")
 
 
 def report(reports: Reports, observer: Observing | None) -> None:
-    """Log ``reports``, and tell the observer.  Never call this with a mutex held: both may be slow."""
+    """Pass ``reports`` to the log and the observer.  Never call this with a mutex held: both may be slow."""
     for level, text, tell in reports:
         with contextlib.suppress(Exception):  # from a logging handler, as below
             _log.log(level, "%s", printable(text))

@@ -72,7 +72,7 @@ class Stream(ABC):
         self._half = False  # the parser has the beginning of a value
 
     def open(self, sock: socket.socket, now: float) -> None:
-        """Take over ``sock``.  The stream is picked up until somebody watches it."""
+        """Take over ``sock``.  The stream is picked up until it is watched."""
         self.pick_up()
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
@@ -97,7 +97,7 @@ class Stream(ABC):
             if isinstance(sent, OSError):
                 raise sent
             if sent is None:
-                sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
+                sent = self.sock.send(data)  # type: ignore[union-attr]  # no writes while it is down
         except _NOT_NOW as error:
             sent, error.__traceback__ = 0, None  # our callers refer to it: see `Connections.detach`
         self.backlog += data[sent:]
@@ -167,7 +167,7 @@ class Stream(ABC):
     def _unstuck(self) -> bool:
         """Hand the backlog to the kernel.  True: it took all of it."""
         with contextlib.suppress(*_NOT_NOW):
-            del self.backlog[: self.sock.send(self.backlog)]  # type: ignore[union-attr]  # nobody writes while it is down
+            del self.backlog[: self.sock.send(self.backlog)]  # type: ignore[union-attr]  # no writes while it is down
         return not self.backlog
 
     def close(self, *, abort: bool) -> None:
@@ -203,7 +203,7 @@ class Connection(Stream):
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
         super().__init__(master, endpoint)
         self.pipeline = Pipeline(master, patience)
-        self.votes_from = -math.inf  # what the observer was told last
+        self.votes_from = -math.inf  # the last value for the observer
         self._take = self.pipeline.answered
 
     def open(self, sock: socket.socket, now: float) -> None:
@@ -234,7 +234,7 @@ class Connection(Stream):
 
 
 class Subscriber(Stream):
-    """The connection on which one master announces releases (R24).  It exists only while somebody waits.
+    """The connection on which one master announces releases (R24).  It exists only while there is a waiter.
 
     It is a second one, for a connection that subscribes can ask for nothing else.
     """
@@ -242,7 +242,7 @@ class Subscriber(Stream):
     __slots__ = ("_hear", "_refused_at", "_silent_since", "_unanswered", "asked", "refused", "reported")
 
     def __init__(self, master: int, endpoint: Endpoint, hear: Callable[[int, bytes, str, bytes], None]) -> None:
-        """``hear`` is told of master, kind, channel and token.
+        """``hear`` is called with master, kind, channel and token.
 
         The kind is "message", or "subscribe" and "unsubscribe" for the master's confirmation.
         """
@@ -253,7 +253,7 @@ class Subscriber(Stream):
         self.reported = False  # its failure was logged
         self._refused_at = -math.inf
         self._unanswered: deque[str] = deque()  # channels; the answers come in the same order
-        self._silent_since = math.inf  # when it was heard of last, or was asked after all was answered
+        self._silent_since = math.inf  # its latest answer, or a request after all was answered
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)

@@ -25,8 +25,8 @@ thread lets them run before it reads again, and their next requests leave in one
 switches, and 64 threads get twice as much done.
 
 Interruptions.  A Ctrl-C may stop the leading thread where no `finally` helps, or a thread that has to wake the next
-one.  So no thread sleeps for longer than its patience without a look of its own: it takes the lead if nobody has read
-meanwhile, and the leading thread wakes the threads that are left on the chain.
+one.  So no thread sleeps for longer than its patience without a look of its own: it takes the lead if no thread has read
+until then, and the leading thread wakes the threads that are left on the chain.
 
 Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in
 the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.  And a thread for
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from redlock._io.host_threads import ThreadHost
 
 _LONGEST_POLL = 3600.0
-# How long a following thread sleeps without an event before it looks whether anybody reads, in seconds: first, and at
+# How long a following thread sleeps without an event before it checks that some thread reads, in seconds: first, and at
 # most.
 _PATIENCE, _MOST_PATIENCE = 0.03, 0.5
 _LET_RUN = 0.005  # seconds for which the leading thread lets others run before it reads again
@@ -105,10 +105,10 @@ class Waiter:
             connections.leave(request.leaves)
 
     def wait(self, until: float, closes: Send | None = None, *, quiet: bool = False) -> Event:
-        """The next event; from ``until`` on a `Timeout`, and ``closes`` is told of no more answers.
+        """The next event; from ``until`` on a `Timeout`, and ``closes`` gets no more answers.
 
         ``quiet``: wait for other threads, and do not read from the masters.  Else a thread keeps the lead until its
-        operation is over: it is back here in microseconds.
+        operation has ended: it is back here in microseconds.
         """
         if quiet:
             return self._wait_quietly(until)
@@ -275,7 +275,7 @@ class Waiter:
         self._signal.acquire(blocking=False)
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep until `wake`, for ``seconds`` at most.  True if nobody woke us."""
+        """Sleep until `wake`, for ``seconds`` at most.  True if no thread woke us."""
         assert self._signal is not None  # noqa: S101 - prepare_to_sleep() came first
         return not self._signal.acquire(timeout=seconds)
 

@@ -37,7 +37,7 @@ async def check(
     def run() -> None:
         try:
             done.set_result(checkup.run())
-        except BaseException as error:  # noqa: BLE001 - the waiting task has to hear of it
+        except BaseException as error:  # noqa: BLE001 - the waiting task gets it
             done.set_exception(error)
 
     start(threading.Thread(target=run, name="redlock-check", daemon=True))

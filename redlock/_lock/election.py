@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class Candidate(LockBase[AnyMasters, AnyLease]):
-    """Makes a lock that of a candidate: its acquire ends when the election is stopped, and it sees who leads.
+    """The lock of a candidate: its acquire ends when the election is stopped, and it sees the leader.
 
     It is not bound, so a lease is the candidate's.  While a body runs, the hold is also among those of the thread or
     task of the body: a body that asks for the name would wait for itself (C5).
     """
 
-    gone = False  # nobody gives its lease back any more
+    gone = False  # its lease has no holder any more
 
     def stands(self, stop: Stop, refused: Callable[[Refusal], object]) -> None:
         self._stop = stop
@@ -112,12 +112,12 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def owner(self) -> str:
-        """The owner of the leading lease, as everybody else reads it (R27)."""
+        """The owner of the leading lease, as all clients read it (R27)."""
         return self._lease.owner
 
     @property
     def valid(self) -> bool:
-        """Whether nobody else can lead now.  No I/O."""
+        """Whether no other candidate can lead now.  No I/O."""
         return self._lease.valid and not self._abandoned
 
     @property
@@ -127,11 +127,11 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def should_stop(self) -> bool:
-        """Whether the body should end, as the term is over or the election was stopped.  No I/O."""
+        """Whether the body should end, as the term has ended or the election was stopped.  No I/O."""
         return self._stop.requested() or not self.valid
 
     def remaining(self) -> float:
-        """Seconds until the term ends if it is not renewed; 0 when it is over."""
+        """Seconds until the term ends if it is not renewed; 0 when it has ended."""
         return 0.0 if self._abandoned else self._lease.remaining()
 
     def ensure(self, at_least: float = 0.0) -> None:
@@ -145,7 +145,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def _abandoned(self) -> bool:
-        """Whether nobody can give the lease back any more: the loop that has yielded this was left."""
+        """Whether no holder can give the lease back any more: the loop that has yielded this was left."""
         if self._candidate is not None:
             return False
         candidate = self._stands()
@@ -154,7 +154,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
     def _begin_body(self, with_exit: Callable[[], WithExit | None] | None = None) -> None:
         """The body begins.  ``with_exit``: the end of its ``with``.
 
-        Raises RedlockError: it has begun before, or the term is over because its loop was left.
+        Raises RedlockError: it has begun before, or the term has ended because its loop was left.
         """
         if self._candidate is not None:
             raise RedlockError(
@@ -182,7 +182,7 @@ AnyTerm = TypeVar("AnyTerm", bound=TermBase[Any, Any])
 
 
 def only_says_over(error: BaseException | None, term: AnyTerm) -> bool:
-    """Whether ``error`` only says that ``term`` is over.  By its token: other masters may have the same names."""
+    """Whether ``error`` only says that ``term`` has ended.  By its token: other masters may have the same names."""
     return isinstance(error, LockLost) and error._token == term.lease.token  # noqa: SLF001 - not for users
 
 
@@ -207,14 +207,14 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
     Args:
         name: of the election, as of a lock.
         ttl: seconds after which another one leads if this process dies.  It renews at a third of that.
-        max_hold: the longest term, in seconds: then it counts as lost, and others lead when the body has ended, or
+        max_hold: the longest term, in seconds: then it is lost, and others lead when the body has ended, or
             one TTL later at most.  None: until the body ends.
-        hold_at_least: seconds in which nobody else leads, even if the body ends sooner (R28).
-        guard: seconds for which nobody else leads after a term that was lost, or whose leader died (R36).  None: as the
+        hold_at_least: seconds in which no other candidate leads, even if the body ends sooner (R28).
+        guard: seconds for which no other candidate leads after a lost term, or a dead leader (R36).  None: as the
             masters say.
         min_validity: a term begins only if it has at least these seconds left (R7).
         retry: a tenacity wait strategy for the pause between attempts (R25).
-        owner: who leads, for people (R27); None: that of the masters.
+        owner: the leader's name, for people (R27); None: that of the masters.
 
     Raises:
         ConfigurationError: a value cannot be right; the text names it and what is allowed.
@@ -243,7 +243,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         }  # fmt: skip
         self._stop = Stop()
         self._current: Callable[[], AnyTerm | None] = _nothing  # weak: a term that is thrown away ends
-        self._runs: Callable[[], Running | None] = _nothing  # weak: what stands goes with the frame that runs it
+        self._runs: Callable[[], Running | None] = _nothing  # weak: the run goes with its frame
         self._leader: str | None = None  # the other one that was seen last
         self._candidate()  # checks the options
 
@@ -258,7 +258,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         return term if term is not None and term.valid else None
 
     def stop(self) -> None:
-        """End the election for this candidate, for good: no campaign begins, and the body of a term is told.
+        """End the election for this candidate, for good: no campaign begins, and the body of a term is notified.
 
         Any thread and any signal handler may call this.  It does not wait: the lock is given back when the body has
         ended.
@@ -286,7 +286,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         return candidate
 
     def _saw_leader(self, refusal: Refusal) -> None:
-        """Somebody else leads.  It is told once, until we lead or another one does."""
+        """Another candidate leads.  Reported once, until we lead or a third one does."""
         if refusal.split or released_token(refusal.holder) or is_phantom(refusal.holder):
             return
         leader = owner_of(refusal.holder)
@@ -334,7 +334,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         report_failure(f"leading {self._name!r} failed{again}", pause.error)
 
     def _end_run(self, running: Running) -> None:
-        """It is over, however it has ended.  What was not given back is now, in the background (P7)."""
+        """It has ended.  A lease that was not given back is now, in the background (P7)."""
         if self._runs() is running:
             self._runs = _nothing
         if running.stands is not None:

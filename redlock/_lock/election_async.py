@@ -63,7 +63,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         """Begin the body.
 
         Raises:
-            RedlockError: it has begun before, or the term is over because its loop was left.
+            RedlockError: it has begun before, or the term has ended because its loop was left.
         """
         self._begin_body(beginning(self))
         # asyncio only
@@ -79,7 +79,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
+        """The body has ended: give the lock back.  An error that only says so of the term is raised no further."""
         try:
             try:
                 goes_on = await self._finish_body(error)
@@ -91,7 +91,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
                 # > failed = _released(self._candidate)
                 # both again
         finally:
-            entered.anchor = None  # if it was not: somebody may keep an exception, and our frame with it
+            entered.anchor = None  # if it was not: an exception may be kept, and our frame with it
         if failed is not None:
             if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
                 raise failed
@@ -139,7 +139,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         The body is the ``async with``: the lock is given back at its end.  When the term is lost or the election is
         stopped, asyncio cancels the body, and a thread has to look; nothing is raised then.  Another exception of the
         body ends the loop.  In a process that the body has forked the loop ends as well.  A loop that is left before
-        the ``async with`` gives the term back: one that was not entered is over then.
+        the ``async with`` gives the term back: one that was not entered ends then.
 
         Raises:
             QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot cure
@@ -184,9 +184,9 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             lead: the body of each term, a coroutine function.
             on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
                 was not lost, it is still valid.  With asyncio it may be asynchronous, and is awaited.
-            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
+            on_new_leader: called with the owner (R27) of another leader that was seen.  It may be
                 stale, and terms may be missed.  It must not block, nor use these masters.  With asyncio it may be
-                asynchronous instead, and nobody waits for it.  What it raises is logged.
+                asynchronous instead, and is not awaited.  What it raises is logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.

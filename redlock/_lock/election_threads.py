@@ -57,7 +57,7 @@ class Term(TermBase[ThreadCandidate, Lease]):
         """Begin the body.
 
         Raises:
-            RedlockError: it has begun before, or the term is over because its loop was left.
+            RedlockError: it has begun before, or the term has ended because its loop was left.
         """
         self._begin_body(beginning(self))
         return self
@@ -69,14 +69,14 @@ class Term(TermBase[ThreadCandidate, Lease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
+        """The body has ended: give the lock back.  An error that only says so of the term is raised no further."""
         try:
             try:
                 goes_on = self._finish_body(error)
             finally:
                 failed = _released(self._candidate)
         finally:
-            entered.anchor = None  # if it was not: somebody may keep an exception, and our frame with it
+            entered.anchor = None  # if it was not: an exception may be kept, and our frame with it
         if failed is not None:
             if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
                 raise failed
@@ -118,7 +118,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         The body is the ``with``: the lock is given back at its end.  When the term is lost or the election is
         stopped, asyncio cancels the body, and a thread has to look; nothing is raised then.  Another exception of the
         body ends the loop.  In a process that the body has forked the loop ends as well.  A loop that is left before
-        the ``with`` gives the term back: one that was not entered is over then.
+        the ``with`` gives the term back: one that was not entered ends then.
 
         Raises:
             QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot cure
@@ -163,9 +163,9 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             lead: the body of each term, a function.
             on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
                 was not lost, it is still valid.  With asyncio it may be asynchronous, and is awaited.
-            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
+            on_new_leader: called with the owner (R27) of another leader that was seen.  It may be
                 stale, and terms may be missed.  It must not block, nor use these masters.  With asyncio it may be
-                asynchronous instead, and nobody waits for it.  What it raises is logged.
+                asynchronous instead, and is not awaited.  What it raises is logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.

@@ -29,7 +29,7 @@ class Handed(NamedTuple):
 
     @classmethod
     def read(cls, text: object) -> Handed:
-        """Raises ConfigurationError, and shows only the beginning: whoever has all of a text can release the lock."""
+        """Raises ConfigurationError, and shows only the beginning: all of a text is enough to release the lock."""
         try:
             found = json.loads(text)  # type: ignore[arg-type] # a TypeError
             return cls(**{field: found[field] for field in cls._fields})

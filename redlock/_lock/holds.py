@@ -7,8 +7,8 @@ stacks do the same with the class of a lock.  Two things follow, and both are ne
 - A `WithExit` knows what its ``with`` was given.  A generator is closed by the thread that drops it, perhaps inside a
   ``with`` of that thread on the same lock.  It still gives back its own lease (P8).
 - A `WithExit` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
-  entered has ended (R15): a generator may move through a pool of threads.  When it is gone although nobody left, its
-  frame was torn down.  Then nobody can give the lease back.  So the lease is not entered again, and the renewer
+  entered has ended (R15): a generator may move through a pool of threads.  When it is gone without an exit, its
+  frame was torn down, and no holder can give the lease back.  So the lease is not entered again, and the renewer
   releases it at once.  A signal handler that raises between the grant and the body, or between the body and the
   release, is one such case.
 
@@ -16,16 +16,16 @@ stacks do the same with the class of a lock.  Two things follow, and both are ne
 
 A lock with ``bound=False`` is itself the owner.  Its holds are released when it is gone, found out in the same way.
 
-Also considered: the frame in which the ``with`` stands (Python has no weak references to frames, a strong one keeps
+Also considered: the frame of the ``with`` (Python has no weak references to frames, a strong one keeps
 all its variables alive, and a frame goes on after a ``with`` in it was torn down); the lock object (one object serves
 many holders).
 
-Re-entry (R26).  The thread alone does not identify the holder.  A pool's thread may serve the next request while
-a generator that it entered for the first request is suspended.  So the context (`contextvars`) counts as well: it has
+Re-entry (R26).  The thread alone does not tell who holds it.  A pool's thread may serve the next request while
+a generator that it entered for the first request is suspended.  So does the context (`contextvars`): it has
 a variable with the leases that were entered in it, and copies of the context inherit that.  Frameworks that run
 generators in pools give each call a context of its own.  Elsewhere (a `@contextmanager`, a fixture, a plain thread)
 all code of a thread runs in one context.  A lease that was acquired by hand belongs to its thread in every context, to
-release and to extend (C10).  To enter it again the context counts.
+release and to extend (C10).  To enter it again takes the same context.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Lifetime:
     """Tells whether an `Anchor` still exists.  Only the `Anchor` and this object refer to its ``mark``.
 
     A weak reference would tell too early.  The collector clears those to all unreachable objects before it runs any
-    finalizer there, such as the ``finally`` of a generator, which may stand inside its ``with``.  A finalizer would
+    finalizer there, such as the ``finally`` of a generator, which may be inside its ``with``.  A finalizer would
     be Python code at the end of each ``with``; Python swallows what a signal handler raises there.
     """
 
@@ -196,7 +196,7 @@ class Hold(Generic[AnyLease]):
         return self not in self.holder
 
     def presence(self) -> Presence:
-        """Whether anybody is there who can give the lease back, of all that hold it (R15)."""
+        """Whether any of its holders can still give the lease back (R15)."""
         perhaps = gone = False
         for hold in list(self.state.holds):
             if hold.abandoned:
@@ -212,7 +212,7 @@ class Hold(Generic[AnyLease]):
         return "perhaps" if perhaps else "abandoned"
 
     def notify_lost(self, on_lost: Callable[[AnyLease], object] | None) -> None:
-        """The lease is lost: call each `on_lost` once, that of the lock that acquired and of each that re-entered."""
+        """The lease is lost: call each `on_lost` once, of the lock that acquired and of each that re-entered."""
         found = [] if on_lost is None else [on_lost]
         for other in self.state.nested_on_lost:
             if other not in found:
@@ -225,7 +225,7 @@ class Hold(Generic[AnyLease]):
         on_lost(self.lease)
 
     def enter(self, lease: AnyLease, state: LeaseState) -> bool:
-        """From now on the lease is held.  False: nobody wants it any more."""
+        """From now on the lease is held.  False: its caller is gone."""
         self.lease, self.state = lease, state
         if self.with_exit is not None:
             with_exit = self.with_exit()
@@ -302,14 +302,14 @@ def note_here(state: LeaseState, hold: Hold[Any]) -> None:
     while entered and ((last := entered[-1]()) is None or last.released):
         entered = entered[:-1]
     if len(entered) >= _MANY and not len(entered) & (len(entered) - 1):
-        # Contexts that are copied again and again collect leases that are over.  They are dropped when their number
+        # Contexts that are copied again and again collect ended leases.  They are dropped when their number
         # has doubled.
         entered = tuple(one for one in entered if (lease := one()) is not None and not lease.over)
     _ENTERED.set((*entered, weakref.ref(state)))
 
 
 def _forget_lost(holder: list[Hold[Any]]) -> None:
-    """Forget holds of lost leases that nobody asks for.  Keep the latest that each lock acquired without ``with``."""
+    """Forget holds of lost leases that have no use.  Keep the latest that each lock acquired without ``with``."""
     kept: list[Hold[Any]] = []
     latest: set[int] = set()
     for hold in reversed(holder):

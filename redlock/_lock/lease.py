@@ -68,7 +68,7 @@ class LeaseBase:
 
     @property
     def valid_until(self) -> float:
-        """When it ends, in seconds on the clock of rule R5, which also counts while the machine sleeps."""
+        """When it ends, in seconds on the clock of rule R5, which goes on while the machine sleeps."""
         return self._state.valid_until
 
     @property

@@ -12,17 +12,17 @@ class AsyncLease(LeaseBase):
     __slots__ = ()
 
     async def downgrade(self) -> None:
-        """Share the lock with readers from now on (R33), without a moment in which somebody else may write.
+        """Share the lock with readers from now on (R33), without a moment in which another client may write.
 
-        From this call on it is only the shared lock that this lease promises, whatever the masters answer.  The fence
+        From this call on this lease promises only the shared lock, whatever the masters answer.  The fence
         stays.  Nothing changes in a lease that is shared already.  There is no way back but a release.
 
         Raises:
             NotHeld: this task does not hold it.
             NotExtended: too few masters answered.  The lease is shared all the same, and keeps its validity;
-                the next renewal tells the masters, and only then readers get in.
+                readers get in only after the next renewal.
             LockLost: the lease had ended, or a majority of masters denied it now.
-            WouldDeadlock: it was entered more than once: the outer one counts on having it alone.
+            WouldDeadlock: it was entered more than once: the outer ``with`` needs it exclusively.
             ConfigurationError: it has a ``hold_at_least``, or is a slot.
         """
         await self._lock()._downgrade(self._state)  # noqa: SLF001 - a lease is a face of its lock

@@ -517,7 +517,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 if again or not state.released:
                     with contextlib.suppress(RedlockError):  # the masters were closed
                         self._runtime.post(abandon(self._settings, self._spec_of(state), state), hold.driver)
-                if state.released:  # only the wait for the answers was interrupted: it counts as given back
+                if state.released:  # only the wait for the answers was interrupted: it is given back
                     self._conclude_release(state, "released")
         except RecursionError:
             self._abandon_elsewhere(hold)

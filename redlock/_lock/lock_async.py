@@ -107,7 +107,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """Check the options, which are those of `MultiLock` and one more; nothing is sent.
 
         ``cancel_on_loss``: cancel the body of an ``async with`` when its lease is lost; the statement then raises
-        `LockLost`.  False: the body goes on, and only the lease tells of the loss.
+        `LockLost`.  False: the body goes on, and only the lease shows the loss.
 
         ``on_lost`` may be a coroutine function here, and is called on the event loop.
 

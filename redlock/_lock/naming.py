@@ -1,7 +1,7 @@
-"""Names from arguments (R30): what a decorated function is called with makes the names of its lock.
+"""Names from arguments (R30): the arguments of a call of a decorated function make the names of its lock.
 
 Also considered: to take every value as it is.  But an empty one, or an address in memory, makes a lock that excludes
-too many calls or none at all, and nobody would notice.  A value with braces would move the hash tag of the key.
+too many calls or none at all, unnoticed.  A value with braces would move the hash tag of the key.
 
 A value makes the name that it makes after a queue that speaks JSON has delivered it.  So a program that locks by a
 member of an enumeration, and a worker that gets its value, wait for each other.  Values that are equal make one name:

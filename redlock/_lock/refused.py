@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
-    """The error when others hold the lock, or when nobody does."""
+    """The error when others hold the lock, or when no client does."""
     holder = refusal.holder or refusal.doubt.holder
     released, turn = released_token(holder), turn_of(holder)
     whose = readers_of(holder) or owner_of(holder) or shown(released or turn or holder)

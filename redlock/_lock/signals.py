@@ -23,9 +23,9 @@ class Signals:
     """Under ``with``: the first of these signals calls ``stop``.  A second one does what it did before.
 
     Python runs signal handlers in its main thread, and lets no other one install them.  In other threads this does
-    nothing.  Nor does it touch a handler that was not installed from Python: nobody could put it back.
+    nothing.  Nor does it touch a handler that was not installed from Python: it could not be put back.
 
-    A handler of another signal may raise at any line.  What has been installed by then is put back.  Only what
+    A handler of another signal may raise at any line.  Handlers installed by then are put back.  Only what
     strikes the end of the ``with`` itself is left, so call `restore` behind it again.
     """
 
@@ -39,7 +39,7 @@ class Signals:
         try:
             for number in self._numbers:
                 _install(number, self)
-        except BaseException:  # what a handler has raised
+        except BaseException:  # raised by a handler
             self.restore()
             raise
 
@@ -99,13 +99,13 @@ class _Handler:
         was_there = self._restore()
         if users:
             self.users.clear()
-        elif was_there:  # nobody here wants it: it does what it did before
+        elif was_there:  # not wanted here: it does what it did before
             os.kill(os.getpid(), number)
         elif callable(self.before):  # a handler that has replaced this one has called it
             self.before(number, frame)
 
     def _restore(self) -> bool:
-        """Put back what was there before.  False: somebody has installed another one meanwhile, which stays."""
+        """Put back the handler of before.  False: another one has been installed since, which stays."""
         installed = self.installed
         if installed:
             signal.signal(self._number, self.before)

@@ -32,7 +32,7 @@ class Record(NamedTuple):
 # By the place of a name in the lock: what a master has on record for it.  Names without a record are left out.
 Records: TypeAlias = "Mapping[int, Record]"
 # open: wait for more answers.  clean: a majority took it.  confirmed: a second round may take it (`Judgement.over`).
-# held: somebody has it.  doubt: all have answered, and nobody can tell.
+# held: another client has it.  doubt: all have answered, and it may be held.
 Verdict: TypeAlias = Literal["open", "clean", "confirmed", "held", "doubt"]
 
 
@@ -47,7 +47,7 @@ def judge(masters: int, clean: int, shown: Mapping[int, Records], missing: int) 
     """Judge the answers of ``masters``.
 
     ``clean``: how many took it.  ``shown``: the records of those that took nothing.  ``missing``: how many may still
-    answer.  The others refused it, or have no vote.  What is not open stands, whatever comes after it.
+    answer.  The others refused it, or have no vote.  A judgement that is not open is final.
     """
     need = majority(masters)
     if clean >= need:
