@@ -118,8 +118,8 @@ def readers_of(value: str | None) -> str:
 def shown(value: str) -> str:
     """A value as it may be shown to people and programs: whole if it has the form of our tokens, else eight characters.
 
-    With ``prefix=""`` any key can be looked at, and its value may be a session of another program.  It looks like one
-    of another library, which is any text: its first characters tell its holders apart.
+    With ``prefix=""`` any key can be looked at, and its value may be a session of another program.  That looks like a
+    token of another library, which is any text: its first characters tell its holders apart.
     """
     for what in (_RELEASED, _EXPIRED, _TICKET):
         if value.startswith(what):

@@ -1,6 +1,6 @@
 """Looks after the operations of threads: the part of the leading thread, and the watch over the connections.
 
-Which thread writes and reads, and which ones wait for it, is explained in `redlock/_io/waiter.py`.  The background does what
+See `redlock/_io/waiter.py` for which thread writes and reads, and which ones wait for it.  The background does what
 no caller does: it connects, reads late answers and sends owed releases.
 """
 

@@ -25,7 +25,7 @@ thread lets them run before it reads again, and their next requests leave in one
 switches, and 64 threads get twice as much done.
 
 Interruptions.  A Ctrl-C may stop the leading thread where no `finally` helps, or a thread that has to wake the next
-one.  So no thread sleeps for longer than its patience without a look of its own: it takes the lead if no thread has read
+one.  So no thread sleeps for longer than its patience without a look of its own: it takes the lead if none has read
 until then, and the leading thread wakes the threads that are left on the chain.
 
 Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in

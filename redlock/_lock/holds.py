@@ -20,8 +20,8 @@ Also considered: the frame of the ``with`` (Python has no weak references to fra
 all its variables alive, and a frame goes on after a ``with`` in it was torn down); the lock object (one object serves
 many holders).
 
-Re-entry (R26).  The thread alone does not tell who holds it.  A pool's thread may serve the next request while
-a generator that it entered for the first request is suspended.  So does the context (`contextvars`): it has
+Re-entry (R26).  A holder is a thread and a context (`contextvars`).  A pool's thread may serve the next request
+while a generator that it entered for the first request is suspended.  But the context has
 a variable with the leases that were entered in it, and copies of the context inherit that.  Frameworks that run
 generators in pools give each call a context of its own.  Elsewhere (a `@contextmanager`, a fixture, a plain thread)
 all code of a thread runs in one context.  A lease that was acquired by hand belongs to its thread in every context, to
