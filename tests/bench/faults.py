@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.strikes import ANSWERS, REQUESTS, Strikes
 
@@ -20,6 +20,7 @@ class Nemesis(Strikes):
     def __init__(self, run: Run) -> None:
         super().__init__(run.world, run.setting.base, run.judge.masters)
         self.run = run
+        self._fast: set[Any] = set()
         self.begin(run.setting.base.faults)
 
     # -- whom it hits --------------------------------------------------------------------------------
@@ -166,6 +167,33 @@ class Nemesis(Strikes):
             server.well_since = self.world.now
 
         self._until(0.7, heal)
+
+    def _slew(self) -> None:
+        """The clocks of some run faster than `drift_factor` allows (R43)."""
+        right = [master for master in self.run.judge.masters if master not in self._fast]
+        if not right:
+            return
+        masters = self.random.sample(right, self.random.randint(1, len(right)))
+        slew, rate = self.run.judge.slewed(), self.random.choice((1.0833, 1.2))
+        self.world.log("fault: slew", [f"m{master.index}" for master in masters], rate)
+        self._fast.update(masters)
+        for master in masters:
+            master.runs(rate)
+
+        def heal() -> None:
+            self.world.log("healed: slew", [f"m{master.index}" for master in masters])
+            self._fast.difference_update(masters)
+            slew.end = self.world.now
+            for master in masters:
+                master.runs(self.run.rate())
+
+        self._until(8.0, heal)
+
+    def _wander(self) -> None:
+        """A clock runs at another rate from now on, within what `drift_factor` allows for."""
+        right: list[Any] = [one for one in self.run.judge.masters if one not in self._fast] + [self._client()]
+        if (one := self.random.choice(right)) is not None:
+            one.runs(self.run.rate())
 
     # -- processes -----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
@@ -58,6 +59,7 @@ R11 = "R11 interrupted"
 UNREACHED = 2.0  # seconds for which a connection may be on its way to fail
 LATE = 0.025  # seconds that a thread may be late: less than the patience of one that nobody wakes
 PUT_OFF = 0.3
+KNOWN = 0.65  # of a max_ttl: so long it may take until a clock that is slewed is measured
 UNSTEPPED = 0.1  # seconds that whatever has to be told may take, where no thread is late
 
 _TOKEN_FIRST = (*RELEASES, scripts.MARK)
@@ -107,6 +109,14 @@ class _Waits:
         return f"{self.client}, who has the ticket {self.token}"
 
 
+@dataclass
+class Slew:
+    """Clocks of masters run faster than `drift_factor` allows, from ``begin`` on."""
+
+    begin: float
+    end: float = math.inf
+
+
 class _Ticket:
     def __init__(self, token: str) -> None:
         self.token, self.number = token, 0
@@ -127,6 +137,7 @@ class Judge(invariants.Judge):
         self.won_at: dict[Attempt, float] = {}  # when the last one of a majority had granted it
         self._lines_up: dict[Attempt, _Waits] = {}
         self.refused = 0
+        self.slews: list[Slew] = []
         self.works: list[Any] = []  # lists of masters with which somebody was granted something (R34)
         self.excused: set[Attempt] = set()  # held when its masters were closed, or by the parent of a fork
         self._forked: dict[Process, float] = {}  # when each has, last
@@ -165,6 +176,22 @@ class Judge(invariants.Judge):
             if call.script in _FAIR:
                 self._lines_up[attempt] = self._in_line(process, call.args[-1], call)
         return reply
+
+    # -- clocks (R43) --------------------------------------------------------------------------------
+
+    def slewed(self) -> Slew:
+        self.slews.append(Slew(self.world.now))
+        return self.slews[-1]
+
+    def _alone(self, hold: invariants.Hold) -> None:
+        """P1 is promised where clocks are within `drift_factor`, or were measured.  Two leases of before that may go on."""
+        if not any(map(self._harms, self.slews)):
+            super()._alone(hold)
+
+    def _harms(self, slew: Slew) -> bool:
+        longest = self.parameters.max_ttl
+        known = slew.begin + KNOWN * longest + 0.5
+        return slew.begin <= self.world.now < (known + longest if slew.end > known else slew.end + 2 * longest)
 
     # -- who waits in order (R42) --------------------------------------------------------------------
 

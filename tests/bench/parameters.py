@@ -161,6 +161,15 @@ def wrong_clocks(seed: int) -> Setting:
     return draw(seed, calm=False, more=False, masters=3, names=1, slots=0, confirm=True, faults=faults)
 
 
+def slewed(seed: int) -> Setting:
+    """Clocks run at other rates for a while: within what is allowed for, and those of masters faster than that (R43)."""
+    drawn = draw(
+        seed, calm=False, more=False, names=1, slots=0, delay=0.002, slow=0.0, budget=1200,
+        faults=(("slew", 0.5), ("wander", 1.0)), besides={"users": 3, "hows": ("with", "hand")},
+    )  # fmt: skip
+    return replace(drawn, base=replace(drawn.base, duration=20 * drawn.base.ttl))
+
+
 def disagreeing(seed: int) -> Setting:
     """Two processes with incompatible lists of masters, which have one in common, far away.  Nothing goes wrong (R34)."""
     return draw(
@@ -200,5 +209,6 @@ FAMILIES: dict[str, Callable[[int], Setting]] = {
     "guarded": guarded,
     "confirmed": wrong_clocks,  # (R35)
     "struck": struck,  # (R11)
+    "slewed": slewed,  # (R43)
     "disagreeing": disagreeing,  # (R34)
 }

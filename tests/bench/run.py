@@ -16,7 +16,7 @@ from unittest import mock
 from redlock._core.subscriptions import LINGER
 from tests.bench.command import Program, Told
 from tests.bench.faults import Nemesis
-from tests.bench.judge import ERROR, HANGS, LEFT, Judge
+from tests.bench.judge import ERROR, HANGS, KNOWN, LEFT, Judge
 from tests.bench.library import replaced
 from tests.bench.machine import Machine
 from tests.bench.parameters import Setting
@@ -64,7 +64,7 @@ class Run:
         self.servers = [
             Server(
                 Master(
-                    world, self.judge, index, rate=self._rate(), offset=chance.uniform(-5.0, 5.0),
+                    world, self.judge, index, rate=self.rate(), offset=chance.uniform(-5.0, 5.0),
                     age=chance.uniform(1e5, 1e6), durable=chance.random() < base.durable,
                 ),
                 self.judge,
@@ -75,8 +75,10 @@ class Run:
         self.clients: list[Client] = []
         self.complaints: list[str] = []
         self.restarted = False
+        # Until votes count of masters whose clocks were slewed: what they may have forgotten is over (R43).
+        self.measured = (KNOWN + 1.0) * base.max_ttl + 2.0 if base.rate("slew") else 0.0
 
-    def _rate(self) -> float:
+    def rate(self) -> float:
         most = 0.49 * self.setting.base.drift_factor * self.setting.base.spread
         return 1.0 + self.world.random.uniform(-most, most)
 
@@ -94,7 +96,7 @@ class Run:
 
     def _add(self, kind: Callable[..., Client]) -> None:
         chance, skew = self.world.random, self.setting.base.skew
-        rate = self._rate()
+        rate = self.rate()
         self.clients.append(kind(rate=rate, offset=chance.uniform(0.0, 1e5), skew=chance.random() * skew))
 
     def made(self, client: Client) -> None:
@@ -213,12 +215,13 @@ class Run:
         """All that was begun comes to its end: at the latest when the keys of those that are gone have expired."""
         base = self.setting.base
         most = 5.0 + 3.2 * base.ttl + 0.5 * base.max_ttl + base.free_after + 20 * base.node_timeout + self._jumped()
+        most += self.measured
         self._wait(lambda: all(client.idle for client in self._alive()), most, "comes to its end")
 
     def _live(self) -> None:
         """Each client that is left gets every name, and then every master has it."""
         base = self.setting.base
-        self._go(self._jumped())
+        self._go(self._jumped() + self.measured)
         if base.guard and self.restarted:
             self._go(2.0 + base.max_ttl * (1 + base.drift_factor))
         if self.setting.lists and not self.judge.works:

@@ -394,7 +394,7 @@ class Judge:
 
     def _none_too_early(self, hold: Hold) -> None:
         """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""
-        if not self.parameters.clocks_hold or any(map(self.parameters.rate, ("step", *WRONG_FAULTS))):
+        if not self.parameters.clocks_hold or any(map(self.parameters.rate, ("step", "slew", *WRONG_FAULTS))):
             return
         for name in hold.attempt.names:
             for other in self._at_least[name]:

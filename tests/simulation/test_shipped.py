@@ -93,6 +93,13 @@ def test_seeds_of_each_family_keep_every_promise(name):
     assert grants > CHUNK or name == "disagreeing", "so little is granted that nothing can go wrong"
 
 
+def test_seeds_with_slewed_clocks_see_a_client_that_counts_the_votes_of_fast_masters():
+    """R43: what is measured is judged, and what nobody can have measured yet is not."""
+    with pytest.raises(Violation, match="P1 exclusive"):
+        for seed in (18, *range(MOST)):
+            play(FAMILIES["slewed"](seed), VARIANTS["rates-ignored"].patches)
+
+
 def test_a_violation_says_how_to_see_it_again():
     """The seed, all that was drawn from it, and the end of the trace."""
     with pytest.raises(Violation) as caught:
