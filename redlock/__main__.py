@@ -71,7 +71,7 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "system", platform.platform()
     for name in _dependencies():
         yield name, _version(name)
-    # Those of this environment, also if nobody has activated it.
+    # Those of this environment, activated or not.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     for command in _commands():
         yield command, shutil.which(command, path=path) or "not on PATH"

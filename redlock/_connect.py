@@ -162,7 +162,7 @@ def endpoint(master: object) -> Endpoint:
 
 
 def _refuse_other_connections(client: object, kind: type[Any]) -> None:
-    """Raise ConfigurationError if ``client`` reaches its server by a class of somebody else.
+    """Raise ConfigurationError if ``client`` reaches its server by a foreign class.
 
     A lock would connect to the address itself: to a real server, if the client is a fake.
     """
@@ -246,7 +246,7 @@ def _checked(target: Endpoint) -> Endpoint:
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - each setting has its own error: TypeError, ValueError, redis-py's own
-        if out_of_descriptors(error):  # it is no fault of the settings: who connects will see
+        if out_of_descriptors(error):  # it is no fault of the settings: connecting will show
             return target
         raise ConfigurationError(f"the settings for {target.name} are refused: {masked(target, str(error))}") from None
     return target
@@ -301,7 +301,7 @@ def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - so a c
 # then remembers that there is no such encoding: no name could be resolved any more.
 codecs.lookup("idna")
 
-# What redis-py tells a server of itself. It would look its own version up for each connection, which takes ten times as
+# Its name and version for a server. It would look its own version up for each connection, which takes ten times as
 # long as all else that `_build` does. Versions without this class look it up once.
 _DRIVER: dict[str, Any] = {"driver_info": redis.DriverInfo()} if hasattr(redis, "DriverInfo") else {}
 _INSIDE = ("_sock", "connect", "disconnect", "read_response", "send_command", "send_packed_command")
@@ -328,7 +328,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
 class _Answers:
     """The answers of a connection that is being made.
 
-    In protected mode a master says so, whatever it is asked, and hangs up.  redis-py first asks what may be refused,
+    In protected mode a master says so, to every command, and hangs up.  redis-py first asks what may be refused,
     and passes over that answer.
     """
 
@@ -487,7 +487,7 @@ _TLS = re.compile(
     "|_ALERT_[A-Z_]*(CERTIFICATE|UNKNOWN_CA|PROTOCOL_VERSION|HANDSHAKE_FAILURE)"
 )
 
-# Why no connection can be made. Waiting may cure the last two. For the others somebody has to change something.
+# Why no connection can be made. Waiting may cure the last two. For the others something has to be changed.
 Trouble: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 _SAID: dict[Trouble, str] = {
     "auth": "wrong user or password: ",
@@ -518,7 +518,7 @@ def trouble(error: BaseException, text: str) -> Trouble:
 def classify(error: BaseException, text: str) -> Failure:
     """The failure that ``error`` is, on a connection that is being made; later ones are in `_core/outcomes.py`.
 
-    Its ``configuration`` is True if somebody has to change something.
+    Its ``configuration`` is True if something has to be changed.
     """
     kind, reply = trouble(error, text), ErrorReply.read(text)
     if reply.code == "DENIED":
@@ -585,7 +585,7 @@ def _answer(connection: Any) -> Any:
 def _check_records(prefix: str, fences: Any, grants: Any) -> None:
     """Raise if the user may use the keys of fences, and not those of records beside them (R35).
 
-    One that may do neither may use the keys of some names alone, and hears of it from each acquire.
+    One that may do neither may use the keys of some names alone, and learns of it from each acquire.
     """
     if isinstance(grants, NoPermissionError) and not isinstance(fences, NoPermissionError):
         like = wire.fence_key(f"{prefix}NAME", ":grant")

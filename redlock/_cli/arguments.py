@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def complain(text: str) -> None:
-    """Write ``text`` to standard error, in one piece. If that fails, only the exit code tells of the error."""
+    """Write ``text`` to standard error, in one piece. If that fails, only the exit code shows the error."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
@@ -73,7 +73,7 @@ def _masked(message: str) -> str:
 
 
 def shortened(given: str) -> str:
-    """``given`` without its middle, if it is too long for a line. What is allowed stands at the end."""
+    """``given`` without its middle, if it is too long for a line. The allowed values come at the end."""
     return given if len(given) <= _LONGEST_SHOWN else f"{given[:_LONGEST_SHOWN]}…{given[-_END_SHOWN:]}"
 
 
@@ -188,7 +188,7 @@ def entry(main: Callable[[list[str]], int], failed: int = FAILED) -> NoReturn:
         code = ending.code
     except KeyboardInterrupt:
         code = 130  # shells report this for a program that SIGINT ended
-    except BrokenPipeError:  # whoever reads has gone, and knows that
+    except BrokenPipeError:  # the reader has gone, and knows that
         code = failed
     except Exception as error:  # noqa: BLE001 - Python's exit code 1 would mean something else
         program = Path(sys.argv[0]).stem

@@ -111,7 +111,7 @@ def parser() -> arguments.Parser:
 
 def main(argv: list[str]) -> int:
     this = parser()
-    # Options and URLs may stand in any order.
+    # Options and URLs may come in any order.
     given = this.parse_intermixed_args(_with_pattern(_with_interval(argv)))
     if given.watch is not None and (given.prometheus or given.acl):
         this.error("--watch needs the table or --json")
@@ -276,7 +276,7 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     options = dict(wanted.options)
     adopt = "max_ttl" not in options
     max_ttl = options.pop("max_ttl", _MAX_TTL)
-    confirms = options.pop("confirm_expiry", False)  # the probe does not: nobody else has its name
+    confirms = options.pop("confirm_expiry", False)  # the probe does not: no other client has its name
     Masters(wanted.masters, max_ttl=max_ttl, **{"fence_ttl": max_ttl, **options}).close()
     for of_locks in ("guard", "connect_timeout", "fence_ttl"):  # ... and a probe that was lost has nothing under way
         options.pop(of_locks, None)
@@ -291,7 +291,7 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     )
 
     class Probing(Masters):
-        """A client that announces no max_ttl (R21) but one that counts for nobody, though it minds those of others.
+        """A client that announces no max_ttl (R21) but one that binds no client, though it minds those of others.
 
         The next check would take ours for a client's. And the longest one, announced again, would be kept alive.
         """

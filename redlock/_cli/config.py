@@ -52,7 +52,7 @@ _OF_ONE_COMMAND = frozenset((
 KEYS: dict[str, Any] = {"masters": list, **_ACCESS, **_OPTIONS}
 KEYS_OF_A_MASTER: dict[str, Any] = {"url": str, "name": str, **_ACCESS}
 _TIMES = ("max_ttl", "node_timeout", "connect_timeout", "fence_ttl", "guard", "outage_timeout")
-_PASSWORDS = ("password", "password_file", "password_env")  # the first one that is given counts
+_PASSWORDS = ("password", "password_file", "password_env")  # the first one that is given is used
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
 
 
@@ -209,7 +209,7 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
 
 
 def _check_times(table: Mapping[str, Any], where: str) -> None:
-    """Refuse wrong times here. A later error would blame an option that depends on them, and that nobody gave."""
+    """Refuse wrong times here. A later error would blame an option that depends on them, and that was not given."""
     for key in _TIMES:
         besides = {"outage_timeout": math.inf, "guard": 0}.get(key)
         if key in table and table[key] != besides and not can_be_set(table[key]):
@@ -260,7 +260,7 @@ def _address(master: Mapping[str, Any], where: str) -> str:
 def _password(master: Mapping[str, Any], where: str) -> str | None:
     """The password of a master, or None.
 
-    An error quotes no file or variable name: somebody may have written the password itself in its place.
+    An error quotes no file or variable name: it may be the password itself, by mistake.
     """
     if "password" in master:
         return str(master["password"])

@@ -1,4 +1,4 @@
-"""A program that ends the command before somebody else can hold the lock, even if redlock-run cannot do that.
+"""A program that ends the command before another client can hold the lock, even if redlock-run cannot do that.
 
 The guard is the parent of the command, and needs no network. redlock-run may hang, be stopped, or be killed with
 SIGKILL: then the times of its last order still apply. The guard reads orders from one pipe, and writes news to
@@ -27,7 +27,7 @@ NOTHING_NEW = -1
 # Orders. WATCH: send SIGTERM and SIGKILL at these times. LOOK: report the status of the command.
 WATCH, LOOK = b"W", b"L"
 ORDER = struct.Struct("<cdd")
-# Seconds of one poll() at most: poll() stands still while the machine sleeps, the clock does not.
+# Seconds of one poll() at most: poll() is stopped while the machine sleeps, the clock does not.
 _CHUNK = 1.0
 _LOOK_AGAIN = 0.02  # seconds between two looks whether a signalled group is gone
 

@@ -1,6 +1,6 @@
 """``redlock-check --held``: all locks that are held, as a table for people or as JSON for programs.
 
-At most ``limit`` of them are kept, whatever their number. Names and owners are a stranger's words: they are printed
+At most ``limit`` of them are kept, whatever their number. Names and owners are foreign text: they are printed
 without control characters.
 """
 
@@ -147,7 +147,7 @@ class Listed:
 
 
 def _order(name: str) -> tuple[str, int]:
-    """Slots of one group stand together, in the order of their numbers (R32)."""
+    """Slots of one group come together, in the order of their numbers (R32)."""
     group, sharp, slot = name.rpartition("#")
     return (group, int(slot)) if sharp and slot.isdecimal() and len(slot) < len("100") else (name, -1)
 

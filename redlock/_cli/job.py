@@ -147,7 +147,7 @@ class Job:
 
     def __exit__(self, *_: object) -> None:
         if not self._begun:
-            self.send(signal.SIGKILL)  # the command has not begun, so nobody misses it
+            self.send(signal.SIGKILL)  # the command has not begun, so nothing is lost
             os.close(self._word)
         self.reap()
         os.close(self._failure)
@@ -158,7 +158,7 @@ class Job:
 
     @property
     def asked_to_end(self) -> bool:
-        """Whether the command has ended because somebody wanted that.
+        """Whether the command has ended by request.
 
         `ENDING` were forwarded, or any signal that then ended it. At the terminal it may have got Ctrl-C directly.
         """
@@ -197,7 +197,7 @@ class Job:
             code = self._news(signals)
             if code is not None:
                 return code
-            # No event tells us that a shell has put us in the foreground: so look again while the command is stopped.
+            # No event says that a shell has put us in the foreground: so look again while the command is stopped.
             pause = min(self.dog.due(), _LOOK_AGAIN if self._is_stopped else math.inf)
             poll.poll(None if pause == math.inf else math.ceil(pause * 1000))
             self._hear(signals)
@@ -251,7 +251,7 @@ class Job:
                 self._suspend(signals)
             else:
                 self._forward(number)
-                # Continue a stopped command: else it would handle the signal only when somebody continues it.
+                # Continue a stopped command: else it would handle the signal only when it is continued.
                 if self._is_stopped and number != signal.SIGWINCH:
                     self.send(signal.SIGCONT)
 
@@ -291,7 +291,7 @@ class Job:
 
     def _stopped(self, number: int, signals: JobSignals) -> None:
         wants_it = number in _WANTS_IT
-        # Any signal counts here: some programs, like `top`, stop themselves when they want the terminal.
+        # Any signal matters here: some programs, like `top`, stop themselves when they want the terminal.
         if self._terminal.in_front():
             self._give()
         elif wants_it or self._terminal.given:  # we are in the background ourselves, or the command got a Ctrl-Z
@@ -304,9 +304,9 @@ class Job:
         # Else the process that stopped the command will continue it, or a shell puts us in the foreground.
 
     def _suspend(self, signals: JobSignals, number: int = signal.SIGTSTP, *, give: bool = False) -> None:
-        """Stop the command and redlock-run until the shell continues them. ``number`` tells the shell why.
+        """Stop the command and redlock-run until the shell continues them. ``number`` shows the shell why.
 
-        The lease is not renewed meanwhile. The watchdog does not stop, and ends the command in time.
+        The lease is not renewed until then. The watchdog does not stop, and ends the command in time.
         """
         self.send(signal.SIGSTOP)  # SIGSTOP cannot be ignored
         self._terminal.take()

@@ -1,4 +1,4 @@
-"""Pauses in which a signal counts soon, at the latest after half a second, and so does a reader that goes away.
+"""Pauses in which a signal takes effect soon, at the latest after half a second, and so does a reader that goes away.
 
 `time.sleep` may miss a signal. One that arrives just before the system call does not interrupt it, and its handler in
 Python runs only at the end of the sleep. The pauses of the commands may last for minutes.
@@ -19,7 +19,7 @@ _LOOK: Final = 0.5
 def pause(seconds: float, read: TextIO | None = None) -> None:
     """Sleep. A signal ends it with what its handler raises.
 
-    ``read``: BrokenPipeError is raised when nobody can read any more what is printed there.
+    ``read``: BrokenPipeError is raised when what is printed there has no reader any more.
     """
     reader = select.poll()
     if read is not None:

@@ -237,7 +237,7 @@ def _serve(given: argparse.Namespace, command: list[str]) -> int:
     restart = given.restart or service.ALWAYS
     if given.status_port is None:
         return service.serve(lambda: _once(given, command), restart, _say)
-    from redlock._cli.status import Status  # noqa: PLC0415 - a server for HTTP, which nearly nobody needs
+    from redlock._cli.status import Status  # noqa: PLC0415 - a server for HTTP, which few need
 
     status = Status(given.name, given.status_port)
     try:
@@ -290,7 +290,7 @@ def _divided(argv: list[str]) -> tuple[list[str], bool, list[str]]:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads standard error any more
+    with contextlib.suppress(OSError):  # standard error has no reader any more
         sys.stderr.write(
             f"redlock-run: {arguments.in_options(text)}\n"
         )  # in one piece: other programs may write at the same time
@@ -301,7 +301,7 @@ class Run:
     """One command under one lock, or in one term."""
 
     def __init__(self, given: argparse.Namespace, job: Job, status: Status | None = None) -> None:
-        """Check all arguments before anything is done.  ``status``: where it is told who leads.
+        """Check all arguments before anything is done.  ``status``: where the leader is shown.
 
         Raises:
             ConfigurationError: for a wrong argument, or wrong masters.
@@ -427,7 +427,7 @@ class Run:
 
     def _say_leader(self, owner: str) -> None:
         if self._status is not None:
-            self._status.leader = owner or "somebody"
+            self._status.leader = owner or "another client"
         _say(f"waiting: {owner or 'another client'} leads {self._name!r}")
 
     def _enough(self) -> float:
@@ -525,7 +525,7 @@ class Run:
             status = masters.status(self._name)
             return self._words(status), status.token or " ".join(status.shared)
         slots = masters.slots(self._name, limit=self._slots).status()
-        owners = ", ".join(status.owner or "somebody" for status in slots.holders)
+        owners = ", ".join(status.owner or "another client" for status in slots.holders)
         text = f"{self._name!r}: {slots.free} of {slots.limit} slots are free" + (
             f", held by {owners}" if owners else ""
         )
@@ -533,7 +533,7 @@ class Run:
 
     def _words(self, status: LockStatus) -> str:
         if status.shared:
-            who = ", ".join(sorted({owner or "somebody" for owner in status.readers})[:_MOST_NAMED])
+            who = ", ".join(sorted({owner or "another client" for owner in status.readers})[:_MOST_NAMED])
             read = f"{self._name!r} is shared by {len(status.shared)} readers ({who})"
             why = "; a writer is waiting, and new readers come after it" if self._shared else ""
             return f"{read} for {status.remaining:.1f} s more, unless they renew{why}"
@@ -568,7 +568,7 @@ class Run:
         try:
             job.begin(self._exported(lease))
             code = job.wait(signals, lambda: self._look(lease))
-        except BaseException:  # nobody would watch over the command any more
+        except BaseException:  # the command would have no watchdog any more
             job.send(signal.SIGKILL)
             job.reap()
             raise
@@ -601,7 +601,7 @@ class Run:
         """
         if not self._guard or not lease.valid:
             return
-        state = lease._state  # noqa: SLF001 - only a command ends a lease before its time is over
+        state = lease._state  # noqa: SLF001 - only a command ends a lease before its end
         if lease.shared:
             state.lose("max_hold")
         else:
@@ -644,7 +644,7 @@ class Run:
         # After --max-hold the command still has its grace. The lease lasts for that: it is still renewed, and if it had
         # less left than the grace, the command would have been ended before.
         end = min(lease.valid_until - self._margin, self._since + self._max_hold + self._grace)
-        if not lease.valid:  # somebody else may hold the lock: there is nothing to wait for
+        if not lease.valid:  # another client may hold the lock: there is nothing to wait for
             now = clock.now()
             return now, min(end, now + self._grace)
         return end - self._grace, end
@@ -680,7 +680,7 @@ class Run:
                 self._down.discard(event.master)
                 _say(f"connected to {event.master} again")
             case "QuorumLost" if signals is None and self._wait != 0:
-                # Reported without --verbose too: else it would look as if somebody held the lock.
+                # Reported without --verbose too: else it would look as if another client held the lock.
                 _say("\n".join(["no quorum; waiting for one", *(f"  {vote}" for vote in event.votes)]))
             case "QuorumBack" if self._wait != 0:
                 _say("the quorum is back")

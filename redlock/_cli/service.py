@@ -1,7 +1,7 @@
 """``redlock-run --service``: the command runs where the leader is, one term after the other (R31).
 
 Each term has masters and a `Job` of its own. For a `Job` forks, and that is safe only while no thread is there, so the
-masters of the term before are closed. Nobody waits for that: the lock has been given back then.
+masters of the term before are closed. That is not waited for: the lock has been given back then.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Restarts:
         """Seconds until then. None: there is none.
 
         A command that ends soon, whatever its exit code, would make an election of each start. So the pauses grow, and
-        others lead meanwhile. They are random, so that replicas which fail alike do not try at the same moments.
+        others lead until then. They are random, so that replicas which fail alike do not try at the same moments.
         """
         if ending.asked:
             return None

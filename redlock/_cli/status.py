@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST = 32  # connections at once; the oldest one makes room for the next
 _PATIENCE = 5.0  # seconds from a connection to its end, however its client behaves
 _LARGEST = 8192  # bytes of a request; what comes behind them is read and dropped
-_LOOK = 0.5  # seconds between two looks whose time is over
+_LOOK = 0.5  # seconds between two looks whose time has passed
 _NO_ROOM = 0.05  # seconds until the next try, while this process may not open one more file
 _END = re.compile(rb"\r?\n\r?\n")
 _LOOKS = ("GET", "HEAD", "OPTIONS")  # the last one is what HAProxy sends by default
@@ -58,7 +58,7 @@ class Status:
         self.name = name
         self.lease: Lease | None = None  # of the term, while there is one
         self.leader = ""  # the owner of the last leader that was seen
-        self.asked: Callable[[], bool] = bool  # whether somebody asked redlock-run, or the command, to end
+        self.asked: Callable[[], bool] = bool  # whether redlock-run, or the command, is to end
         self._listener = socket.socket(socket.AF_INET6 if ":" in at.host else socket.AF_INET)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -108,10 +108,10 @@ class Status:
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         """The code and the text for ``path``."""
-        lease = self.lease  # once: it may end meanwhile
+        lease = self.lease  # once: it may end at any moment
         leads = lease is not None and lease.valid
         if path == "/leader":
-            # What was seen may be stale. That we lead is not: it ends with the lease, whatever anybody has noticed.
+            # What was seen may be stale. That we lead is not: it ends with the lease, noticed or not.
             owner = lease.owner if lease is not None and leads else "" if lease is not None else self.leader
             about = {"name": self.name, "leads": leads, "leader": owner}
             if lease is not None and leads:
@@ -176,7 +176,7 @@ class Status:
     def _drop(self, client: socket.socket) -> None:
         del self._clients[client]
         self._selector.unregister(client)
-        with contextlib.suppress(OSError):  # for a process that was forked meanwhile may have it open, too
+        with contextlib.suppress(OSError):  # for a process that was forked since may have it open, too
             client.shutdown(socket.SHUT_RDWR)
         client.close()
 

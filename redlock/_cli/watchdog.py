@@ -1,6 +1,6 @@
 """Starts the guard, which ends the command in time, and talks to it. `guard` is a program of its own.
 
-The guard looks like another program to `ps`, `pgrep -f` and `killall`. So nobody kills both by the name or the
+The guard looks like another program to `ps`, `pgrep -f` and `killall`. So no kill takes both by the name or the
 arguments of redlock-run. The guard is the parent of the command. If the guard is killed, the kernel ends the command,
 whether redlock-run is left or not. Only Linux can do that (PR_SET_PDEATHSIG).
 
@@ -154,7 +154,7 @@ class Watchdog:
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             os.write(self._orders, guard.ORDER.pack(what, term_at, kill_at))
         if not self.gone:
-            os.kill(self.pid, signal.SIGCONT)  # somebody may have stopped the guard
+            os.kill(self.pid, signal.SIGCONT)  # the guard may have been stopped
 
     def _hear(self) -> None:
         """Read one piece of news. News behind an answer stays in the pipe, so that a later wait sees it."""

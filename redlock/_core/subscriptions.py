@@ -12,7 +12,7 @@ would wake each other for ever.
 No stampede.  A waiter tries at once when a release is announced, until attempts collide.  An attempt has collided if
 no token was seen on a majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5,
 3.5 ms, up to 128, or to 16 times the duration of the attempt if that is longer: pauses that are shorter than attempts
-keep nobody apart).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
+separate no clients).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
 process begins with the pause of the last one.  So two processes pass a lock on in one message and one round trip.
 Among many processes, the pauses settle where about one attempt in five collides.
 

@@ -124,7 +124,7 @@ class FreeLook(Look):
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until a majority may be free if nobody extends.  None: that cannot be known."""
+        """Seconds until a majority may be free if no holder extends.  None: that cannot be known."""
         left = sorted(seen.remaining for master, seen in self.seen.items() if self.tally.outcome(master) == "held")
         missing = self.tally.need - self._free()
         return left[missing - 1] if 0 < missing <= len(left) else None

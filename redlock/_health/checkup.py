@@ -117,7 +117,7 @@ class Checkup:
         return thread
 
     def _run_probe(self, max_ttl: float) -> None:
-        """Run the probe. Raises nothing: nobody would see an error of this thread, and the probe would seem late."""
+        """Run the probe. Raises nothing: an error of this thread would be lost, and the probe would seem late."""
         assert self._probe is not None  # noqa: S101 - for the type checker
         try:
             outcome = self._probe(max_ttl)

@@ -59,7 +59,7 @@ class Examination:
         self._prefix = prefix
         self._name = name
         self._patience = patience
-        # It ends by itself before the check does. So nobody has to interrupt it, and its last facts are reported too.
+        # It ends by itself before the check does. So it needs no interruption, and its last facts are reported too.
         self._deadline = clock.now() + patience * _OWN_SHARE
         self._connector: _connect.Connector | None = None
         self._sock: socket.socket | None = None

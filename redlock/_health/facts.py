@@ -49,7 +49,7 @@ class MasterFacts:
         connected: there was an authenticated connection.
         at: the time when INFO was answered, on the clock of R5.
         latency: seconds of a round trip.
-        announced: the longest TTL that any client announced, and how long that counts yet; None: no client did (R21).
+        announced: the longest TTL that any client announced, and how long that still holds; None: no client did (R21).
         known: whose data it has, and for how long clients know that (R21).
         lists: the lists of masters that clients announced there and that count now (R34). None: it does not say.
         ways: how clients that work take an expiry: ``confirmed``, ``trusted`` or both (R35).

@@ -26,7 +26,7 @@ _DANGER = "two clients may hold one lock, for they have"
 
 
 def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
-    """Each list that counts on any of the masters."""
+    """Each list that is in use on any of the masters."""
     found: dict[frozenset[str], list[tuple[MasterFacts, FleetEntry]]] = {}
     for one in facts:
         for entry in one.lists or ():

@@ -113,7 +113,7 @@ class MastersList:
 
     Attributes:
         masters: their names, in their order.
-        recorded: whether it counts: clients with an incompatible list give way to it. False: it gives way itself.
+        recorded: whether it is in use: clients with an incompatible list give way to it. False: it gives way itself.
         refused: it gives way, and its clients get no lock. A list that gives way and is not refused only warns.
         several: whether more than one client has announced it. One has several event loops, or forked children, count.
         seen_s: seconds since it was announced, the least of all masters.

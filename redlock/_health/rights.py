@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from redlock._core import wire
 
-# Each command, and whether a client needs it. Without PUBLISH and SUBSCRIBE, waiters hear of no release and wait longer
-# (R24). Without CONFIG GET, no master is exempt from quarantine (R21). Without TIME and the commands of hashes, nobody
-# announces its masters (R34); scripts that find readers ask TIME as well.
+# Each command, and whether a client needs it. Without PUBLISH and SUBSCRIBE, waiters get no announcements and wait
+# longer (R24). Without CONFIG GET, no master is exempt from quarantine (R21). Without TIME and the commands of hashes,
+# clients do not announce their masters (R34); scripts that find readers ask TIME as well.
 _COMMANDS = {
     "set": True,
     "get": True,
@@ -32,7 +32,7 @@ _COMMANDS = {
     "hset": False,
     "hdel": False,
 }
-# ... of readers (R33), and of who meets them. They are in the rule, and nobody is asked for them: most have no readers.
+# ... of readers (R33), and of writers that meet them. They are in the rule, and not asked for: most have no readers.
 _OF_CONNECTIONS = ("client|setname",)  # ... so that others can tell them from those of versions before (R34)
 _OF_LOOKS = ("pubsub|numsub",)  # ... which say how many wait (R40)
 _OF_READERS = ("zadd", "zrem", "zremrangebyscore", "zrange", "zcount", "zscore")

@@ -21,7 +21,7 @@ _A_MOMENT = 0.02
 
 
 def throw_away_name() -> str:
-    """The name of a lock that nobody else uses."""
+    """The name of a lock that no other client uses."""
     return f"redlock-check:{secrets.token_hex(8)}"
 
 
@@ -69,7 +69,7 @@ class Survey:
         return done()
 
     def finish(self) -> list[MasterFacts]:
-        """Wait until all have answered or the time is over. Returns the facts of all."""
+        """Wait until all have answered or the time is up. Returns the facts of all."""
         self._wait(self._all_done, self._deadline)
         return self.stop()
 

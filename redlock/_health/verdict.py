@@ -82,12 +82,12 @@ def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
 
 
 def _longest(voters: Voters, facts: Sequence[MasterFacts]) -> float:
-    """The one that counts for a client with these options."""
+    """The one that applies to a client with these options."""
     return voters.longest(max((one.at for one in facts), default=0.0))[0]
 
 
 def _its_end(value: float, facts: Sequence[MasterFacts], ours: float) -> str:
-    """When this max_ttl ends, if another client has announced it, or if nobody goes on announcing it; for people."""
+    """When this max_ttl ends, if another client has announced it, or if no client goes on announcing it; for people."""
     left = max((one.announced.left for one in facts if one.announced and one.announced.max_ttl == value), default=0.0)
     if left == 0 or (value <= ours + _OTHER and left >= value):
         return ""
@@ -213,7 +213,7 @@ def _failure(facts: MasterFacts) -> Finding:
     return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
 
 
-# What is in the text of an error of TLS, and what it means.  The first one counts.
+# What is in the text of an error of TLS, and what it means.  The first match is taken.
 _TLS = (
     (
         "_ALERT_CERTIFICATE_EXPIRED",
@@ -600,7 +600,7 @@ def _fast(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding
 
 
 def _set_right(facts: MasterFacts, *, behind: bool, max_ttl: float) -> str:
-    # What it kept on disk ends at a time of day: a clock that was set forward meanwhile has let it expire too early.
+    # What it kept on disk ends at a time of day: a clock that was set forward in between has let it expire too early.
     # One that may have forgotten does not vote for as long by itself (R21).
     pause = f", wait {max_ttl:g} s (max_ttl), for it votes at once" if behind and facts.durable else ""
     return (

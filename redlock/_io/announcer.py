@@ -40,7 +40,7 @@ _DIFFERS: dict[Way, str] = {
 
 
 class Announcement(Send):
-    """An announcement under way.  Nobody waits for it."""
+    """An announcement under way.  No caller waits for it."""
 
     open = True
 

@@ -1,15 +1,15 @@
 """Finds the masters of this user on this machine, and starts them if there are none.
 
-Everything is in one directory, which nobody else may enter.  It has a name that depends on nothing but the user: two
+Everything is in one directory, which no other user may enter.  It has a name that depends on nothing but the user: two
 programs that have different variables in their environments still have to meet.  The servers listen on sockets in it:
 no ports, no passwords.  The lock of the directory is that of the keeper, which is handed on to it with the socket on
 which it listens.  So of two programs that start at the same moment one starts the servers, and both are connected to
-the same keeper.  Whatever is left there after a crash is in nobody's way.
+the same keeper.  Whatever is left there after a crash is in no program's way.
 
 The servers write everything to a file before they answer.  So they forget nothing, and may vote at once (R21): after an
 idle end, a crash and ``kill -9`` the next ones remember which locks are held, and which fences were given.
 
-Also considered: ``XDG_RUNTIME_DIR`` and ``/dev/shm`` (they are emptied when somebody logs out, under the feet of cron
+Also considered: ``XDG_RUNTIME_DIR`` and ``/dev/shm`` (they are emptied when the user logs out, under the feet of cron
 jobs that go on, and cron does not have the variable); a port (other users could take it, or use it).
 """
 
@@ -152,7 +152,7 @@ def _joined(directory: Path) -> _Line:
             greeting = _greeting(line)
             if greeting is not None and "urls" in greeting:
                 line.setblocking(False)
-                for why in greeting.get("failures", ()):  # a keeper of an earlier version tells of none
+                for why in greeting.get("failures", ()):  # a keeper of an earlier version reports none
                     _say(f"one of the {LOCAL} masters does not run, and two are a majority: {why}")
                 return _Line(line, greeting["urls"])
             line.close()
@@ -209,7 +209,7 @@ def _start(directory: Path) -> socket.socket | None:
                 listener.bind(os.fspath(door))
                 listener.listen(128)
                 line = stack.enter_context(socket.socket(socket.AF_UNIX))
-                line.connect(os.fspath(door))  # first: the keeper has somebody to say it to, whatever goes wrong
+                line.connect(os.fspath(door))  # first: the keeper has a client to answer, whatever goes wrong
                 with subprocess.Popen(  # noqa: S603 - our own program
                     [sys.executable or "python3", "-I", "-S", os.fspath(_KEEPER), _plan(directory, program)],
                     stdin=listener.fileno(),
@@ -220,7 +220,7 @@ def _start(directory: Path) -> socket.socket | None:
                     pass_fds=[lock],
                     start_new_session=True,
                 ):
-                    pass  # it goes on as a child of nobody
+                    pass  # it goes on without a parent
                 stack.pop_all()
             return line
         finally:

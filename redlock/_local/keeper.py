@@ -1,7 +1,7 @@
 """Keeps the servers of `REDLOCK_MASTERS=local`, and ends with them when no program uses them any more.
 
 It is a program of its own, run by path, and uses only the standard library: the program that starts it may end, and
-may be upgraded or removed meanwhile.  Standard input is a socket that listens: a program that uses the servers is
+may be upgraded or removed at any time.  Standard input is a socket that listens: a program that uses the servers is
 connected to it for as long as it runs, and the kernel ends that connection however the program ends.  One line of
 JSON says to each program where the servers are, or why there are none.  A program that answers ``stop``
 has everything ended.
@@ -114,7 +114,7 @@ class Server:
 
     @property
     def used(self) -> bool:
-        """Whether anybody is connected to it."""
+        """Whether any program is connected to it."""
         for line in _asked(self._address, b"INFO clients\r\n").splitlines():
             if line.startswith(b"connected_clients:"):
                 return line != b"connected_clients:1"  # that was us
@@ -193,16 +193,16 @@ class Keeper:
                     server.end()
         except (NoServers, OSError) as error:
             self._greet({"error": str(error)})
-            self._answer(0.0)  # those who come right now hear it as well
+            self._answer(0.0)  # programs that come right now get it as well
         finally:
-            if self._mine == self._there():  # while we have the lock nobody else listens here
+            if self._mine == self._there():  # while we have the lock no other keeper listens here
                 os.unlink(self._door)  # noqa: PTH108
 
     def _serve(self, servers: list[list[str]], urls: list[str]) -> None:
         gives_up = time.monotonic() + _START_TIMEOUT
         for one in servers:
             self._servers.append(Server(*one))
-        # All of them, so that those who come first have three.  But a majority will do.
+        # All of them, so that the first programs have three.  But a majority will do.
         while not self._ending and not all(one.look(late=time.monotonic() > gives_up) for one in self._servers):
             self._answer(_LOOK)
         failures = self._failures()
@@ -210,7 +210,7 @@ class Keeper:
             raise NoServers("\n".join(failures))
         self._greet({"urls": urls})
         self._idle_since = time.monotonic()
-        # If somebody has removed the directory, the next program starts other servers.
+        # If the directory was removed, the next program starts other servers.
         while not self._ending and not self._idle_for_long() and self._mine == self._there():
             for server in self._servers:
                 server.look_after()
@@ -281,9 +281,9 @@ class Keeper:
 
 
 def main(plan: str) -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # whoever started us may have blocked some
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the parent may have blocked some
     if os.fork():
-        os._exit(0)  # so that we are nobody's child, whom somebody would have to wait for
+        os._exit(0)  # so that we are no child that a parent would have to wait for
     given = json.loads(plan)
     Keeper(given["directory"], given["idle"]).run(given["servers"], given["urls"])
 

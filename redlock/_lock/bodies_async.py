@@ -60,7 +60,7 @@ class TermBody(Cancelling):
 
 
 def say_at_once(running: Running) -> None:
-    """Call `on_stopped`, if a body was begun.  Nobody can await it."""
+    """Call `on_stopped`, if a body was begun.  It cannot be awaited."""
     term, running.begun = running.begun, None
     if running.on_stopped is not None and term is not None and running.here():
         answer = running.on_stopped(term)

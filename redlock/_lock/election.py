@@ -54,7 +54,7 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
             hold.stands_among(self._runtime.own.holds)
 
     def abandon(self) -> None:
-        """Nobody gives the lease back any more, unless a ``with`` is to: the renewer does, at once.  Takes no lock."""
+        """Unless a ``with`` gives the lease back, the renewer does so, at once.  Takes no lock."""
         self.gone = True
         self._anchor = None
 

@@ -173,7 +173,7 @@ class Hold(Generic[AnyLease]):
 
     @property
     def abandoned(self) -> bool:
-        """Nobody can give it back any more: its ``with`` is gone, or its lock, if that is not bound."""
+        """It has no holder any more: its ``with`` is gone, or its lock, if that is not bound."""
         return self._life is not None and self._life.over()
 
     @property

@@ -77,7 +77,7 @@ class AsyncResumed(AsyncMultiLock):
         state = self._state_class(spec, clock=clock.now, mine=process.here)
         everywhere = frozenset(range(len(settings.masters)))
         now = clock.now()
-        # Nobody sees it before masters have confirmed it; until then it is taken to be valid for as long as it may be.
+        # It is not shown before masters have confirmed it; until then it is taken to be valid for as long as it may be.
         state.taken_over(Grant(self._token, self._fence, now + spec.ttl, now, everywhere, tuple))
         state.mode, state.hold_at_least = resumed(spec.mode), spec.hold_at_least
         note_here(state, hold)

@@ -13,5 +13,5 @@ if sys.platform == "win32":
 else:
     now = partial(time.clock_gettime, time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
 
-# The longest wait without a look at `now`, in seconds: what waits are timed by stands still while the machine sleeps.
+# The longest wait without a look at `now`, in seconds: the timer of a wait is stopped while the machine sleeps.
 NAP = 1.0

@@ -4,7 +4,7 @@ The body of a term is the scheduler and its jobs.  It begins with the start of t
 ends when the scheduler is paused and the last job that it had begun has ended: so R31 keeps the lock until then, and a
 job never meets a job of the next leader unless its term was lost.
 
-What APScheduler does not tell publicly is read from where version 3 keeps it: `_process_jobs`, which every scheduler
+Private state of APScheduler is read from where version 3 keeps it: `_process_jobs`, which every scheduler
 calls when jobs may be due, the stores of jobs, and how many jobs each executor has running.
 """
 
@@ -62,7 +62,7 @@ class _Led:
         """
         with self._processing:
             if self._term is None or not self._term.valid:
-                return None  # as a scheduler that is paused: wait until somebody wakes it
+                return None  # as a scheduler that is paused: wait until it is woken
             seconds: float | None = self._process()
             return seconds
 
@@ -77,7 +77,7 @@ class _Led:
             self._scheduler.start()
 
     def _pause(self) -> None:
-        with self._processing:  # when it is over, `_busy` knows of each job that it has begun
+        with self._processing:  # when it has ended, `_busy` knows of each job that it has begun
             self._term = None
         if self._scheduler.running:
             self._scheduler.pause()
@@ -117,7 +117,7 @@ class WhileLeading(_Led):
     term is lost or the election is stopped, it is paused at once, and each later term resumes it.
 
     Jobs that run go on: nothing can end them from outside.  The lock is given back, and the next campaign begins, when
-    they have ended.  So a job that asks `Election.term` gets the term in which it was begun, or None when that is over.
+    they have ended.  So a job that asks `Election.term` gets the term in which it was begun, or None after its end.
 
     Jobs in memory begin anew in each term: what was due before is skipped, and a date that has passed is removed.  Jobs
     in a store that the candidates share go on where the leader before left off, and ``misfire_grace_time`` decides
@@ -167,7 +167,7 @@ class AsyncWhileLeading(_Led):
             await asyncio.get_running_loop().create_future()  # until it is cancelled
         finally:
             self._pause()
-            while self._busy:  # noqa: ASYNC110 - a job tells nobody that it has ended
+            while self._busy:  # noqa: ASYNC110 - a job does not report its end
                 await asyncio.sleep(_LOOK)
 
     async def __aenter__(self) -> Self:

@@ -37,7 +37,7 @@ async def leading(
     Signals are left alone, because they belong to the server.
 
     What ``lead`` raises is logged, and does not reach the application: the next campaign begins after a growing random
-    pause of up to 30 s (``on_error="retry"``).  So is a cancellation that nobody has asked us for: of something that
+    pause of up to 30 s (``on_error="retry"``).  So is a cancellation from elsewhere: of something that
     ``lead`` awaited.  Where no campaign is possible (a wrong password on a majority of the
     masters), that is logged every 30 s, and tried again.
 
@@ -54,7 +54,7 @@ async def leading(
         raise ConfigurationError(
             f"election is a {type(election).__name__}: allowed is an AsyncElection, of AsyncMasters.leader"
         )
-    election._check(lead, on_stopped, on_new_leader)  # noqa: SLF001 - now: in its task nobody would see it
+    election._check(lead, on_stopped, on_new_leader)  # noqa: SLF001 - now: in its task it would be lost
     ended = asyncio.Event()
     task = asyncio.create_task(
         _campaigns(election, lead, on_stopped, on_new_leader, ended), name=f"redlock-leader {election.name}"
@@ -81,7 +81,7 @@ async def _campaigns(
             if not ended.is_set():
                 _log.warning("the candidate for %r was cancelled, and is out of the election", election.name)
             raise
-        except Exception:  # noqa: BLE001 - nobody else would see it, and the candidate would be gone
+        except Exception:  # noqa: BLE001 - it would be lost, and the candidate would be gone
             _log.exception("no campaign for %r is possible; trying again in %g s", election.name, _AGAIN)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN):

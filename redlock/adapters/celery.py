@@ -6,7 +6,7 @@ The fires of an entry are moments on which all beats agree: for a number of seco
 crontab its minutes.  Each fire is a lock of its own, `hold_at_least` long (R28).  A beat that leads goes through the
 fires behind `last_run_at`, one by one.  It sends those whose lock it gets, and no others.  So nothing has to be
 written down for the next leader.  Such a lock is forgotten after a while, so a fire that is older than half of
-`max_ttl` is sent by nobody.
+`max_ttl` is not sent.
 
 Also considered: to hold one lock for each entry.  But its holder does not know which fires were sent.
 """
@@ -54,7 +54,7 @@ def LeaderScheduler(app: Any, **options: Any) -> Any:  # noqa: N802 - Celery cal
 
     - Each fire is sent once at most, whatever beats do, as long as their clocks differ by less than a quarter of
       `max_ttl`, which is 15 s.
-    - A fire that came due while nobody led is sent by the next leader, late.  One that is older than half of `max_ttl`,
+    - A fire that came due without a leader is sent by the next leader, late.  One that is older than half of `max_ttl`,
       which is 30 s, is not sent any more.
     - A beat that dies between taking a fire and sending it takes the fire with it.
 
@@ -118,7 +118,7 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
         self.producer  # noqa: B018 - connects, which may take long: before a fire is taken, and a signal ends it
         if term is not self._term:
             self._term = term
-            self._heap = None  # made anew: meanwhile others have sent
+            self._heap = None  # made anew: others have sent since
         with _signals_later():
             wait = super().tick(*args, **kwargs)
         return 0 if self._heap is None else wait
@@ -292,7 +292,7 @@ def exclusive(
     Args:
         masters: made before the worker forks; its children may use it.
         name: a template with the arguments of the task, or a function of them.
-        on_busy: what a task does if another one has its name.  ``"skip"``: it succeeds with None, and its body does
+        on_busy: what a task does if another task has its name.  ``"skip"``: it succeeds with None, and its body does
             not run.  ``"retry"``: it is sent again, as ``self.retry()`` does: after ``default_retry_delay``, and
             ``max_retries`` times at most; then it fails with `NotAcquired`.  ``"wait"``: it waits, and its worker with
             it.  ``"raise"``: it fails with `NotAcquired`.

@@ -69,7 +69,7 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
         options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock, or what the settings say; 0 for
             a crontab, which starts it again anyway.
 
-    What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, somebody else has it;
+    What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, it is busy;
     69, too few masters answered; 70, it was lost while the command ran.
 
     Raises:

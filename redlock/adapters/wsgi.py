@@ -67,7 +67,7 @@ def in_background(
     """
     if not isinstance(election, Election):
         raise ConfigurationError(f"election is a {type(election).__name__}: allowed is an Election, of Masters.leader")
-    election._check(lead, on_stopped, on_new_leader)  # noqa: SLF001 - now: in its thread nobody would see it
+    election._check(lead, on_stopped, on_new_leader)  # noqa: SLF001 - now: in its thread it would be lost
     ended = threading.Event()
     thread = threading.Thread(
         target=_campaigns,
@@ -115,7 +115,7 @@ def _campaigns(
     while not ended.is_set():
         try:
             election.run(lead, on_stopped, on_new_leader, on_error="retry")
-        except Exception:  # noqa: BLE001 - nobody else would see it, and the candidate would be gone
+        except Exception:  # noqa: BLE001 - it would be lost, and the candidate would be gone
             _log.exception("no campaign for %r is possible; trying again in %g s", election.name, _AGAIN)
             ended.wait(_AGAIN)
         else:

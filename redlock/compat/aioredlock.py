@@ -1,4 +1,4 @@
-"""The calls of aioredlock (0.7): seconds, an error where somebody else has the lock, ``async with await``.
+"""The calls of aioredlock (0.7): seconds, an error where another client has the lock, ``async with await``.
 
 What is behind them is of this library: a restarted master does not vote, no key is left behind, and `Lock.valid` looks
 at the clock each time.
@@ -46,7 +46,7 @@ class LockError(AioredlockError):
 
 
 class LockAcquiringError(LockError):
-    """Somebody else has the lock, or it had ended before it was given back."""
+    """Another client has the lock, or it had ended before it was given back."""
 
 
 class LockRuntimeError(LockError):
@@ -76,7 +76,7 @@ class Lock:
 
     @property
     def valid(self) -> bool:
-        """Whether nobody else can have it now."""
+        """Whether no other client can have it now."""
         return self.lease.valid
 
     async def extend(self, lock_timeout: float | None = None) -> None:
@@ -173,7 +173,7 @@ class Aioredlock:
             lock_identifier: None; anything else is a ValueError.
 
         Raises:
-            LockAcquiringError: somebody else has it.
+            LockAcquiringError: another client has it.
             LockRuntimeError: too few masters took part.
             ValueError: the timeout is shorter or longer than the masters allow.
         """
@@ -205,7 +205,7 @@ class Aioredlock:
         return lock.release()
 
     def is_locked(self, resource_or_lock: str | Lock) -> Coroutine[Any, Any, bool]:
-        """Whether anybody holds it on a majority of the masters.
+        """Whether a majority of the masters has a holder for it.
 
         Raises:
             LockRuntimeError: too few masters answered to know.
@@ -277,7 +277,7 @@ class Aioredlock:
             assert lease is not None  # noqa: S101 - for the type checker
         except QuorumUnreachable as outage:
             raise LockRuntimeError(str(outage)) from outage
-        except (LockLost, ConfigurationError) as ended:  # the last: nobody has such a token
+        except (LockLost, ConfigurationError) as ended:  # the last: no lease has such a token
             raise LockAcquiringError(str(ended)) from ended
         self._locks[lease.token] = taken = Lock(self, lock, lease, ttl)
         return taken

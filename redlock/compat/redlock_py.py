@@ -1,10 +1,10 @@
-"""The calls of redlock-py (1.0): milliseconds, False where somebody else has the lock, a named tuple where nobody has.
+"""The calls of redlock-py (1.0): milliseconds, False where another client has the lock, else a named tuple.
 
 What is behind them is of this library: all masters are asked at once, each has a time limit, a restarted master does
 not vote, no key is left behind, and a dead minority is no error.
 
 - `Redlock.lock` waits as long as there were pauses between its attempts.  A release wakes it.
-- The lock is not renewed, and nobody is told that it ended: it lasts for its TTL, as before.
+- The lock is not renewed, and its end is not reported: it lasts for its TTL, as before.
 - A lock that is not given back lasts for its TTL, even if the tuple is dropped.
 - In an outage `lock` returns False, as before, and a warning is logged.
 
@@ -99,11 +99,11 @@ class Redlock:
         self.quorum = len(self.servers) // 2 + 1
         self.retry_count = retry_count or self.default_retry_count
         self.retry_delay = retry_delay or self.default_retry_delay
-        self._held: dict[tuple[str, bytes], MultiLock] = {}  # else they would be given back when nobody has them
+        self._held: dict[tuple[str, bytes], MultiLock] = {}  # else they would be given back when the program drops them
         _instead.write('masters = Masters(["redis://…", …], prefix="")', for_="Redlock(…)")
 
     def lock(self, resource: str, ttl: int) -> Lock | Literal[False]:
-        """Take the lock ``resource`` for ``ttl`` milliseconds.  False: somebody else has it, or there is no quorum.
+        """Take the lock ``resource`` for ``ttl`` milliseconds.  False: another client has it, or there is no quorum.
 
         Raises:
             ValueError: the TTL is no int, or shorter or longer than the masters allow.
@@ -143,7 +143,12 @@ class Redlock:
                     pass
             else:
                 held.release()
-        except (LockLost, NotHeld, QuorumUnreachable, ConfigurationError) as ended:  # the last: nobody has such a token
+        except (
+            LockLost,
+            NotHeld,
+            QuorumUnreachable,
+            ConfigurationError,
+        ) as ended:  # the last: no such token
             _LOG.warning("%s", ended.message)
 
     def _forget(self) -> None:

@@ -62,7 +62,7 @@ class CommitUnknown(RedlockError):  # noqa: N818
 
     Attributes:
         fence: that of the transaction; the row of the name in the table of fences has it if the commit was done and
-            nobody has begun another one since.
+            no client has begun another one since.
     """
 
     fence: int | None

@@ -151,7 +151,7 @@ COUNTERS = (ATTEMPTS, EXTENSIONS, LOSSES, BARE, GUARD, VOTES, QUORUM_LOSSES, QUO
 class Observer(ABC):
     """Makes measurements of events. A subclass passes them to a system of metrics.
 
-    May be called from any thread. A call waits at most for the moment in which another thread counts.
+    May be called from any thread. A call waits at most while another thread counts.
     """
 
     def __init__(self, label: Callable[[str], str] | None, max_labels: int) -> None:
@@ -229,13 +229,13 @@ class Observer(ABC):
             self._changed()
 
     def _held(self) -> int:
-        """How many leases are valid. Nothing tells of the end of one that is held while its masters are closed."""
+        """How many leases are valid. The end of one that is held while its masters are closed is not seen."""
         now = time.monotonic()
         with self._going_on:
             return sum(end > now for end in self._leases.values())
 
     def _oldest(self) -> float:
-        """For how many seconds the oldest waiter has waited; 0 if nobody waits."""
+        """For how many seconds the oldest waiter has waited; 0 without waiters."""
         with self._going_on:
             began = next(iter(self._waits.values()), None)
         return 0.0 if began is None else time.monotonic() - began
@@ -257,13 +257,13 @@ class Observer(ABC):
 
     @abstractmethod
     def _changed(self) -> None:
-        """There are more or fewer waiters, or leases, than before. No other thread changes them meanwhile."""
+        """There are more or fewer waiters, or leases, than before. No other thread changes them in between."""
 
     @abstractmethod
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:
         """Note whether a master is ``up``, and for how many seconds its vote does not count yet.
 
-        ``quarantined`` is infinite if its vote does not count before somebody changes something.
+        ``quarantined`` is infinite if its vote does not count before something is changed.
         """
 
     @abstractmethod

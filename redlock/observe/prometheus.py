@@ -41,11 +41,11 @@ class PrometheusObserver(_measures.Observer):
       ``redlock_quorum_recoveries_total`` and ``redlock_fleet_disagreements_total{outcome}``.
     - Gauges of this process (R40): ``redlock_waiters``, ``redlock_leases`` and
       ``redlock_oldest_wait_start_timestamp_seconds``. The latter is the Unix time at which the oldest wait began, or
-      +Inf if nobody waits. Somebody waits for more than a minute if
+      +Inf without waiters. A client waits for more than a minute if
       ``time() - redlock_oldest_wait_start_timestamp_seconds > 60``.
     - Gauges: ``redlock_master_up{master}``, 1 or 0, and ``redlock_master_quarantine_end_timestamp_seconds{master}``.
       The latter is the Unix time from which the vote of the master counts (R21). It is 0 if the vote counts, and +Inf
-      if somebody has to change something first. The masters that are quarantined now are those with
+      if something has to be changed first. The masters that are quarantined now are those with
       ``redlock_master_quarantine_end_timestamp_seconds > time()``.
     - A gauge for each master whose clock was seen to be wrong: ``redlock_master_clock_error_ratio{master}`` (R43). It
       is 0.083 if that clock runs at least 8.3 % faster than ours, negative if slower, and 0 if it is right again.

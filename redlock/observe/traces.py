@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceObserver"]
 
-_EARLY = 100  # the most leases that are remembered because they were over before we were told of them
+_EARLY = 100  # the most leases that are remembered because they had ended before we learned of them
 
 
 class TraceObserver:
@@ -73,7 +73,7 @@ class TraceObserver:
     def _acquired(self, event: LockAcquired) -> None:
         span = self._tried(event, "acquired", _of(event))
         if event.token in self._early:
-            return  # its loss was told first, by another thread: it has had its span
+            return  # its loss was reported first, by another thread: it has had its span
         now = time.time_ns()
         # Its parent is the current span, and not `span`, which has ended.
         held = self._tracer.start_span(
@@ -116,11 +116,11 @@ class TraceObserver:
 
     def _ended(self, event: LockReleased | LeaseLost, reason: str = "") -> None:
         span, began = self._held.pop(event.token, (None, 0))
-        if span is None:  # resumed by its token; or it is over although nobody has told us of it yet
+        if span is None:  # resumed by its token; or it has ended, and its event is yet to come
             self._early.append(event.token)
             began = time.time_ns() - _ns(event.held)
             span = self._tracer.start_span("redlock.held", attributes=_of(event), start_time=began)
-        end = began + _ns(event.held)  # a loss may be told late: the lease ended when its time was over
+        end = began + _ns(event.held)  # a loss may be reported late: the end was at `valid_until`
         if reason:
             span.add_event("redlock.lost", {"redlock.reason": reason}, end)
             span.set_status(StatusCode.ERROR, f"lost: {reason}")

@@ -3,7 +3,7 @@
 `LocalMasters` starts them, kills them, pauses them and moves their clocks.  The pytest fixtures
 ``redlock_servers`` and ``redlock_masters`` need no import: pytest finds the plugin by itself.
 
-`FixedMasters` need no server, and are no locks: they give one answer to everybody (``redlock_refused``, ...).
+`FixedMasters` need no server, and are no locks: they give one answer to every program (``redlock_refused``, ...).
 """
 
 from redlock._local.programs import ServerNotFound, find_server

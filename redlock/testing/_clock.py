@@ -48,7 +48,7 @@ class Clock:
         return self.offset != 0 or self.rate != self._first_rate
 
     def started(self) -> None:
-        """Its server starts: libfaketime counts from then on."""
+        """Its server starts: libfaketime starts from then on."""
         self._started = time.time()
         self.jump(0.0)
 

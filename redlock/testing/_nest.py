@@ -32,7 +32,7 @@ class Nest:
     """A directory, a process group and a few ports that end with `close` or with this process.
 
     That holds however this process ends, even by SIGKILL, and whatever state the servers are in, even stopped. Without
-    `close` a supervisor process ends them, a moment later. Nothing is promised if somebody kills the supervisor as
+    `close` a supervisor process ends them, a moment later. Nothing is promised if the supervisor is killed as
     well.
 
     Why a supervisor: the parent-death signal of Linux fires when the *thread* that started a server ends, and no code
@@ -204,7 +204,7 @@ class Nest:
 
 @contextmanager
 def _blocked(*signals: signal.Signals) -> Iterator[None]:
-    """Block signals. Processes started meanwhile inherit that. Signals that arrive here are delivered afterwards."""
+    """Block signals. Processes started in it inherit that. Signals that arrive here are delivered afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield

@@ -17,7 +17,7 @@ def main(directory: str) -> None:
     if os.getpgrp() != os.getpid():
         sys.exit("started by hand, this would kill the process that started it")
     # The supervisor makes the directory, as it also removes it. So no process can die in between and leave it, and
-    # the directory never belongs to somebody else.
+    # the directory never belongs to another process.
     try:
         os.mkdir(directory, 0o700)  # noqa: PTH102 - pathlib takes long to import
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Masters that give the same answer to everybody, for tests of what a program does then.  They are no locks.
+"""Masters that always give the same answer, for tests of what a program does then.  They are no locks.
 
 They are sockets of this process, and answer in the words of the protocol.  So all of the library's own code runs, in
 threads and in asyncio, also in a program that is started with their `urls`; nothing in it is replaced.
@@ -37,10 +37,10 @@ _LEFT: Final = 30_000  # ms for which that one has it yet
 class FixedMasters:
     """Three masters with one answer, between `start` and `stop` or in a ``with`` block.
 
-    ``"granted"``: every lock is granted and extended, to everybody at once: nothing is kept, and nobody is excluded.
-    ``"refused"``: somebody else has every lock, so `NotAcquired` comes when the timeout of the lock is over.
-    ``"unreachable"``: nobody is let in, so `QuorumUnreachable` comes at once, whatever the timeout.
-    ``"lost"``: every lock is granted, and somebody else has it when it is extended: at the first renewal, after a third
+    ``"granted"``: every lock is granted and extended, to all at once: nothing is kept or excluded.
+    ``"refused"``: another client has every lock, so `NotAcquired` comes at the timeout of the lock.
+    ``"unreachable"``: no client is let in, so `QuorumUnreachable` comes at once, whatever the timeout.
+    ``"lost"``: every lock is granted, and another client's at its extension: at the first renewal, after a third
     of its TTL at the latest, or at `extend` or `release`.
 
     On Windows, where there are no other masters, asyncio has to have a loop that watches sockets:
@@ -176,7 +176,7 @@ class _Said(str):
 
 
 class _Answers:
-    """What one connection is told."""
+    """The replies to one connection."""
 
     def __init__(self, outcome: FixedOutcome, run_id: str) -> None:
         import hiredis  # noqa: PLC0415 - a run of pytest without these masters does not pay for it

@@ -223,7 +223,7 @@ class LocalMasters:
         self._living(i).pause()
 
     def resume(self, i: int) -> None:
-        """Continue a paused server. It handles what was sent to it meanwhile. Does nothing if it is not paused.
+        """Continue a paused server. It handles what was sent to it while paused. Does nothing if it is not paused.
 
         Raises:
             RuntimeError: it is dead.

@@ -56,19 +56,19 @@ def _fixed(outcome: FixedOutcome) -> Iterator[FixedMasters]:
 
 @pytest.fixture
 def redlock_granted() -> Iterator[FixedMasters]:
-    """Masters that grant every lock to everybody, a `redlock.testing.FixedMasters`.  They are no locks."""
+    """Masters that grant every lock to all, a `redlock.testing.FixedMasters`.  They are no locks."""
     yield from _fixed("granted")
 
 
 @pytest.fixture
 def redlock_refused() -> Iterator[FixedMasters]:
-    """Masters on which somebody else has every lock.  They are no locks."""
+    """Masters on which another client has every lock.  They are no locks."""
     yield from _fixed("refused")
 
 
 @pytest.fixture
 def redlock_unreachable() -> Iterator[FixedMasters]:
-    """Masters that let nobody in: no quorum.  They are no locks."""
+    """Masters that accept no client: no quorum.  They are no locks."""
     yield from _fixed("unreachable")
 
 

@@ -218,7 +218,7 @@ class Server:
         return True
 
     def _relaunch_elsewhere(self) -> None:
-        """Start again if somebody took the port after we had found it free. Else raise why the server ended.
+        """Start again if the port was taken after we had found it free. Else raise why the server ended.
 
         Before the first start has succeeded, the server gets another port. Later the clients know the port, so it is
         tried again: it may be taken by a connection that ends soon.

@@ -100,7 +100,7 @@ class ConfirmingBallot(Ballot):
         )
         return call, frozenset(asked)
 
-    # -- nobody can tell -----------------------------------------------------------------------------
+    # -- it is in doubt ------------------------------------------------------------------------------
 
     def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:
         """Keep the name from all for one TTL, if its last lease may still be valid.

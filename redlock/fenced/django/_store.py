@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def alias_of(using: str | None) -> str:
-    """The database whose table of fences counts."""
+    """The database whose table of fences is used."""
     if using is not None:
         return using
     from redlock.fenced.django.models import Fence  # noqa: PLC0415 - models can be imported once all apps are there

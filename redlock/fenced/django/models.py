@@ -1,4 +1,4 @@
-"""The table of fences, for routers, for the admin, and for whoever wants to look."""
+"""The table of fences, for routers and for the admin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the table of fences with the statement of `redlock.fenced.schema`, the same one that everybody else runs."""
+"""Makes the table of fences with the statement of `redlock.fenced.schema`, the same one as elsewhere."""
 
 from __future__ import annotations
 
