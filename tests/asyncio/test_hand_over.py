@@ -289,7 +289,7 @@ def test_a_term_is_not_handed_over():
         election = d.masters.leader("job", ttl=TTL)
 
         async def lead(term: Any) -> None:
-            with pytest.raises(RedlockError, match=r"'job' is that of a term, .*: stop the election"):
+            with pytest.raises(RedlockError, match=r"'job' belongs to a term, .*: stop the election"):
                 term.lease.hand_over()
             assert term.valid
             election.stop()
