@@ -248,7 +248,7 @@ class FAreEnough(Small):
         return frozenset((one.record.token, one.record.mark) for one in first.said if one and one.record)
 
 
-@mutant("no-mark", "P1", "evict-and-extend")
+@mutant("no-stamp", "P1", "evict-and-extend")
 class NoMark(Small):
     """Records do not tell the extensions of a lease apart (R35)."""
 

@@ -218,7 +218,7 @@ def _() -> None:
     """A record whose lock key has vanished is taken for a free name, and nobody confirms it (R35)"""
     _patch_script(
         "ACQUIRE_RECORDED",
-        ("elseif mark and not found then", "elseif false then"),
+        ("elseif stamp and not found then", "elseif false then"),
         ("ARGV[2], 'NX', 'PX', ARGV[6]", "ARGV[2], 'PX', ARGV[6]"),
     )
 

@@ -47,7 +47,7 @@ if typing.TYPE_CHECKING:
         WaitEnded,
     )
     from redlock._core.inspect import LockStatus, SlotsStatus
-    from redlock._health.records import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
+    from redlock._health.result import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
     from redlock._lock.election_async import AsyncElection, AsyncTerm
     from redlock._lock.election_threads import Election, Term
     from redlock._lock.lease_async import AsyncLease
@@ -147,7 +147,7 @@ _LATER = {
         "redlock._core.events",
     ),
     **dict.fromkeys(
-        ("Finding", "Health", "MasterHealth", "MastersList", "Probe", "QuorumHealth"), "redlock._health.records"
+        ("Finding", "Health", "MasterHealth", "MastersList", "Probe", "QuorumHealth"), "redlock._health.result"
     ),
 }
 

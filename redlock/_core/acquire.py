@@ -136,7 +136,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
             _keep(target, refusal)
             heard = False
             if refusal.at < deadline:
-                if target.subscription is None and refusal.kind == "held" and not kept(refusal):
+                if target.subscription is None and refusal.kind == "held" and not reserved(refusal):
                     yield from target.listen()
                 heard = yield from target.pause(refusal, failed)
                 tidied = False
@@ -148,7 +148,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
     return outcome
 
 
-def kept(refusal: Refusal) -> float:
+def reserved(refusal: Refusal) -> float:
     """Seconds until another attempt makes sense, as the name is kept from all.
 
     A release left keys for that time (R28): until a majority may be free, if all others go now.  Or a key that blocks a
@@ -258,7 +258,7 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
     at, subscription = refusal.at, target.subscription
     if subscription is not None:
         subscription.refused(readings.in_the_way(refusal.tally))
-    if refusal.kind != "held" or kept(refusal):
+    if refusal.kind != "held" or reserved(refusal):
         # No release ends an outage, or keys that a release has left; and rollbacks are announced, too.
         subscription = None
     while subscription is None or not (subscription.look or subscription.released):
@@ -339,7 +339,7 @@ class Target:
 
     def next_try(self, refusal: Refusal, failed: int) -> float:
         """When to try again, if nothing happens before that."""
-        if left := kept(refusal):  # once, when it can be free
+        if left := reserved(refusal):  # once, when it can be free
             return self.patience.until(refusal.at + left + ROUNDING)
         if refusal.contended and not refusal.holder:  # it lost the race of fences, so the name is free (C3, C4)
             until = refusal.at + short_pause(self.settings, readings.took(refusal.tally), failed)

@@ -5,7 +5,7 @@ Everything else is left at once to the slow path: to the methods below that a su
 was forgotten is slow, not wrong.  The drivers and the simulation all run these two functions.
 
 Interruptions.  A Ctrl-C can come between any two calls.  A connection that has lost bytes must not be used again.  So
-each walk over the connections leaves one mark until it is through.  `mend_walk` finds by that mark which connection was
+each walk over the connections leaves one trace until it is through.  `mend_walk` finds by it which connection was
 being used when the walk was interrupted, and tears it; the slow path does the same.  A request is added to `_voted_on`
 before its votes are counted, so an interruption cannot hide a decided round.  A vote is counted in one step, and only
 then taken off the queue.  Until then a torn connection reports its failure to the request, which checks again whether
@@ -54,7 +54,7 @@ class Exchange(ABC):
         self._pack = pack
         self.by_fd = ByDescriptor()
         self._votes_from = votes_from
-        self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the mark
+        self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the trace
         self._voted_on: list[Send] = []  # requests that got votes, so they may be decided
         # Requests that are to leave together, each with its packet and its receivers.
         self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []

@@ -109,7 +109,7 @@ def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now
 def _call(settings: MastersSettings, asked: Sequence[BatchMember], ttl: float) -> wire.Call:
     if asked[0].spec.keys.grants:
         recorded = [(one.spec.keys, one.lease.token, ttl + one.lease.guarded, one.lease.fence) for one in asked]
-        return records.renew(recorded, settings.fence_ttl, str(settings.mark()))
+        return records.renew(recorded, settings.fence_ttl, str(settings.stamp()))
     leases = [(one.spec.keys, one.lease.token, ttl + one.lease.guarded) for one in asked]
     return wire.renew(leases, settings.fence_ttl)
 

@@ -5,7 +5,7 @@ alone: it announces its list at each of its masters, and gets the lists there th
 master decides by itself which list it records (fleet.lua); this file decides what that means for us.
 
 The last to come gives way.  A newcomer works if nothing incompatible is shown to it, or if its list is that of
-settled clients on a majority.  It begins when a majority has recorded its list, and all others have answered, are
+working clients on a majority.  It begins when a majority has recorded its list, and all others have answered, are
 down, or were silent for `node_timeout`: a master that is further away may be the only one that two lists share.  A
 client that was out of touch until a majority may have forgotten its list begins anew.  A client that works
 goes on as long as a majority has its list.
@@ -14,7 +14,7 @@ A list that was shown counts until it is too old, even if the master that showed
 
 Two lists may have come into use while the masters that they share were out of reach.  Then the one that more of these
 record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.
-On masters that do not have our list, unsettled lists count too: their clients may already hold locks.  A client that
+On masters that do not have our list, lists of new clients count too: their clients may already hold locks.  A client that
 sees our list gives way if it is a newcomer.
 
 It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
 SOON = 0.05  # of max_ttl: a list is announced again, until it works, while another one is new, and after connecting
-_NEW, _SETTLED = "1", "2"  # marks of fleet.lua that count
+_NEW, _WORKING = "1", "2"  # of the statuses of fleet.lua, those that count
 
 
 def compatible(one: AbstractSet[str], other: AbstractSet[str]) -> bool:
@@ -60,12 +60,12 @@ class Disagreement(NamedTuple):
 class _Other(NamedTuple):
     """An incompatible list that a master has shown.  It is in use until then at the latest, on our clock."""
 
-    mark: str  # of fleet.lua
+    status: str  # of fleet.lua
     until: float
 
     def counts(self, at: float) -> bool:
         """Whether a newcomer has to give way to it."""
-        return self.mark in (_NEW, _SETTLED) and self.until > at
+        return self.status in (_NEW, _WORKING) and self.until > at
 
 
 class _Answer(NamedTuple):
@@ -116,7 +116,7 @@ class Fleet:
         self._begins = math.inf  # we work after that; infinity: not yet
         self._anew = False  # it is not the first time that we begin
         self._works = False
-        self._new_ones = False  # a list in use has no settled clients yet
+        self._new_ones = False  # a list in use has no working clients yet
         self.rejected = False
         self.refusal = ""
         self.known_until = math.inf
@@ -130,7 +130,7 @@ class Fleet:
         """
         if self.rejected and self._in_use:
             return "back" if any(one is not None and one.state == 1 for one in self._answers) else "refused"
-        return "settled" if self._works else "new"
+        return "working" if self._works else "new"
 
     @property
     def in_the_way(self) -> bool:
@@ -163,7 +163,7 @@ class Fleet:
             self.differs = self.differs or lists.differs > 0
             for shown in lists.others:
                 left = shown.left * self._slower + validity.ROUNDING
-                others[shown.names] = _Other(shown.mark, at + left)
+                others[shown.names] = _Other(shown.status, at + left)
             self._answers[master] = _Answer(lists.state, others, until)
         self._judge(at)
 
@@ -186,7 +186,7 @@ class Fleet:
         others = [pair for one in answers for pair in one.others.items()]
         shown = {names for names, other in others if other.until > at}
         self._in_use = frozenset(names for names, other in others if other.counts(at))
-        self._new_ones = any(other.mark == _NEW for _, other in others if other.counts(at))
+        self._new_ones = any(other.status == _NEW for _, other in others if other.counts(at))
         unable = sum(one.state < 0 for one in answers)
         has = self._recorded(1, at) + unable >= need
         works = has and self._begins <= at
@@ -234,7 +234,7 @@ class Fleet:
         fingerprint = wire.fingerprint(self.names)
         for names in self._in_use:
             ours = theirs = 0
-            settled = False
+            working = False
             for name, one in zip(self.names, self._answers, strict=True):
                 if name not in names or one is None:
                     continue
@@ -243,8 +243,8 @@ class Fleet:
                     ours += 1
                 elif other is not None and other.counts(at):
                     theirs += 1
-                    settled = settled or other.mark == _SETTLED
-            if (settled or not ours) and theirs and (-theirs, wire.fingerprint(names)) < (-ours, fingerprint):
+                    working = working or other.status == _WORKING
+            if (working or not ours) and theirs and (-theirs, wire.fingerprint(names)) < (-ours, fingerprint):
                 return True
         return False
 

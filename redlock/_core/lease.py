@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.wire import Call
 
-ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
+ExtensionEnd: TypeAlias = Literal["extended", "lost", "unanswered"]
 
 _NOBODY_ELSE = nullcontext()
 _NUMBERS = itertools.count(1)
@@ -249,25 +249,25 @@ class LeaseState:
         return max(0.0, min(self.clock(), self.valid_until) - self._since)
 
     @property
-    def kept(self) -> float:
+    def reserved(self) -> float:
         """Seconds for which no other client may get it yet, although it is released now (R28); 0 or less: none."""
         return self._since + self.hold_at_least - self.clock()
 
     def keys_stay(self, drift_factor: float) -> float:
         """Seconds for which a release lets its keys live, as others may not get it yet (R28), with the drift."""
-        left = self.kept
+        left = self.reserved
         return left + drift(left, drift_factor) if left > 0 else 0.0
 
     def keeps_keys(self, spec: LockSpec) -> bool:
         """Whether it is lost and its holder gives its keys back all the same: a term ended by `max_hold` (R31)."""
-        return spec.kept and not self.guards and self.clock() < self.valid_until
+        return spec.keeps_keys and not self.guards and self.clock() < self.valid_until
 
     def others_until(self, spec: LockSpec, node_timeout: float) -> float:
         """When others stop going first.  The renewer gives back keys of a term after its guard (R31, R36)."""
-        return self.guarded_until + node_timeout if spec.kept and self.guards else NEVER
+        return self.guarded_until + node_timeout if spec.keeps_keys and self.guards else NEVER
 
     def extension_call(self, settings: MastersSettings, spec: LockSpec, ttl: float) -> Call:
-        """The request that extends it.  Where it is on record, with a mark that no other extension of it has (R35).
+        """The request that extends it.  Where it is on record, with a stamp that no other extension of it has (R35).
 
         Marks are numbers that rise in the order in which extensions are sent.  Those of several processes or loops have
         no common order: then marks are random, begin with ``r``, agree with no other, and stay random.
@@ -277,11 +277,11 @@ class LeaseState:
         if not spec.keys.grants:
             return self.mode.extend(*args)
         self.scattered = self.scattered or not self.in_order
-        mark = f"r{settings.token()[:16]}" if self.scattered else str(settings.mark())
-        return self.mode.extend(*args, mark, self.fence)
+        stamp = f"r{settings.token()[:16]}" if self.scattered else str(settings.stamp())
+        return self.mode.extend(*args, stamp, self.fence)
 
     @staticmethod
-    def guard() -> AbstractContextManager[object]:
+    def mutex() -> AbstractContextManager[object]:
         """Held while extensions begin, are won and end: several threads may extend the same leases.
 
         Without threads it guards nothing.
@@ -290,7 +290,7 @@ class LeaseState:
 
     def begin_extension(self, pending: PendingExtension) -> None:
         """An extension is about to be sent.  From then on the keys may have its shorter TTL (C6)."""
-        with self.guard():
+        with self.mutex():
             for other in list(self.all_pending):
                 if other.dropped:
                     self._end_extension(other)
@@ -310,7 +310,7 @@ class LeaseState:
         """Apply the votes for an extension.  ``reason``: why the lease is lost, if they prove that (R13)."""
         denied = False
         end: ExtensionEnd = "lost"
-        with self.guard():
+        with self.mutex():
             self.last_votes = tally.votes
             if not self.extendable(self.clock()):  # it ended while we asked: whatever they are, they come too late
                 pass
@@ -319,7 +319,7 @@ class LeaseState:
                     self.extended(pending, valid_until, tally.votes)
                     self.count_bare()
                     self.last, self._mended_at = tally, math.inf
-                end = "kept"
+                end = "extended"
             elif tally.denied:
                 denied = True
             else:
@@ -355,7 +355,7 @@ class LeaseState:
     def end_extension(self, pending: PendingExtension) -> None:
         """The extension has ended, won or not.  A second time does no harm."""
         if pending in self.all_pending and not pending.dropped:
-            with self.guard():
+            with self.mutex():
                 self._end_extension(pending)
 
     def _end_extension(self, pending: PendingExtension) -> None:
@@ -443,7 +443,7 @@ class LeaseState:
         return bare
 
     def may_be_on(self, masters: Iterable[int]) -> None:
-        with self.guard():  # its holder may extend and repair it in another thread at the same time
+        with self.mutex():  # its holder may extend and repair it in another thread at the same time
             masters = frozenset(masters)
             self.repaired |= masters
             self.asked |= masters

@@ -36,8 +36,8 @@ class Place:
     """A place in the lines for ``keys``: while an operation waits, and while a lease lasts."""
 
     __slots__ = (
-        "_answer", "_failed", "after", "awaited", "crowd", "holds", "inbox", "keys", "mark", "most", "shared", "turn",
-        "yield_until",
+        "_answer", "_failed", "after", "awaited", "crowd", "holds", "identity", "inbox", "keys", "most", "shared",
+        "turn", "yield_until",
     )  # fmt: skip
 
     # Most places never have these.
@@ -52,8 +52,8 @@ class Place:
         self.crowd = 0  # how many wait for their turn, if it is not to wait
         self.turn = False  # no waiter is before it in its lines, or only readers
         # `after` refers to this, not to the place: else each place would keep the one before alive.
-        self.mark = object()
-        self.after: object = None  # the mark of the place that made this one first by leaving
+        self.identity = object()
+        self.after: object = None  # the identity of the place that made this one first by leaving
         self.awaited = False  # a waiter behind it waits for what it learns
         self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
         self.inbox: LineInbox | None = None  # the driver's: a `Turn` is put there
@@ -152,13 +152,13 @@ class LocalQueue:
         turns: dict[Place, None] = {}
         for key in gone.keys:
             for place in self._in_front(key, readers=readers):
-                if (not place.turn or place.after is gone.mark) and all(
+                if (not place.turn or place.after is gone.identity) and all(
                     other == key or self._stands_first(place, other) for other in place.keys
                 ):
                     turns[place] = None
         learned = gone.learned
         for place in turns:
-            place.after = gone.mark
+            place.after = gone.identity
             place.turn = True
             if learned is not None and learned is not True:
                 place.answered(learned)

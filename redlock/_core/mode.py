@@ -23,7 +23,7 @@ class Mode(NamedTuple):
     shared: bool
     ballot: Callable[[Any, Call], Any]
     acquire: Callable[[Keys, str, float, int, float], Call]
-    extend: Callable[..., Call]  # where that is on record (R35), it gets the mark and the fence as well
+    extend: Callable[..., Call]  # where that is on record (R35), it gets the stamp and the fence as well
     repair: Callable[[Keys, str, float, int | None, float], Call]
     release: Callable[[Keys, str, float, int | None], Call]
     written: Callable[[int], str] = str

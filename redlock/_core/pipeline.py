@@ -69,14 +69,14 @@ def _down(_: Any) -> Any:
 IN_ORDER = frozenset(
     script.name
     for script in scripts.ALL
-    if script.verb in ("acquire", "extend", "mark", "occupy", "renew", "repair", "settle", "ticket")
+    if script.verb in ("acquire", "extend", "mark", "occupy", "renew", "confirm", "repair", "ticket")
 )
 
-# What was stored is not greater than itself, a fence (R18), a mark (R35) or a ticket (R42): the second one is refused.
+# What was stored is not greater than itself, a fence (R18), a stamp (R35) or a ticket (R42): the second one is refused.
 _ONCE = frozenset(
     script.name
     for script in (
-        scripts.FENCE, scripts.SETTLE, scripts.SETTLE_SHARED, scripts.EXTEND_RECORDED, scripts.RENEW_RECORDED,
+        scripts.FENCE, scripts.CONFIRM, scripts.CONFIRM_SHARED, scripts.EXTEND_RECORDED, scripts.RENEW_RECORDED,
         scripts.TICKET,
     )
 )  # fmt: skip

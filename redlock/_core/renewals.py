@@ -188,7 +188,7 @@ class Renewal:
         if self._guards:
             self._guards = lease.guards
             # The body of a term may run on: its end gives the lock back then.
-            runs_on = self.spec.kept and lease.holds and self.held_by.presence() != "abandoned"
+            runs_on = self.spec.keeps_keys and lease.holds and self.held_by.presence() != "abandoned"
             return "nothing" if self._guards or runs_on else "give up"
         if not lease.extendable(now):
             # If no holder can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
@@ -201,7 +201,7 @@ class Renewal:
             return "nothing" if lease.guards else "give up"
         if now >= self._max_hold_at:
             lease.lose("max_hold")
-            return "nothing" if self.spec.kept or lease.guards else "give up"
+            return "nothing" if self.spec.keeps_keys or lease.guards else "give up"
         presence = self.held_by.presence()
         if presence == "abandoned":
             return "give back"
@@ -248,7 +248,7 @@ class Renewal:
         lease = self.lease
         self._detached = False
         self._since = extension.at
-        if extension.kind == "kept":
+        if extension.kind == "extended":
             self._pause, self._tried_for = _pause(lease.ttl, spread), math.nan
         else:  # try again soon, however little time is left
             self._pause, self._tried_for = lease.ttl * _RETRY, lease.valid_until
@@ -344,6 +344,6 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
         for renewal, extension in ends.items():
             renewal.conclude(extension, spread)
     for renewal, extension in ends.items():
-        if extension.kind == "kept" and renewal.settings.observer is not None:
+        if extension.kind == "extended" and renewal.settings.observer is not None:
             renewal.settings.observer.extended(renewal.lease, renewed=True)
     return ends

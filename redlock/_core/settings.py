@@ -33,7 +33,7 @@ class MastersSettings(NamedTuple):
     token: Callable[[], str]  # a fresh random token at every call (R8)
     random: Callable[[], float]  # a random number from 0 to 1 at every call
     outages: Outages
-    mark: Callable[[], int] = count(1).__next__  # a number greater than all before, for an extension on record (R35)
+    stamp: Callable[[], int] = count(1).__next__  # a number greater than all before, for an extension on record (R35)
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
     outage_timeout: float = math.inf  # seconds after which an outage ends a wait that has no other end (R38)
     lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its `on_lost`
@@ -56,7 +56,7 @@ class LockSpec(NamedTuple):
     refused: Callable[[Any], object] | None = None  # called with each `Refusal` because others hold it
     max_waiters: int | None = None  # of this process, behind the one that holds it or asks for it (R40)
     guard: float = 0.0  # seconds for which masters keep its keys beyond the validity (R36)
-    kept: bool = False  # at `max_hold` its keys stay, until its holder gives it back (R31)
+    keeps_keys: bool = False  # at `max_hold` its keys stay, until its holder gives it back (R31)
 
     @property
     def name(self) -> str:

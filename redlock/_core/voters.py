@@ -51,7 +51,13 @@ class Voters:
     """What is known of each master of one `Masters`, and which of them may vote."""
 
     def __init__(
-        self, masters: Sequence[str], max_ttl: float, *, guard: bool, fleet: Fleet | None = None, drift: float = 0.01
+        self,
+        masters: Sequence[str],
+        max_ttl: float,
+        *,
+        restart_guard: bool,
+        fleet: Fleet | None = None,
+        drift: float = 0.01,
     ) -> None:
         """``fleet``: what is known of the lists of others; None: lists are ignored (R34)."""
         self._masters = masters
@@ -60,7 +66,7 @@ class Voters:
         # after, our list (R34) and our `max_ttl` may be unknown to the others.
         self.known_from = -math.inf
         self.known_until = math.inf
-        self._guard = guard
+        self._restart_guard = restart_guard
         self.max_ttl = self.announces = max_ttl  # ours, and the announced one: a check announces none of its own
         # The clocks of masters may run faster than ours, and slower.
         self._counts, self._slower = wire.LIFE * max_ttl * (1 - drift), 1 + drift
@@ -262,7 +268,7 @@ class Voters:
         for master, facts in enumerate(self._facts):
             if facts is None or refused or self._first_with_same_run_id(master) is not None:
                 admitted_from[master] = math.inf
-            elif not self._guard:
+            elif not self._restart_guard:
                 admitted_from[master] = -math.inf
             elif facts.uptime is None:
                 admitted_from[master] = math.inf

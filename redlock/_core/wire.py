@@ -28,7 +28,7 @@ _FLEET = "redlock-fleet:"
 
 
 # What a client announces of itself to fleet.lua, and how it takes an expiry (R35).
-Says: TypeAlias = Literal["new", "settled", "back", "refused", "left"]
+Says: TypeAlias = Literal["new", "working", "back", "refused", "left"]
 Way: TypeAlias = Literal["confirmed", "trusted"]
 
 # The most readers that a look at one name names, and that a look at many names does.
@@ -421,9 +421,9 @@ class Known(NamedTuple):
 
 
 class OtherList(NamedTuple):
-    """An incompatible list.  It holds for ``left`` seconds if it is not announced again.  ``mark``: see fleet.lua."""
+    """An incompatible list.  It holds for ``left`` seconds if it is not announced again.  ``status``: see fleet.lua."""
 
-    mark: str
+    status: str
     left: float
     names: frozenset[str]
 
@@ -442,13 +442,13 @@ class Lists(NamedTuple):
 class FleetEntry(NamedTuple):
     """A list of masters that clients use.  It was last ``seen`` on the master's clock, and holds for ``life`` seconds.
 
-    ``several``: more than one client has announced it.  ``mark``: see fleet.lua.
+    ``several``: more than one client has announced it.  ``status``: see fleet.lua.
     """
 
     seen: float
     life: float
     several: bool
-    mark: str
+    status: str
     names: frozenset[str]
 
 
@@ -616,8 +616,8 @@ def read_way(value: bytes) -> tuple[float, float] | None:
 def _read_other_list(value: bytes) -> OtherList:
     head, _, names = value.partition(b"\n")
     match head.split(b" "):
-        case [(b"1" | b"2" | b"-" | b"~") as mark, left] if _are_digits(left) and names:
-            return OtherList(mark.decode(), int(left) / 1000, frozenset(_lines(names)))
+        case [(b"1" | b"2" | b"-" | b"~") as status, left] if _are_digits(left) and names:
+            return OtherList(status.decode(), int(left) / 1000, frozenset(_lines(names)))
     raise BadReply(_odd(value))
 
 
@@ -625,9 +625,9 @@ def read_fleet_entry(value: bytes) -> FleetEntry | None:
     """A value of the hash.  None: the script drops it."""
     head, _, names = value.partition(b"\n")
     match head.split(b" "):
-        case [seen, life, bytes(client), (b"1" | b"2" | b"-" | b"~") as mark] if _are_digits(seen, life) and names:
+        case [seen, life, bytes(client), (b"1" | b"2" | b"-" | b"~") as status] if _are_digits(seen, life) and names:
             return FleetEntry(
-                int(seen) / 1000, int(life) / 1000, client == b"*", mark.decode(), frozenset(_lines(names))
+                int(seen) / 1000, int(life) / 1000, client == b"*", status.decode(), frozenset(_lines(names))
             )
     return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from redlock import _connect
 from redlock._core.kernel.quorum import majority
-from redlock._health.records import Probe
+from redlock._health.result import Probe
 from redlock._health.survey import Survey
 from redlock._health.verdict import governing_max_ttl, judge, voting
 from redlock._system import clock
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
     from redlock._health.facts import MasterFacts
-    from redlock._health.records import Health
+    from redlock._health.result import Health
     from redlock._health.verdict import ClientOptions
 
 # Seconds for acquiring the probe's lock. It leaves time for a second attempt: one late vote is no outage.

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from redlock._core.fleet import compatible, difference
-from redlock._health.records import Finding, MastersList
+from redlock._health.result import Finding, MastersList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +34,8 @@ def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
     return tuple(
         MastersList(
             masters=tuple(sorted(names)),
-            recorded=any(entry.mark in "12" for _, entry in entries),
-            refused=all(entry.mark == "-" for _, entry in entries),
+            recorded=any(entry.status in "12" for _, entry in entries),
+            refused=all(entry.status == "-" for _, entry in entries),
             several=any(entry.several for _, entry in entries),
             seen_s=round(min(max(0.0, one.asked_at - entry.seen) for one, entry in entries), 1),
             known_to=tuple(one.name for one, _ in entries),

@@ -16,7 +16,7 @@ from redlock._core.kernel.quorum import majority
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redlock._health.records import Health, MastersList
+    from redlock._health.result import Health, MastersList
 
 
 @dataclass(frozen=True, slots=True)

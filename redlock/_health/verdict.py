@@ -16,13 +16,13 @@ from redlock._core.kernel.quorum import majority
 from redlock._core.kernel.validity import drift
 from redlock._core.voters import Facts, Voters
 from redlock._health import fleet
-from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
+from redlock._health.result import Finding, Health, MasterHealth, Probe, QuorumHealth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from redlock._health.facts import Failure, MasterFacts, RefusedCommand
-    from redlock._health.records import Level, Status
+    from redlock._health.result import Level, Status
 
 _NEARLY_FULL = 0.9  # of maxmemory: above this share there is a warning
 _SLOW = 0.5  # of node_timeout: above this share a vote is nearly too late
@@ -98,7 +98,7 @@ def _its_end(value: float, facts: Sequence[MasterFacts], ours: float) -> str:
 
 def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Voters:
     """The restart guard of a client that learned the same facts."""
-    voters = Voters([one.name for one in facts], client_options.max_ttl, guard=client_options.restart_guard)
+    voters = Voters([one.name for one in facts], client_options.max_ttl, restart_guard=client_options.restart_guard)
     for index, one in enumerate(facts):
         if one.info:
             clock = None if one.clock is None else one.at + one.clock.offset

@@ -65,7 +65,7 @@ class Background:
     def tick(self) -> float:
         """Do what is due.  Returns when it is to be called again, on the clock of R5; infinity: when it is woken."""
         until = self.renewer.work(clock.now())
-        with self._connections.port.guard:
+        with self._connections.port.mutex:
             now = clock.now()  # in here, as where a thread leads: no answer is older than its request
             self._connections.flush_cork(now)  # first: to a repair a late answer is expected, and looked for
             until = min(until, now + self._keep_up(now))
@@ -76,9 +76,9 @@ class Background:
         return until
 
     def _report(self) -> None:
-        """Report what has happened, without the guard: both log and observer may be slow."""
+        """Report what has happened, without the mutex: both log and observer may be slow."""
         connections = self._connections
-        with connections.port.guard:
+        with connections.port.mutex:
             reports, connections.reports = connections.reports, []
         report(reports, self._deployment.settings.observer)
 
@@ -154,7 +154,7 @@ class Background:
         """An attempt to connect has ended: take over what it has made."""
         connections = self._connections
         try:
-            with connections.port.guard:
+            with connections.port.mutex:
                 if isinstance(made, Failure):
                     connections.unattached(stream, made)
                 elif self.over:
@@ -165,7 +165,7 @@ class Background:
             if not self.over:
                 self._report()
         finally:  # also if a user's logging handler raises, or a Ctrl-C strikes
-            with connections.port.guard:
+            with connections.port.mutex:
                 stream.connector = None
                 self._port.tick_at()
 

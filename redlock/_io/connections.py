@@ -44,7 +44,7 @@ INSIDE = (
     "cannot be used in it before that call has ended: do it later, or in another thread"
 )
 _SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer is perhaps worth no more
-_SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
+_LASTED = 1.0  # seconds; a connection that lasted longer is made again without a pause
 _SAME = 0.001  # seconds; two sums that differ by less are equal
 
 _NOBODY: Any = None  # waits for the answer
@@ -65,7 +65,7 @@ def _clock_changed(master: str, rate: float, quarantined: float) -> Callable[[Ob
 class Connections(Exchange):
     """Sends requests, reads answers, and notices what breaks: the slow path of an `Exchange`.
 
-    Only one thread at a time may be in here: threads hold the guard of their ``port``, tasks share a loop.
+    Only one thread at a time may be in here: threads hold the mutex of their ``port``, tasks share a loop.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], settings: MastersSettings, port: Sockets) -> None:
@@ -78,7 +78,7 @@ class Connections(Exchange):
         self.local_queue = LocalQueue()
         self.subscriptions = Subscriptions(len(endpoints))
         self.announcer: Announcer | None = None  # tells them our max_ttl (R21) and our list (R34)
-        self.reports: Reports = []  # what happened, for the background to report once it holds no guard
+        self.reports: Reports = []  # what happened, for the background to report once it holds no mutex
         self.closing = self.closed = False  # closing: nothing new begins; only releases are still sent
         self.patience = _SILENT * settings.node_timeout
         self.port = port
@@ -214,7 +214,7 @@ class Connections(Exchange):
                 others = self.subscriptions.others_heard(effect.keys, effect.heard)
                 self.local_queue.released(effect.keys, effect.took, clock.now(), others=others)
         else:
-            with self.port.guard:
+            with self.port.mutex:
                 if self.closing or self.closed:
                     raise RedlockError(CLOSED)
                 self._listen(effect.subscription, inbox)
@@ -470,7 +470,7 @@ class Connections(Exchange):
         connection.close(abort=not self.closed)
         # Connect again at once.  But pause if the connection was short: a master may accept us only to close it, for
         # ever.
-        connection.retry_at = now if now - connection.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
+        connection.retry_at = now if now - connection.opened_at > _LASTED else now + delay(BETWEEN_CONNECTIONS, 1)
         connection.put_down()
         self.port.tick_at(connection.retry_at)
 

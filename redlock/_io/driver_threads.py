@@ -159,7 +159,7 @@ class Driver:
             Inside: this thread holds a lock of ours, or sits in our poll().
         """
         host = self.host
-        if host.guard._is_owned() or brief.lock._is_owned() or (host.polling and self._polls()):  # noqa: SLF001
+        if host.mutex._is_owned() or brief.lock._is_owned() or (host.polling and self._polls()):  # noqa: SLF001
             raise Inside(INSIDE)
         operation = Operation(op, host)
         try:
@@ -177,7 +177,7 @@ class Driver:
     @property
     def inside(self) -> bool:
         """Whether the calling thread holds a lock of ours: it was interrupted, and must not wait for itself."""
-        return bool(self.host.guard._is_owned()) or brief.is_mine  # noqa: SLF001
+        return bool(self.host.mutex._is_owned()) or brief.is_mine  # noqa: SLF001
 
     def _polls(self) -> bool:
         """Whether an operation of this thread sits in poll().  Not if it was torn there, and could not note its end."""
@@ -189,7 +189,7 @@ class Driver:
         A `threading.Condition` would need no pauses.  But a Ctrl-C in its `wait` can come before it has the mutex
         back; then the `with` around it would release a mutex that it does not have, or that another thread has.
         """
-        with self.host.guard:
+        with self.host.mutex:
             if self._thread is None and not self.background.ending:
                 thread = threading.Thread(target=self._go_around, name="redlock-background", daemon=True)
                 start(thread)
@@ -224,7 +224,7 @@ class Driver:
     # -- the thread of the background ------------------------------------------------------------------
 
     def _go_around(self) -> None:
-        with self.host.guard:  # an interrupted `_get_ready` may not have noted us
+        with self.host.mutex:  # an interrupted `_get_ready` may not have noted us
             if self._thread is None:
                 self._thread = threading.current_thread()
             ours = self._thread is threading.current_thread()
@@ -286,7 +286,7 @@ class Driver:
         host = self.host
         timeout = max(0.0, min(until - clock.now(), clock.NAP)) * 1000 + 1
         ready = host.hang_ups.poll(None if until == math.inf else timeout)
-        with host.guard:
+        with host.mutex:
             host.dozing = False
             self._connections.read_ready(ready, clock.now())
 
@@ -312,7 +312,7 @@ class Driver:
         self.host.cork(request, operation)
 
     def unlisten(self, operation: Any) -> None:
-        with self.host.guard:
+        with self.host.mutex:
             self._connections.unlisten(operation)
 
     def read_and_close(self, request: Send | None) -> None:
@@ -343,7 +343,7 @@ class Driver:
         self.host.flush()  # what an interrupted leading thread has left
         for task in self.background.renewer.to_give_back() if not self.background.ending else ():  # not if dropped
             self.post(task)
-        with self.host.guard:
+        with self.host.mutex:
             self._connections.hurry()
         self.call_soon(bool)  # behind it, all that the background has begun to give back is asked for
         try:
@@ -374,7 +374,7 @@ class Driver:
 
     def _owes(self) -> bool:
         connections = self._connections
-        with self.host.guard:
+        with self.host.mutex:
             return bool(connections.corked or connections.owe() or (connections.closing and self.host.operations))
 
     def stop(self) -> None:
@@ -428,7 +428,7 @@ class Driver:
 
     def stay_alone(self) -> None:
         """See `process.survivors`.  This thread does not wait for that of the background, nor for one that reads."""
-        self.host.guard, self.host.leader = RLock(), None
+        self.host.mutex, self.host.leader = RLock(), None
         self._thread, self._gone = threading.current_thread(), True
 
     def disown(self) -> None:

@@ -55,7 +55,7 @@ class LoopHost:
     def __init__(
         self, endpoints: Sequence[Endpoint], settings: MastersSettings, tick_at: Callable[[float], object]
     ) -> None:
-        self.guard = threading.RLock()  # a loop needs none, but the collector may come back in the middle
+        self.mutex = threading.RLock()  # a loop needs none, but the collector may come back in the middle
         self.connections = Connections(endpoints, settings, self)
         self.perform_local = self.connections.perform_local
         self.unlisten = self.connections.unlisten

@@ -55,13 +55,13 @@ class Asked(NamedTuple):
 class ThreadHost:
     """The host of the operations of threads, and the port of their `Connections`.
 
-    ``guard`` guards the connections and their pipelines.  Nothing blocks while it is held.  But every call of the
+    ``mutex`` guards the connections and their pipelines.  Nothing blocks while it is held.  But every call of the
     kernel lets other threads run, which then wait for it.  So following threads do not take it.  It knows its
     owner, for a finalizer or a signal handler may come back to it: see `Inside`.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], settings: MastersSettings) -> None:
-        self.guard: Any = threading.RLock()
+        self.mutex: Any = threading.RLock()
         self.connections = connections = Connections(endpoints, settings, self)
         self.perform_local = connections.perform_local
         self.hang_ups = select.poll()  # the background's: no others, so answers do not wake it
@@ -99,7 +99,7 @@ class ThreadHost:
 
     def cork(self, request: Send, operation: RenewalOperation) -> None:
         """Have ``request`` written by the next `flush`, or together with what another thread writes."""
-        with self.guard:
+        with self.mutex:
             if self.connections.closed:
                 raise RedlockError(CLOSED)
             self._take_over()
@@ -108,7 +108,7 @@ class ThreadHost:
     def flush(self) -> None:
         """Hand to the kernel what following threads have asked for, and what was corked."""
         if self.asked or self.connections.corked:
-            with self.guard:
+            with self.mutex:
                 self.write_asked()
 
     def _take_over(self) -> None:
@@ -126,13 +126,13 @@ class ThreadHost:
             asked.popleft()
 
     def write_asked(self) -> None:
-        """`flush`, with the guard held."""
+        """`flush`, with the mutex held."""
         self._take_over()
         self.connections.flush_cork(clock.now())
 
     def close_round(self, request: Send) -> None:
         """From now on no thread tells ``request`` of answers."""
-        with self.guard:
+        with self.mutex:
             request.open = False
             if self.dozing:  # it is to see which connections answer nothing
                 self._wake_background()
@@ -140,15 +140,15 @@ class ThreadHost:
     def finish(self, operation: Waiter) -> None:
         """``operation`` has ended: end its subscription.  The background reads the late answers to it."""
         if operation.subscription is not None:
-            with self.guard:
+            with self.mutex:
                 self.connections.unlisten(operation)
         if self.dozing:
-            with self.guard:  # which keeps `close` from closing the waker
+            with self.mutex:  # which keeps `close` from closing the waker
                 self._wake_background()
 
     def mend(self) -> None:
         """Close the connections that an interruption has torn, so that they are made again."""
-        with self.guard:
+        with self.mutex:
             now = clock.now()
             self.connections.mend_walk(now)
             for connection in self.connections.all:
@@ -159,7 +159,7 @@ class ThreadHost:
 
     def begin_to_close(self) -> None:
         """From now on operations only end: they roll back, and releases are still sent and waited for."""
-        with self.guard:
+        with self.mutex:
             self.connections.closing = True
             self.leader = None  # the leading thread would go back to poll(); one that joins anew is refused
             self.polling = 0  # a signal handler that closes has perhaps interrupted it there
@@ -170,7 +170,7 @@ class ThreadHost:
     def close(self) -> None:
         """Close every descriptor.  Operations under way fail."""
         connections = self.connections
-        with self.guard:
+        with self.mutex:
             connections.closing = True
             connections.hang_up()
             for follower in list(self.followers):
@@ -191,7 +191,7 @@ class ThreadHost:
         self.waker.close()
         self.lead_waker.close()
 
-    # -- the port, with the guard held ---------------------------------------------------------------
+    # -- the port, with the mutex held ---------------------------------------------------------------
 
     def watch(self, stream: Stream) -> None:
         self.poll.register(stream.fd, select.POLLIN)

@@ -37,11 +37,11 @@ class Listener(LineInbox, Protocol):
 class Sockets(Protocol):
     """Who watches the descriptors of `Connections`, and calls their `read_ready`.
 
-    All is used with the guard held.
+    All is used with the mutex held.
     """
 
     @property
-    def guard(self) -> AbstractContextManager[Any]:
+    def mutex(self) -> AbstractContextManager[Any]:
         """Held while the connections are used.  Nothing blocks in it."""
 
     def watch(self, stream: Stream) -> None:
@@ -91,4 +91,4 @@ class Port(Protocol):
         """Read answers without a waiter.  True: call this again soon."""
 
     def rest(self, now: float, until: float) -> None:
-        """All that was due at ``now`` is done.  Called with the guard held."""
+        """All that was due at ``now`` is done.  Called with the mutex held."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pid = getpid()  # of the process that all of our state belongs to
-mark: object = object()  # every child gets a new one; pids are used again
+identity: object = object()  # every child gets a new one; pids are used again
 _hooks: list[Callable[[], None]] = []
 _noticing: dict[int, RLock] = {}  # by pid: a thread of the parent may hold that of the parent
 _busy = False  # `notice` is under way, and the garbage collector may call it again
@@ -61,13 +61,13 @@ brief = ForkLock()
 
 
 def is_this(other: object) -> bool:
-    """Whether the noted `mark` is that of this process."""
+    """Whether the noted `identity` is that of this process."""
     if getpid() != pid:
         notice()
-    return other is mark
+    return other is identity
 
 
-here: Callable[[], bool] = partial(is_this, mark)  # true in this process, false in its forked children
+here: Callable[[], bool] = partial(is_this, identity)  # true in this process, false in its forked children
 
 
 def name() -> str:
@@ -103,7 +103,7 @@ def notice() -> None:
 
     Or Python is finalizing, after the last callback of atexit: it has stopped all other threads, and calls `__del__`.
     """
-    global pid, mark, here, _busy  # noqa: PLW0603 - the purpose of this module
+    global pid, identity, here, _busy  # noqa: PLW0603 - the purpose of this module
     if is_finalizing():
         for survivor in list(survivors):
             survivor.stay_alone()
@@ -115,8 +115,8 @@ def notice() -> None:
         try:
             for survivor in list(survivors):
                 survivor.stay_alone()
-            mark = object()
-            here = partial(is_this, mark)
+            identity = object()
+            here = partial(is_this, identity)
             tokens.sign(name())
             for hook in _hooks:
                 hook()

@@ -6,7 +6,7 @@ have come.  When it has its own answers it hands the lead to one that follows.
 
 What always holds:
 
-- `ThreadHost.leader` changes only while the guard of the connections is held.  Nothing blocks while it is held.
+- `ThreadHost.leader` changes only while the mutex of the connections is held.  Nothing blocks while it is held.
 - A following thread takes no lock.  It notes its request in one step (`ThreadHost.asked`), that it waits in another
   one (`followers`), and only then looks whether a thread still leads.  A thread that stops leading first says so, and
   then looks for followers.  So one of the two sees the other.
@@ -16,7 +16,7 @@ What always holds:
   sleeps again.
 
 Why following threads take no lock.  At each call of the kernel the leading thread lets other threads run.  If they
-needed its guard they would all stop there, one behind the other: a convoy, with fifteen switches of threads for one
+needed its mutex they would all stop there, one behind the other: a convoy, with fifteen switches of threads for one
 acquire and release.
 
 Why a chain.  The threads of Python run in turns anyway.  If all were woken at once, they would fight for the
@@ -91,7 +91,7 @@ class Waiter:
             process.check()
         leader = host.leader
         if leader is None or leader is self:
-            with host.guard:
+            with host.mutex:
                 if connections.closing:
                     host.refuse(request, self)
                 if host.asked:
@@ -155,7 +155,7 @@ class Waiter:
         if host.followers:
             host.followers.pop(self, None)
         if host.leader is self:
-            with host.guard:
+            with host.mutex:
                 if host.leader is self:
                     host.leader = None
                     if host.followers:  # no call without need: this is the hottest place
@@ -199,7 +199,7 @@ class Waiter:
             if getpid() != process.pid:  # a signal handler has forked
                 process.notice()
                 return
-            with host.guard:
+            with host.mutex:
                 now = clock.now()  # in here: else another thread could write after it what we then read the answer to
                 try:
                     host.reader = self  # threads that get events go on the chain
@@ -238,7 +238,7 @@ class Waiter:
             # A thread that stops leading first says so, and then looks for followers.
             if host.leader is not None:
                 return True
-        with host.guard:
+        with host.mutex:
             if host.leader is None or (impatient and not host.polling):
                 host.connections.mend_walk(clock.now())  # the thread that led before may have been interrupted
                 host.leader = self
@@ -253,7 +253,7 @@ class Waiter:
         self._host.followers[self] = None
 
     def _choose_leader(self) -> None:
-        """Make a following thread lead.  With the guard held."""
+        """Make a following thread lead.  With the mutex held."""
         host = self._host
         host.connections.mend_walk(clock.now())  # we may have been interrupted
         while host.leader is None and (followers := list(host.followers)):

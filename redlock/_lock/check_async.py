@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from redlock._health.checkup import PATIENCE
-from redlock._health.records import Probe
+from redlock._health.result import Probe
 from redlock._system import clock
 from redlock._system.thread import start
 from redlock.errors import RedlockError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._health.checkup import Checkup
-    from redlock._health.records import Health
+    from redlock._health.result import Health
     from redlock._lock.lock_async import AsyncMultiLock
 
 

@@ -43,7 +43,7 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
 
     def stands(self, stop: Stop, refused: Callable[[Refusal], object]) -> None:
         self._stop = stop
-        self._spec = self._spec._replace(refused=refused, kept=True)
+        self._spec = self._spec._replace(refused=refused, keeps_keys=True)
         self._settings = self._settings._replace(outage_timeout=math.inf)  # a campaign waits through outages (R38)
 
     def leads(self, with_exit: Callable[[], WithExit | None] | None) -> None:

@@ -76,28 +76,28 @@ class Anchor:
     """Belongs to a `WithExit`, or to a lock that is not bound, and goes with it: see `Lifetime`."""
 
     # The slots are cleared in this order, so a callback of a weak reference to `then` finds `mark` gone already.
-    __slots__ = ("mark", "then")
+    __slots__ = ("identity", "then")
 
     def __init__(self) -> None:
-        self.mark = object()
+        self.identity = object()
         self.then = Watched()
 
 
 class Lifetime:
-    """Tells whether an `Anchor` still exists.  Only the `Anchor` and this object refer to its ``mark``.
+    """Tells whether an `Anchor` still exists.  Only the `Anchor` and this object refer to its ``identity``.
 
     A weak reference would tell too early.  The collector clears those to all unreachable objects before it runs any
     finalizer there, such as the ``finally`` of a generator, which may be inside its ``with``.  A finalizer would
     be Python code at the end of each ``with``; Python swallows what a signal handler raises there.
     """
 
-    __slots__ = ("_mark",)
+    __slots__ = ("_identity",)
 
     def __init__(self, anchor: Anchor) -> None:
-        self._mark = anchor.mark
+        self._identity = anchor.identity
 
     def references(self) -> int:
-        return sys.getrefcount(self._mark)
+        return sys.getrefcount(self._identity)
 
     def over(self) -> bool:
         return self.references() <= _OURS

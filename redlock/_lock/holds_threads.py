@@ -23,7 +23,7 @@ class ThreadLeaseState(LeaseState):
     """Guards its extensions: the renewer may extend it in its thread while the holder does so in another one."""
 
     @staticmethod
-    def guard() -> AbstractContextManager[object]:
+    def mutex() -> AbstractContextManager[object]:
         lock: AbstractContextManager[object] = process.brief.lock
         return lock
 

@@ -484,7 +484,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"{state.shown} was entered more than once, and the outermost one still needs it: hand it over there",
                 name=state.name,
             )
-        kept = math.ceil(max(0.0, state.kept) * 1000) / 1000 if state.hold_at_least else 0.0
+        reserved = math.ceil(max(0.0, state.reserved) * 1000) / 1000 if state.hold_at_least else 0.0
         try:
             # First: if an interruption strikes behind this, others in line do not wait for ever.
             self._runtime.post(carry_out(*leave_line(state)), hold.driver)
@@ -502,7 +502,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         # No more than what is under way sets: that may come to a master behind the first extension of the next process.
         ttl = min([state.ttl, *(pending.ttl for pending in list(state.all_pending))])
         return Handed(
-            state.names, state.token, state.fence, state.mode.shared, ttl, state.guarded, kept,
+            state.names, state.token, state.fence, state.mode.shared, ttl, state.guarded, reserved,
             self._runtime.deployment.prefix,
         ).text()  # fmt: skip
 
@@ -591,7 +591,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return NotHeld(f"this {self._holder} does not hold {self._spec.shown}: {whose}", name=self._spec.name)
 
     def _conclude_extension(self, state: LeaseState, extension: Extension) -> None:
-        if extension.kind == "kept":
+        if extension.kind == "extended":
             observer = self._settings.observer
             if observer is not None:
                 observer.extended(state)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from redlock._core.renewals import Renewal
     from redlock._core.wire import Way
     from redlock._health.checkup import Checkup
-    from redlock._health.records import Probe
+    from redlock._health.result import Probe
     from redlock._lock.observer import Observer
     from redlock._lock.typed import MastersOptions
 
@@ -178,7 +178,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
             node_timeout=node_timeout,
             drift_factor=drift_factor,
             fence_ttl=fence_ttl,
-            voters=Voters(names, max_ttl, guard=self._restart_guard, fleet=fleet, drift=drift_factor),
+            voters=Voters(names, max_ttl, restart_guard=self._restart_guard, fleet=fleet, drift=drift_factor),
             fences=FenceClock(time.time_ns),
             token=token_source(owner),
             random=chance.random,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
     from redlock._core.watch import Watch
-    from redlock._health.records import Health
+    from redlock._health.result import Health
     from redlock._lock.election_async import AsyncElection
     from redlock._lock.lock_async import AsyncMultiLock, AsyncMultiLockOptions
     from redlock._lock.naming import Naming

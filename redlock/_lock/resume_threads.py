@@ -82,7 +82,7 @@ class Resumed(MultiLock):
         state.mode, state.hold_at_least = resumed(spec.mode), spec.hold_at_least
         note_here(state, hold)
         extension = yield from extend(settings, spec, state, spec.ttl, now)
-        if extension.kind != "kept" or state.lost:
+        if extension.kind != "extended" or state.lost:
             raise not_resumed(state, extension)
         state.mode = spec.mode
         self._lease = lease = self._lease_class(state)

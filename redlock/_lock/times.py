@@ -79,13 +79,13 @@ def _checked(
             "the allowance for clock drift, and by default an acquire has to leave half of the TTL: allowed "
             "are a longer ttl, a smaller drift_factor, or a min_validity of less than that"
         )
-    kept = 0.0
+    reserved = 0.0
     if hold_at_least is not None:
         why = "the ttl of the lock (R28)"
-        kept = options.seconds("hold_at_least", hold_at_least, zero=True, at_most=seconds, why=why)
-        least = max(least, _enough_to_hold(kept, seconds, limits.drift_factor, limits.node_timeout))
+        reserved = options.seconds("hold_at_least", hold_at_least, zero=True, at_most=seconds, why=why)
+        least = max(least, _enough_to_hold(reserved, seconds, limits.drift_factor, limits.node_timeout))
     longest_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
-    return Times(seconds, patience, longest_hold, kept, least, guards)
+    return Times(seconds, patience, longest_hold, reserved, least, guards)
 
 
 def _enough_to_hold(at_least: float, ttl: float, factor: float, node_timeout: float) -> float:

@@ -26,8 +26,8 @@ class Dialect(NamedTuple):
         bounds: bounds the time of each statement, and of each pause between two, by ``:ms`` milliseconds, or by what
             the operator allows, if that is less.
         pauses: whether pauses are bounded, too.
-        kept: shows what the bounds, and autocommit, were before; None: they end with the transaction.
-        unbounds: sets them back, with what ``kept`` has shown as ``{0}``, ``{1}``, ….
+        before: shows what the bounds, and autocommit, were before; None: they end with the transaction.
+        unbounds: sets them back, with what ``before`` has shown as ``{0}``, ``{1}``, ….
         begins: begins a transaction, whatever the driver does by itself; None: the first statement does.
     """
 
@@ -37,7 +37,7 @@ class Dialect(NamedTuple):
     octets: bool = False
     bounds: str | None = None
     pauses: bool = True
-    kept: str | None = None
+    before: str | None = None
     unbounds: str | None = None
     begins: str | None = None
 
@@ -85,7 +85,8 @@ DIALECTS: Final[dict[str, Dialect]] = {
         "SESSION idle_write_transaction_timeout = LEAST(CEILING(:ms / 1000), COALESCE("
         "NULLIF(@@idle_write_transaction_timeout, 0), NULLIF(@@idle_transaction_timeout, 0), @@wait_timeout)), "
         "SESSION innodb_lock_wait_timeout = LEAST(CEILING(:ms / 1000), @@innodb_lock_wait_timeout)",
-        kept="SELECT @@autocommit, @@max_statement_time, @@idle_write_transaction_timeout, @@innodb_lock_wait_timeout",
+        before="SELECT @@autocommit, @@max_statement_time, @@idle_write_transaction_timeout, "
+        "@@innodb_lock_wait_timeout",
         unbounds="SET SESSION autocommit = {0}, SESSION max_statement_time = {1}, "
         "SESSION idle_write_transaction_timeout = {2}, SESSION innodb_lock_wait_timeout = {3}",
     ),
@@ -99,7 +100,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
         "SESSION max_execution_time = LEAST(:ms, COALESCE(NULLIF(@@max_execution_time, 0), :ms)), "
         "SESSION innodb_lock_wait_timeout = LEAST(CEILING(:ms / 1000), @@innodb_lock_wait_timeout)",
         pauses=False,
-        kept="SELECT @@autocommit, @@max_execution_time, @@innodb_lock_wait_timeout",
+        before="SELECT @@autocommit, @@max_execution_time, @@innodb_lock_wait_timeout",
         unbounds="SET SESSION autocommit = {0}, SESSION max_execution_time = {1}, "
         "SESSION innodb_lock_wait_timeout = {2}",
     ),

@@ -107,13 +107,13 @@ class Store(ABC):
         self._name = name
         self._open()
         dialect = self._dialect
-        if dialect.kept is not None and dialect.unbounds is not None:
-            self._back.append(partial(self._say, dialect.unbounds.format(*self._look(dialect.kept, {}))))
+        if dialect.before is not None and dialect.unbounds is not None:
+            self._back.append(partial(self._say, dialect.unbounds.format(*self._look(dialect.before, {}))))
         self._begin()
         if dialect.bounds is not None:
             ms = max(1, math.floor(left * 1000))
             self._began, self._pause = time.monotonic(), ms / 1000 if dialect.pauses else math.inf
-            self._execute(dialect.bounds, {"ms": str(ms) if dialect.kept is None else ms})
+            self._execute(dialect.bounds, {"ms": str(ms) if dialect.before is None else ms})
 
     def raise_fence(self, row: str, name: str, fence: int, owner: str) -> None:
         """Raise the ``row`` of the lock ``name``.  Raises FenceRefused if a greater fence is there."""

@@ -166,13 +166,13 @@ class Observer(ABC):
             case LockAcquired():
                 lock = self._lock_of(event.name)
                 self._holds(event.token, event.remaining)
-                self._record(ACQUIRE, event.seconds, lock, "acquired")
-                self._record(GRANT, max((vote.latency or 0.0 for vote in event.votes), default=0.0), lock)
+                self._observe(ACQUIRE, event.seconds, lock, "acquired")
+                self._observe(GRANT, max((vote.latency or 0.0 for vote in event.votes), default=0.0), lock)
                 self._count(ATTEMPTS, event.attempts, lock)
                 self._votes(event.votes)
             case LockRefused():
                 lock = self._lock_of(event.name)
-                self._record(ACQUIRE, event.seconds, lock, event.kind)
+                self._observe(ACQUIRE, event.seconds, lock, event.kind)
                 if event.attempts:  # 0: it only stood in line in this process, and asked no master
                     self._count(ATTEMPTS, event.attempts, lock)
                     self._votes(event.votes)
@@ -193,7 +193,7 @@ class Observer(ABC):
             case LockReleased() | LeaseLost():
                 self._holds_no_more(event.token)
                 lock = self._lock_of(event.name)
-                self._record(HOLD, event.held, lock)
+                self._observe(HOLD, event.held, lock)
                 self._count(BARE, event.bare_majority, lock)
                 if isinstance(event, LeaseLost):
                     self._count(LOSSES, 1, lock, event.reason)
@@ -252,7 +252,7 @@ class Observer(ABC):
         """Add to a counter. ``lock`` is empty or the lock's label. ``labels`` are in the order of ``what.labels``."""
 
     @abstractmethod
-    def _record(self, what: Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
+    def _observe(self, what: Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
         """Add ``seconds`` to a distribution. ``lock`` and ``labels`` are as in `_count`."""
 
     @abstractmethod

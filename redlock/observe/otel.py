@@ -113,7 +113,7 @@ class OpenTelemetryObserver(_measures.Observer):
     def _count(self, what: _measures.Counter, amount: float, lock: tuple[str, ...], *labels: str) -> None:
         self._counters[what].add(amount, _attributes(what.labels, lock, labels))
 
-    def _record(self, what: _measures.Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
+    def _observe(self, what: _measures.Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
         self._histograms[what].record(seconds, _attributes(what.labels, lock, labels))
 
     def _changed(self) -> None:

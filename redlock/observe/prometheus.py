@@ -139,7 +139,7 @@ class PrometheusObserver(_measures.Observer):
         counter, values = self._counters[what], (*lock, *labels)
         (counter.labels(*values) if values else counter).inc(amount)
 
-    def _record(self, what: _measures.Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
+    def _observe(self, what: _measures.Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
         histogram, values = self._histograms[what], (*lock, *labels)
         (histogram.labels(*values) if values else histogram).observe(seconds)
 

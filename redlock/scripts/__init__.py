@@ -121,13 +121,13 @@ OCCUPY = compose("occupy")
 VACATE = compose("vacate")
 MARK = compose("mark")
 TICKET = compose("ticket")
-SETTLE = compose("settle")
+CONFIRM = compose("confirm")
 SCAN = compose("scan")
 LOOK = compose("look")
 
 ACQUIRE_SHARED, ACQUIRE_FAIR = compose("acquire", "shared"), compose("acquire", "fair")
 EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED = (compose(verb, "shared") for verb in ("extend", "repair", "release"))
-SETTLE_SHARED, EXTEND_RESUMED = compose("settle", "shared"), compose("extend", "resumed")
+CONFIRM_SHARED, EXTEND_RESUMED = compose("confirm", "shared"), compose("extend", "resumed")
 ACQUIRE_RECORDED, EXTEND_RECORDED = compose("acquire", "recorded"), compose("extend", "recorded")
 RENEW_RECORDED, REPAIR_RECORDED = compose("renew", "recorded"), compose("repair", "recorded")
 RELEASE_RECORDED, OCCUPY_RECORDED = compose("release", "recorded"), compose("occupy", "recorded")
@@ -141,5 +141,5 @@ _VERBS: Final = (
 )  # fmt: skip
 USUAL = _each(_VERBS)
 # What takes the place of some of these where an expiry is confirmed by more than one clock (R35).
-RECORDED = (*_each(_VERBS, "recorded"), *_each(("settle",)))
+RECORDED = (*_each(_VERBS, "recorded"), *_each(("confirm",)))
 ALL = (*USUAL, *RECORDED, EXTEND_RESUMED, SCAN, LOOK)

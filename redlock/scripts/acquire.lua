@@ -21,8 +21,8 @@
 --                                      of its readers ends; --[shared]
 --                                      "ticket:" and the token of the waiter whose turn it is, and how long that lasts; --[fair]
 --                                      "tickets:" if nobody holds it, and others may wait in order (R42)
---         {3, fence, {which, mark, ttl, token}, ...}   nobody holds a name, but these are on record, each for the name with --[recorded]
---                                      that number: nothing was changed.  settle.lua can take it --[recorded]
+--         {3, fence, {which, stamp, ttl, token}, ...}   nobody holds a name, but these are on record, each for the name with --[recorded]
+--                                      that number: nothing was changed.  confirm.lua can take it --[recorded]
 -- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
 -- A name that has the token already is taken once more: a client that got no answer asks again (R10).
@@ -52,14 +52,14 @@ for i = 1, n do
   end
   local again = found == token --[not shared]
   local again = false --[shared]
-  local mark, its_ttl, _, whose = recorded(KEYS[2 * n + i]) --[recorded]
-  again = again and (mark or '0') == '0' -- no extension was here --[recorded]
+  local stamp, its_ttl, _, whose = recorded(KEYS[2 * n + i]) --[recorded]
+  again = again and (stamp or '0') == '0' -- no extension was here --[recorded]
   if found and not again then
     if not other or left == -1 or (remaining ~= -1 and left > remaining) then
       other, remaining = found, left
     end
-  elseif mark and not found then --[recorded]
-    flagged[#flagged + 1] = {i, mark, tonumber(its_ttl), whose} --[recorded]
+  elseif stamp and not found then --[recorded]
+    flagged[#flagged + 1] = {i, stamp, tonumber(its_ttl), whose} --[recorded]
   end
 end
 if other then

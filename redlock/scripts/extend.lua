@@ -3,7 +3,7 @@
 -- The caller reads them (R33).  What it has for itself becomes its place among readers: so a downgrade is an extension, and --[shared]
 -- one that did not come here is made up for by the next.  A full master does it as well: it refuses only what a script --[shared]
 -- writes first, and that is a deletion here. --[shared]
--- Where an expiry is confirmed by more than one clock (R35): the extension leaves its mark on record. --[recorded, not shared]
+-- Where an expiry is confirmed by more than one clock (R35): the extension leaves its stamp on record. --[recorded, not shared]
 -- Where an expiry is confirmed by more than one clock (R35): the caller is not on record any more. --[recorded, shared]
 -- The first extension of a lease that was handed over, by a client that keeps no records (R35): not where the lease is on --[resumed]
 -- record.  Who has that has to extend it on record, or its masters say that it is over. --[resumed]
@@ -12,7 +12,7 @@
 --       then their n grant keys --[recorded]
 --       then their n grant keys --[resumed]
 -- ARGV  n, token, ttl in ms, life of a fence key in ms
---       life of a record in ms, mark, fence of the lease ("": not known) --[recorded, not shared]
+--       life of a record in ms, stamp, fence of the lease ("": not known) --[recorded, not shared]
 --       where the caller has to be a reader already: anything --[shared]
 --
 -- returns {1}            extended, and the fence keys live on (R20)

@@ -19,7 +19,7 @@ for _, key in ipairs(KEYS) do
   elseif not found and ms > 0 then
     put(key, token, '-', ms)
   elseif not found and redis.call('ZREM', key, token) == 1 then
-    settle(key)
+    tidy(key)
     tell(key .. ':released', token)
   end
 end

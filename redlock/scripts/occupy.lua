@@ -17,7 +17,7 @@
 --                                           "shared:" and until the last of its readers ends (R33); "other:" if
 --                                           something is there that is no lock; nothing was changed.
 --                                           Of what is longer than any token of ours, the first 128 bytes
---         {3, fence, {which, mark, ttl, token}, slots}   the first that nobody holds is on record: of those that are asked --[recorded]
+--         {3, fence, {which, stamp, ttl, token}, slots}   the first that nobody holds is on record: of those that are asked --[recorded]
 --                                           for the one with that number; nothing was changed.  Of a slot that is on record --[recorded]
 --                                           and that nobody holds, `slots` has 0 ms --[recorded]
 -- A lock key of another type is as good as taken.  It is the error WRONGTYPE if no slot has another one.
@@ -44,9 +44,9 @@ for i = 1, asked do
   highest = math.max(highest, fence)
   local free = not wrong and not found
   local again = not wrong and found == token -- a client that got no answer asks again (R10)
-  local mark, its_ttl, _, whose = recorded(KEYS[slots + asked + slot]) --[recorded]
-  flagged = flagged or (free and mark and {i, mark, tonumber(its_ttl), whose}) --[recorded]
-  free, again = free and not mark, again and (mark or '0') == '0' --[recorded]
+  local stamp, its_ttl, _, whose = recorded(KEYS[slots + asked + slot]) --[recorded]
+  flagged = flagged or (free and stamp and {i, stamp, tonumber(its_ttl), whose}) --[recorded]
+  free, again = free and not stamp, again and (stamp or '0') == '0' --[recorded]
   if free or again then
     local stores = fencing and tonumber(ARGV[4]) > fence
     take(KEYS[slot], fencing and KEYS[at], stores, KEYS[slots + asked + slot])

@@ -38,7 +38,7 @@ for i = 1, n do
   if mine then
     listeners = listeners + give_back(KEYS[i], token, keep)
   elseif not found and not wrong and redis.call('ZREM', KEYS[i], token) == 1 then --[shared]
-    settle(KEYS[i]) --[shared]
+    tidy(KEYS[i]) --[shared]
     if redis.call('ZCOUNT', KEYS[i], '0', '+inf') == 0 then --[shared]
       listeners = listeners + tell(KEYS[i] .. ':released', token) --[shared]
     end --[shared]

@@ -1,12 +1,12 @@
 -- What extend.lua does for one lease, for many (R12, R20): set the TTL of every name of a lease that its caller
 -- still holds, if it holds them all.  One that is not extended changes nothing for the others.
 -- It never creates a key: an extension brings nothing back.
--- Where an expiry is confirmed by more than one clock (R35): each extension leaves its mark on record. --[recorded]
+-- Where an expiry is confirmed by more than one clock (R35): each extension leaves its stamp on record. --[recorded]
 --
 -- KEYS  of each lease: its lock keys, then its fence keys (none: fencing is off) --[not recorded]
 -- ARGV  life of a fence key in ms, then of each lease: so many lock keys, so many fence keys, token, ttl in ms --[not recorded]
 -- KEYS  of each lease: its lock keys, then its fence keys, then its grant keys --[recorded]
--- ARGV  life of a fence key in ms, life of a record in ms, mark, then of each lease: so many names, token, ttl in ms, its --[recorded]
+-- ARGV  life of a fence key in ms, life of a record in ms, stamp, then of each lease: so many names, token, ttl in ms, its --[recorded]
 --       fence ("": not known) --[recorded]
 --
 -- returns of each lease, in the same order

@@ -57,7 +57,7 @@ class Server:
         self._log = self._home / "server.log"
         self._data.mkdir(parents=True)
         self.clock = None if clock is None else _clock.Clock(program, self._home / "clock", clock)
-        self._settled = False
+        self._configured = False
         self._trouble = "nothing listens on its port"
         self.paused = False
         self._take(nest.reserve())
@@ -186,9 +186,9 @@ class Server:
         if self.clock is not None:
             # Do this now, not when the server is dead: this process may end before.
             _clock.forget_shared_memory(self.pid)
-        if not self._settled:
+        if not self._configured:
             self._as_started = _configuration(self.client)
-            self._settled = True
+            self._configured = True
         self.hang_up()
         return True
 
@@ -226,7 +226,7 @@ class Server:
         if os.strerror(errno.EADDRINUSE) not in self._log.read_text(errors="replace"):
             raise self.failure(f"ended with status {self._process.returncode}")
         self._log.write_text("")
-        if not self._settled:
+        if not self._configured:
             self._take(self._nest.reserve())
         self._launch()
 

@@ -64,7 +64,7 @@ UNSTEPPED = 0.1  # seconds that whatever has to be told may take, where no threa
 
 _TOKEN_FIRST = (*RELEASES, scripts.MARK)
 _OF_NO_LOCK = (scripts.FLEET, scripts.KNOWN)
-_SETTLES = (scripts.SETTLE, scripts.SETTLE_SHARED)
+_SETTLES = (scripts.CONFIRM, scripts.CONFIRM_SHARED)
 _FAIR = tuple(script for script in ACQUIRES if "fair" in script.name)
 _TTLS = dict.fromkeys((*ACQUIRES, *OCCUPIES, *EXTENDS, *REPAIRS), 2) | dict.fromkeys(_SETTLES, 5)  # which argument
 

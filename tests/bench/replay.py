@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.simulation.parameters import Parameters
 
 TINY = 1e-6
-SETTLES = (scripts.FENCE, scripts.SETTLE)
+SETTLES = (scripts.FENCE, scripts.CONFIRM)
 SHOWN = {"nobody": EXPIRED, "released": RELEASED}
 BY_NAME = {script.name: script for script in scripts.ALL}
 LEFT_OUT = ("fork", "branch", "program", "replica")
@@ -167,7 +167,7 @@ class Recorder(Judge):
             if script in REPAIRS:
                 self._repairs(name, c, call, to)
             else:
-                phantom = script is scripts.SETTLE and call.args[6] != call.args[1]
+                phantom = script is scripts.CONFIRM and call.args[6] != call.args[1]
                 self.step(name, "leave_phantom" if phantom else "settle", c, int(call.args[2]), to)
 
     def _repairs(self, name: Name, c: int, call: Call, to: Any) -> None:
@@ -255,7 +255,7 @@ class Recorder(Judge):
         if script in ACQUIRES:
             yield call.args[1], Request("acquire", call.args[1])
         elif script in SETTLES:
-            phantom = script is scripts.SETTLE and call.args[6] != call.args[1]
+            phantom = script is scripts.CONFIRM and call.args[6] != call.args[1]
             yield call.args[1], Request("phantom" if phantom else "settle", call.args[1])
         elif script in REPAIRS:
             left = self.rules.ends(self.rules.start(0), int(call.args[2]) / 1000)

@@ -77,10 +77,10 @@ ENDS: dict[str, Callable[[Scene], object]] = {
 
 
 @pytest.mark.parametrize(("masters", "kind", "reason", "at"), [
-    pytest.param([ours(), ours(), ours(0.02), silent(), silent()], "kept", None, 0.02, id="third-of-five"),
-    pytest.param([ours()], "kept", None, 0.01, id="one-master"),
-    pytest.param([ours(), ours(), gone(0.02)], "kept", None, 0.01, id="not-waiting-for-the-denial"),
-    pytest.param([gone(0.0), ours(), ours()], "kept", None, 0.01, id="one-denies"),
+    pytest.param([ours(), ours(), ours(0.02), silent(), silent()], "extended", None, 0.02, id="third-of-five"),
+    pytest.param([ours()], "extended", None, 0.01, id="one-master"),
+    pytest.param([ours(), ours(), gone(0.02)], "extended", None, 0.01, id="not-waiting-for-the-denial"),
+    pytest.param([gone(0.0), ours(), ours()], "extended", None, 0.01, id="one-denies"),
     # R13: for want of answers nothing is taken away
     pytest.param([ours(), silent(), silent()], "unanswered", None, 0.25, id="two-hang"),
     pytest.param([down(), down(), ours()], "unanswered", None, 0.0, id="majority-down"),
@@ -103,7 +103,7 @@ ENDS: dict[str, Callable[[Scene], object]] = {
     pytest.param([gone(0.1), down()], "unanswered", None, 0.0, id="one-of-two-down"),
     pytest.param([ours(), ours(), taken(), taken(0.03)], "unanswered", None, 0.03, id="two-two"),
     pytest.param([taken(), taken(), taken(), ours()], "lost", "taken", 0.01, id="three-of-four"),
-    pytest.param([ours(), ours(), ours(), taken(0.03)], "kept", None, 0.01, id="three-of-four-ours"),
+    pytest.param([ours(), ours(), ours(), taken(0.03)], "extended", None, 0.01, id="three-of-four-ours"),
 ])  # fmt: skip
 def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reason | None, at: float) -> None:
     scene = Scene(*masters)
@@ -114,13 +114,13 @@ def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reaso
     assert scene.extend() == kind
     assert world.now - asked_at == pytest.approx(at)
     # R12: the TTL is set, not added; counted from before the first byte, so that answers that took long give nothing away
-    left = pytest.approx(asked_at + 10 - 0.102) if kind == "kept" else before[2]
+    left = pytest.approx(asked_at + 10 - 0.102) if kind == "extended" else before[2]
     assert (lease.token, lease.fence, lease.valid_until) == (*before[:2], left)  # R19
     assert lease.lost == (kind == "lost")
     assert lease.valid == (kind != "lost")
     if reason is not None:
         assert lease.loss().reason == reason
-    if kind != "kept":
+    if kind != "extended":
         assert world.verbs() == ["extend"]  # nobody has confirmed it, so nothing is repaired (R14)
 
 
@@ -154,7 +154,9 @@ def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
 # -- time --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masters", [[ours()] * 3, [silent()] * 3, [gone()] * 3], ids=["kept", "unanswered", "lost"])
+@pytest.mark.parametrize(
+    "masters", [[ours()] * 3, [silent()] * 3, [gone()] * 3], ids=["extended", "unanswered", "lost"]
+)
 def test_a_shorter_ttl_counts_from_before_it_is_sent(masters: list[Master]) -> None:
     """C6: the first master may obey long before the answer is here."""
     scene = Scene(*masters)
@@ -166,7 +168,7 @@ def test_a_shorter_ttl_counts_from_before_it_is_sent(masters: list[Master]) -> N
     scene = Scene(*masters)
     kind = scene.extend(2.0)
     assert scene.lease.valid_until == pytest.approx(START + 2 - 0.022)
-    assert scene.lease.ttl == (2.0 if kind == "kept" else 10.0)
+    assert scene.lease.ttl == (2.0 if kind == "extended" else 10.0)
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -207,7 +209,7 @@ def test_released_while_it_was_asked_for(masters: list[Master]) -> None:
 def test_masters_without_the_key_get_it_back_for_what_is_left() -> None:
     masters = gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2)
     scene = Scene(*masters, asked=frozenset([1, 3, 4, 5, 6]))
-    assert scene.extend() == "kept"
+    assert scene.extend() == "extended"
     sent, repair = scene.world.sent
     assert (sent.verb, repair.verb) == ("extend", "repair")
     # not to the one where somebody else is, nor to those that have it
@@ -232,7 +234,7 @@ def test_a_key_that_is_gone_is_missing_also_where_the_fence_is_not_known() -> No
 def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
     """R14: not one extension later.  Nobody waits for that: the operation is over."""
     scene = Scene(*[ours()] * 4, gone(0.1), taken(0.1), gone(0.4), asked=frozenset(range(4)))
-    assert scene.extend() == "kept"
+    assert scene.extend() == "extended"
     assert scene.world.verbs() == ["extend"]
     assert scene.lease.asked == {0, 1, 2, 3}
     scene.world.listen(1.0)
@@ -243,7 +245,7 @@ def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
     assert second.args[2] == "9600"
     assert scene.lease.asked == {0, 1, 2, 3, 4, 6}
     # with an extension as with the first
-    assert scene.extend() == "kept"
+    assert scene.extend() == "extended"
     scene.world.listen(1.0)
     assert len(scene.world.all("repair")) == 4
 
@@ -251,7 +253,7 @@ def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
 @pytest.mark.parametrize("says", [TAKEN, [1], [0], b"nonsense", [0, b"", 1]])
 def test_who_says_anything_else_after_the_majority_is_given_nothing(says: Any) -> None:
     scene = Scene(*[ours()] * 4, Master(0.1, {"extend": says}))
-    assert scene.extend() == "kept"
+    assert scene.extend() == "extended"
     scene.world.listen(1.0)
     assert scene.world.verbs() == ["extend"]
 
@@ -282,7 +284,7 @@ def test_a_repair_is_dropped_where_it_would_stand_behind_the_end(how: str) -> No
     assert effect.sent_at == EFFECTS_NEVER
     with pytest.raises(StopIteration) as stop:  # it goes on as if it had been sent
         operation.send(None)
-    assert stop.value.value.kind == "kept"
+    assert stop.value.value.kind == "extended"
 
 
 # -- the end, while it is asked for (P6) ---------------------------------------------------------------
@@ -306,7 +308,7 @@ def test_why_it_ran_out(answered: bool, reason: str) -> None:
     assert scene.extend() == "unanswered"
     if answered:
         scene.world.masters = (ours(),) * 3
-        assert scene.extend() == "kept"
+        assert scene.extend() == "extended"
     scene.world.now = scene.lease.valid_until
     assert scene.lease.loss().reason == reason
 
@@ -321,7 +323,7 @@ def test_thrown_away_it_takes_no_lock_and_tells_nobody() -> None:
     operation.send(None)
     operation.send(None)  # it waits for the answers
     scene.lease.on_change = Mock(side_effect=AssertionError)
-    with patch.object(LeaseState, "guard", side_effect=AssertionError):
+    with patch.object(LeaseState, "mutex", side_effect=AssertionError):
         operation.close()
 
 
@@ -335,6 +337,6 @@ def test_thrown_away_it_does_not_limit_the_next_one(overlapping: int) -> None:
     for operation in operations:
         operation.close()
     scene.world.now += 5.0
-    assert scene.extend() == "kept"
+    assert scene.extend() == "extended"
     assert scene.lease.valid_until == pytest.approx(START + 5.0 + 10.0 * 0.99 - 0.002)
     assert not scene.lease.all_pending

@@ -97,7 +97,7 @@ def test_what_the_holder_asks_for_behind_the_renewal_stays_when_that_is_answered
     """R12: masters have done the renewal before."""
     scene = Scene(*[Master(0.01, slow={"renew": 0.2})] * 3, leases=2)
     operation, asked_at = begun(scene), scene.world.now
-    assert by_holder(scene, 0, ttl) == "kept"
+    assert by_holder(scene, 0, ttl) == "extended"
     scene.world.run(rest(operation))
     assert [lease.ttl for lease in scene.leases] == [ttl, TTL]
     assert scene.leases[0].valid_until == pytest.approx(asked_at + ttl * 0.99 - 0.002)
@@ -137,7 +137,7 @@ def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
     scene.begin()
     scene.leases[0].end()
     scene.leases[2].lose("max_hold")
-    assert scene.finish() == [["lost", "kept", "lost", "kept"]]
+    assert scene.finish() == [["lost", "extended", "lost", "extended"]]
     assert asked(scene) == [("token-1", "token-3")]
     scene.begin()
     for lease in scene.leases:
@@ -154,11 +154,11 @@ def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
 def test_a_master_that_refuses(answer: Any, after: float) -> None:
     """Each is renewed by itself from then on, or its key would expire there; the first time at once."""
     scene = Scene(Master(after, {"renew": answer}), *[Master(0.01)] * 2, leases=3)
-    assert scene.go() == ([["kept"] * 3] if after else [[], ["kept"], ["kept"], ["kept"]])
+    assert scene.go() == ([["extended"] * 3] if after else [[], ["extended"], ["extended"], ["extended"]])
     scene.world.listen(1.0)
     scene.world.sent.clear()
     for _ in range(3):
-        assert scene.go() == [["kept"]] * 3
+        assert scene.go() == [["extended"]] * 3
     assert scene.world.verbs() == ["extend"] * 9
 
 
@@ -177,7 +177,7 @@ def test_masters_that_are_down_part_nobody() -> None:
     for _ in range(3):
         assert scene.go() == [["unanswered"] * 3]
     scene.world.masters = (Master(),) * 3
-    assert scene.go() == [["kept"] * 3]
+    assert scene.go() == [["extended"] * 3]
 
 
 # -- with what happens besides -------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_thrown_away_it_takes_no_lock_and_tells_nobody(monkeypatch: pytest.Monke
     operation.send(None)  # it waits for the answers
     for lease in scene.leases:
         lease.on_change = lambda _: pytest.fail("told")
-    monkeypatch.setattr(LeaseState, "guard", lambda: pytest.fail("locks"))
+    monkeypatch.setattr(LeaseState, "mutex", lambda: pytest.fail("locks"))
     operation.close()
 
 
@@ -239,7 +239,7 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         held.pop()
 
     scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
-    monkeypatch.setattr(LeaseState, "guard", staticmethod(guard))
+    monkeypatch.setattr(LeaseState, "mutex", staticmethod(guard))
     for name, guarded in (("extended", [True]), ("unanswered", [True]), ("_end_extension", [True]), ("changed", [])):
         correct = getattr(LeaseState, name)
 
@@ -269,7 +269,7 @@ def test_those_that_were_renewed_together_meet_again() -> None:
     for number, held in enumerate(scene.held):
         held.renewal.settings = scene.world.settings._replace(random=lambda number=number: number / 20)  # type: ignore[misc]
     for leases in (20, 19, 18):
-        assert scene.go() == [["kept"] * leases]
+        assert scene.go() == [["extended"] * leases]
         held = scene.held.pop()
         scene.world.run(release(scene.world.settings, held.spec, held.lease))
     assert scene.world.verbs() == ["renew", *["renew", "release"] * 3]
@@ -375,16 +375,16 @@ def test_each_ends_as_it_would_alone(said: list[Says]) -> None:
         alone.world.listen(1.0)
         assert held.lease.lost == (kind == "lost")
         assert len(held.told) == held.lease.lost  # C9
-        assert (held.lease.valid_until > START + VALIDITY) == (kind == "kept")
+        assert (held.lease.valid_until > START + VALIDITY) == (kind == "extended")
         asked_at = [sent.at for sent in together.world.sent if sent.verb != "repair" and held.lease.token in sent.args]
         assert held.lease.valid_until <= asked_at[-1] + VALIDITY + 1e-6
-        assert bool(held.kept) == (kind == "kept")
+        assert bool(held.kept) == (kind == "extended")
         if not any(each.failure is CLUSTER for each in said):  # else it may not have said yet what is missing
             assert held.lease.asked == like.lease.asked
             assert [one for one in repairs(together) if one[0] == held.lease.token] == repairs(alone)
         assert not held.lease.all_pending
         together.world.now = alone.world.now = START + 1000.0
         assert held.lease.loss().reason == like.lease.loss().reason
-        if kind == "kept":  # P1: never by a master that did not say so of this very lease
+        if kind == "extended":  # P1: never by a master that did not say so of this very lease
             for master, outcome in enumerate(outcomes(held.lease.votes)):
                 assert outcome != "granted" or said[master].answers[number] == 1

@@ -81,7 +81,7 @@ class Said(Keyspace):
         entries = [wire.read_fleet_entry(value.encode()) for value in (key.value if key is not None else {}).values()]
         now = self.now_ms / 1000
         return {
-            "".join(sorted(one.names)): one.mark for one in entries if one is not None and now <= one.seen + one.life
+            "".join(sorted(one.names)): one.status for one in entries if one is not None and now <= one.seen + one.life
         }
 
 
@@ -106,7 +106,7 @@ def test_the_script_says_the_same_as_the_core() -> None:
 def test_the_script_says_who_takes_an_expiry_in_another_way(master: Said) -> None:
     """R35: of clients that work, or only warn, for as long as they count.  Who gives way does not count."""
 
-    def told(who: str, way: wire.Way, says: wire.Says = "settled", names: str = "abc") -> float:
+    def told(who: str, way: wire.Way, says: wire.Says = "working", names: str = "abc") -> float:
         return master.say(who, names, says, way=way).differs
 
     assert told("one", "trusted") == 0.0
@@ -145,9 +145,9 @@ def test_many_that_give_way_leave_nothing_that_counts(master: Said) -> None:
 @pytest.mark.parametrize("closes", [True, False])
 def test_what_is_closed_counts_for_one_max_ttl_and_what_others_have_as_before(master: Said, closes: bool) -> None:
     """Leases may live on for so long, handed over or not; and so does what `hold_at_least` keeps."""
-    master.say("one", OLD, "settled")
+    master.say("one", OLD, "working")
     if not closes:
-        master.say("another", OLD, "settled")
+        master.say("another", OLD, "working")
     master.say("one", OLD, "left")
     master.sleep(MAX_TTL - 0.01)
     assert master.marks() == {"abc": "2"}
@@ -163,11 +163,11 @@ def test_a_client_that_was_refused_leaves_nothing(master: Said) -> None:
 
 
 def test_a_list_counts_for_as_long_as_the_largest_max_ttl_of_its_clients_wants_and_no_longer(master: Said) -> None:
-    master.say("short", OLD, "settled")
-    master.say("long", OLD, "settled", 4 * LIFE)  # and is gone
+    master.say("short", OLD, "working")
+    master.say("long", OLD, "working", 4 * LIFE)  # and is gone
     for _ in range(7):
         master.sleep(MAX_TTL)
-        master.say("short", OLD, "settled")
+        master.say("short", OLD, "working")
         assert master.say("late", NEW).others[0].names == {*OLD}
     master.sleep(LIFE + 0.1)
     assert "abc" not in master.marks()
@@ -182,9 +182,9 @@ def test_a_client_that_only_asks_takes_nothing_from_others_with_its_list(master:
 
 
 def test_a_full_master_shows_what_it_has(master: Said) -> None:
-    master.say("first", OLD, "settled")
+    master.say("first", OLD, "working")
     master.refuses = "OOM"
-    assert master.say("first", OLD, "settled").state == -1
+    assert master.say("first", OLD, "working").state == -1
     assert [other.names for other in master.say("late", NEW).others] == [{*OLD}]
 
 
@@ -204,14 +204,14 @@ def shows(names: tuple[str, ...], mark: str = "2", state: int = 0) -> wire.Lists
     return wire.Lists(state, (wire.OtherList(mark, LIFE, frozenset(names)),))
 
 
-@pytest.mark.parametrize("settled", [True, False])
-def test_a_client_that_had_settled_stays_where_it_is_recorded_anew(settled: bool) -> None:
-    """Masters that were emptied do not know that it had settled; a newcomer gives way there."""
-    one = fleet(OLD, works="abc" if settled else "")
+@pytest.mark.parametrize("worked", [True, False])
+def test_a_client_that_worked_stays_where_it_is_recorded_anew(worked: bool) -> None:
+    """Masters that were emptied do not know that it worked; a newcomer gives way there."""
+    one = fleet(OLD, works="abc" if worked else "")
     for master in range(2):
         one.answered(master, wire.Lists(1), 1.0, 1.0)
     one.answered(2, shows(NEW, "1"), 1.0, 1.0)
-    assert one.rejected is not settled
+    assert one.rejected is not worked
 
 
 def test_a_master_that_takes_no_announcement_is_not_awaited() -> None:
@@ -266,13 +266,13 @@ def test_of_two_that_as_many_common_masters_have_the_smaller_fingerprint_stays(m
         one.answered(1, shows(other, mark), 1.0, 1.0)
         assert (not one.rejected) is stays
         soon = 0.05 * MAX_TTL
-        assert (one.pause == soon) is (mark == "1" or not stays), "it looks again before the new one has settled"
+        assert (one.pause == soon) is (mark == "1" or not stays), "it looks again before the new one works"
 
 
 def test_a_handshake_takes_nothing_back() -> None:
     """It may be carried out after it was given up, when the client works again."""
     one = fleet(OTHER, works="cd")
-    announcer = Announcer(Voters(OTHER, MAX_TTL, guard=False, fleet=one), "p:", lambda: None)
+    announcer = Announcer(Voters(OTHER, MAX_TTL, restart_guard=False, fleet=one), "p:", lambda: None)
     one.answered(0, shows(ONE), 1.0, 1.0)
     assert one.in_the_way
     assert "refused" in announcer.call().args  # type: ignore[union-attr]
@@ -298,7 +298,7 @@ def test_who_may_not_announce_works_for_ever() -> None:
 
 def test_an_answer_that_makes_no_sense_costs_no_vote() -> None:
     one = fleet(OLD, works="abc")
-    voters = Voters(OLD, MAX_TTL, guard=False, fleet=one)
+    voters = Voters(OLD, MAX_TTL, restart_guard=False, fleet=one)
     announcer = Announcer(voters, "p:", lambda: None)
     announcement = Announcement(announcer.call(), announcer.heard)  # type: ignore[arg-type]
     announcement.sent_at = 1.0
@@ -309,7 +309,7 @@ def test_an_answer_that_makes_no_sense_costs_no_vote() -> None:
 @pytest.mark.parametrize("permitted", [True, False])
 def test_the_price(permitted: bool) -> None:
     """Two requests to each master at first, and then one every half `max_ttl`, also for who may not announce."""
-    voters = Voters(OLD, MAX_TTL, guard=False, fleet=Fleet(OLD, MAX_TTL, 0.01, 0.25, refuses=True))
+    voters = Voters(OLD, MAX_TTL, restart_guard=False, fleet=Fleet(OLD, MAX_TTL, 0.01, 0.25, refuses=True))
     announcer, sent = Announcer(voters, "p:", lambda: None), 0
     announcer.connected(0.0)
     for step in range(1, 5000):

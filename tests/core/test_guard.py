@@ -26,7 +26,7 @@ class Scene:
 
     def __init__(self, *masters: Master, guard: float = GUARD, **options: Any) -> None:
         self.world = World(*(masters or [Master()] * 3))
-        self.spec = self.world.spec(ttl=TTL)._replace(guard=guard, kept=options.pop("kept", False))
+        self.spec = self.world.spec(ttl=TTL)._replace(guard=guard, keeps_keys=options.pop("keeps_keys", False))
         grant = self.world.run(self.world.acquire(self.spec, deadline=START))
         assert isinstance(grant, Grant)
         self.lease = LeaseState(self.spec, grant, clock=lambda: self.world.now, mine=lambda: True)
@@ -53,7 +53,9 @@ def test_keys_last_for_both_and_the_lease_for_the_ttl() -> None:
     scene = Scene(Master(), Master(), held())
     assert scene.lease.valid_until == pytest.approx(START + VALIDITY)
     scene.goes_to(1.0)
-    assert scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "kept"
+    assert (
+        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "extended"
+    )
     assert [sent.args[2] for verb in ("acquire", "extend") for sent in scene.world.all(verb)] == [MS] * 2
     (repair,) = scene.world.all("repair")
     left = (TTL + GUARD - repair.at + START) * 1000
@@ -65,7 +67,9 @@ def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     """R26: a lease is entered again through a lock without a guard; its first holder counts on the guard all the same."""
     scene = Scene(Master(0.0, {"extend": [0, b""]}), Master(), Master())
     scene.spec = scene.spec._replace(guard=0.0)
-    assert scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "kept"
+    assert (
+        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "extended"
+    )
     (extended,), (repaired,) = scene.world.all("extend"), scene.world.all("repair")
     assert extended.args[2] == MS
     assert TTL * 1000 < int(repaired.args[2]) <= int(MS)
@@ -74,7 +78,7 @@ def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
 @pytest.mark.parametrize(("after", "released_at"), [(1.0, 5.0 + GUARD), (GUARD + 1.0, 5.0 + GUARD + 1.0)])
 def test_a_term_keeps_its_keys_until_its_body_and_its_guard_have_ended(after: float, released_at: float) -> None:
     """R31: at `max_hold` it is lost, and the release of its holder comes later; within the guard it releases nothing."""
-    scene = Scene(max_hold=5.0, kept=True)
+    scene = Scene(max_hold=5.0, keeps_keys=True)
     scene.lease.holds.append(SimpleNamespace(asks_renewal=False, abandoned=False))  # of its body
     scene.goes_to(5.0 + after)
     assert scene.released_at == []

@@ -77,7 +77,7 @@ def test_nothing_is_extended_for_longer(known: float) -> None:
     lease = here.lease(spec)
     here.now += 5.0
     here.settings.voters.known_until = UNTIL + 5.0 + known
-    assert here.run(extend(here.settings, spec, lease, TTL, here.now)).kind == "kept"
+    assert here.run(extend(here.settings, spec, lease, TTL, here.now)).kind == "extended"
     assert lease.valid_until == pytest.approx(UNTIL + 5.0 + min(known, 0.0))
 
 

@@ -52,7 +52,7 @@ def test_every_full_set_of_votes_decides(votes: list[Outcome]) -> None:
     tally = tally_of(votes)
     assert tally.complete
     assert tally.decided
-    assert tally.settled
+    assert tally.conclusive
     assert tally.won != tally.lost
     assert tally.won == (votes.count("granted") > len(votes) / 2)
     assert tally.denied == (votes.count("held") > len(votes) / 2)
@@ -82,10 +82,10 @@ def test_it_is_decided_at_the_first_vote_that_decides_and_never_changes_its_mind
             for y, d in product(range(yes, yes + left + 1), range(denials, denials + left + 1))
             if y - yes + d - denials <= left
         ]
-        assert tally.settled == (len(set(could)) == 1)
+        assert tally.conclusive == (len(set(could)) == 1)
         if tally.decided:
             verdicts.add((tally.won, tally.lost))
-        if tally.settled:
+        if tally.conclusive:
             proofs.add((tally.won, tally.denied))
     assert (len(verdicts), len(proofs)) == (1, 1)
 

@@ -227,7 +227,7 @@ def test_masters_that_may_have_it_are_noted_one_at_a_time() -> None:
             return super().__iter__()
 
     guard = Lock()
-    with patch.object(LeaseState, "guard", lambda _: guard):
+    with patch.object(LeaseState, "mutex", lambda _: guard):
         lease.may_be_on(Masters([0, 1]))
     assert held == [True]
     assert lease.asked == ALL

@@ -131,7 +131,7 @@ def test_those_of_one_client_are_due_together() -> None:
 def test_two_renewals_may_be_missed(spread: float, ttl: float) -> None:
     """R15: whatever the spread, and whichever TTL the holder has made of it."""
     scene = Scene(spread=spread)
-    assert scene.extend(ttl) == "kept"
+    assert scene.extend(ttl) == "extended"
     assert scene.lease.valid_until - scene.renewal.due >= scene.lease.ttl * (RENEWALS - 1) / RENEWALS - 1e-6
 
 
@@ -144,7 +144,7 @@ def test_however_little_the_drift_leaves_there_is_a_pause(factor: float) -> None
         due = scene.renewal.due
         assert due - scene.world.now > TTL / 20
         assert scene.lease.valid_until - due > left / 2
-        assert scene.look().kind == "kept"
+        assert scene.look().kind == "extended"
 
 
 def test_a_renewal_under_way_does_not_hide_the_end() -> None:
@@ -165,9 +165,9 @@ def test_a_renewal_under_way_does_not_hide_the_end() -> None:
 def test_the_renewer_goes_on_with_the_ttl_that_the_holder_has_made_of_it(ttl: float) -> None:
     """C6: it is due after a third of the TTL that it has now."""
     scene = Scene()
-    assert scene.extend(ttl) == "kept"
+    assert scene.extend(ttl) == "extended"
     assert scene.due == in_step(ttl * 0.99 - 0.002 - ttl * 2 / 3, ttl)
-    assert scene.look().kind == "kept"
+    assert scene.look().kind == "extended"
     assert scene.world.sent[-1].args[2] == f"{ttl * 1000:.0f}"
     assert scene.renewal.due - scene.world.now == in_step(ttl / 3, ttl)
 
@@ -178,7 +178,7 @@ def test_the_holder_makes_it_shorter_and_is_not_answered() -> None:
     assert scene.extend(1.0) == "unanswered"
     assert scene.renewal.due <= scene.world.now
     scene.world.masters = (ours(),) * 3
-    assert scene.look().kind == "kept"
+    assert scene.look().kind == "extended"
     assert scene.lease.remaining() > 1.0
 
 
@@ -202,13 +202,13 @@ def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
     scene = Scene()
     scene.world.now = START + scene.due
     end = scene.lease.valid_until
-    scene.renewal.conclude(Extension("kept", scene.world.now), 0.0)
+    scene.renewal.conclude(Extension("extended", scene.world.now), 0.0)
     assert scene.lease.valid_until == end
     assert scene.due == in_step(VALIDITY - TTL * 2 / 3)
     scene.lease.valid_until = end + 100.0
-    scene.renewal.conclude(Extension("kept", scene.world.now), 0.0)
+    scene.renewal.conclude(Extension("extended", scene.world.now), 0.0)
     at = scene.due
-    scene.renewal.conclude(Extension("kept", scene.world.now + 1.0), 0.0)
+    scene.renewal.conclude(Extension("extended", scene.world.now + 1.0), 0.0)
     assert scene.due == pytest.approx(at + 1.0, abs=TTL * _STEP)
     assert scene.due > at
 
@@ -221,7 +221,7 @@ def test_what_its_holder_extends_meanwhile_is_not_due_at_once() -> None:
     scene = Scene()
 
     def random() -> float:
-        assert scene.extend(2 * TTL) == "kept"
+        assert scene.extend(2 * TTL) == "extended"
         return 0.0
 
     scene.renewal.settings = scene.renewal.settings._replace(random=random)
@@ -271,7 +271,7 @@ class Under:
         try:
             effect = self.op.send(event)
         except StopIteration as stop:
-            self.over, self.kept = True, getattr(stop.value, "kind", "") == "kept"
+            self.over, self.kept = True, getattr(stop.value, "kind", "") == "extended"
             return
         if isinstance(effect, Send):
             self.request = effect

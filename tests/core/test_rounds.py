@@ -38,7 +38,7 @@ class Poll(Round):
 
 
 class Settling(Poll):
-    _until = "settled"
+    _until = "conclusive"
 
 
 class Complete(Poll):

@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 def voters_of(*facts: Facts, max_ttl: float = 60.0, guard: bool = True) -> Voters:
     """The first masters have said this, at `NOW`."""
-    voters = Voters(NAMES, max_ttl, guard=guard)
+    voters = Voters(NAMES, max_ttl, restart_guard=guard)
     for master, one in enumerate(facts):
         voters.admit(master, one, NOW)
     return voters
@@ -334,7 +334,7 @@ def test_a_rounded_one_is_no_difference(announced: float, told: bool) -> None:
 
 
 def test_a_young_replica() -> None:
-    voters = Voters(["a"], 60.0, guard=True)
+    voters = Voters(["a"], 60.0, restart_guard=True)
     voters.admit(0, OLD, 0.0)
     voters.heard(0, 1000.0)  # our connection to it broke here; it went on for others
     # the replica started at 1010, took over at 1050

@@ -126,7 +126,7 @@ def test_the_own_announcement_is_no_difference(max_ttl: float) -> None:
     from redlock._core.voters import Facts, Voters  # noqa: PLC0415
 
     announced = wire.read_announce([int(word) for word in wire.announce("redlock:", max_ttl).args])
-    voters = Voters(["redis-a:6379"], max_ttl, guard=True)
+    voters = Voters(["redis-a:6379"], max_ttl, restart_guard=True)
     assert voters.admit(0, Facts("run", 1000, announced=announced), 0.0) is None
 
 

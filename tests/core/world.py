@@ -194,7 +194,7 @@ class World:
         self._order = itertools.count()
         self._tokens = (f"token-{number}" for number in itertools.count(1))
         names = tuple(f"redis-{letter}:6379" for letter in "abcdefghijklmnop"[: len(masters)])
-        voters = Voters(names, max_ttl, guard=guard)
+        voters = Voters(names, max_ttl, restart_guard=guard)
         for master in range(len(masters)):
             voters.admit(master, Facts(run_id=f"run-{master}", uptime=10**6), START)
         self.settings = MastersSettings(

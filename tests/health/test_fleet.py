@@ -13,13 +13,13 @@ from redlock._health.verdict import judge
 from tests.health.facts import CLIENT_OPTIONS, healthy
 
 if TYPE_CHECKING:
-    from redlock._health.records import Finding
+    from redlock._health.result import Finding
 
 NOW = 1_700_000_000.0
 
 
-def entry(*names: str, mark: str = "2", several: bool = True) -> FleetEntry:
-    return FleetEntry(NOW - 3, 120.0, several, mark, frozenset(names))
+def entry(*names: str, status: str = "2", several: bool = True) -> FleetEntry:
+    return FleetEntry(NOW - 3, 120.0, several, status, frozenset(names))
 
 
 def found(*lists: FleetEntry, silent: tuple[str, ...] = (), given: str = "abc") -> list[Finding]:
@@ -34,7 +34,7 @@ def test_lists_that_go_together_are_no_finding():
 
 
 def test_two_lists_that_both_take_locks():
-    [one] = found(entry("a", "b", "c"), entry("b", "c", "d", mark="~", several=False))
+    [one] = found(entry("a", "b", "c"), entry("b", "c", "d", status="~", several=False))
     assert one.level == "warning"
     assert one.message == (
         "two clients may hold one lock, for they have masters that are incompatible: several clients have a, b, c; "
@@ -44,7 +44,7 @@ def test_two_lists_that_both_take_locks():
 
 
 def test_one_that_is_refused_is_named_as_that():
-    [one] = found(entry("a", "b", "c"), entry("b", "c", "d", mark="-", several=False))
+    [one] = found(entry("a", "b", "c"), entry("b", "c", "d", status="-", several=False))
     assert one.message.startswith("clients have masters that are incompatible")
     assert one.message.endswith("one client has b, c, d, and gets no lock until the others are gone")
 
@@ -61,9 +61,9 @@ def test_who_checks_with_a_list_that_does_not_go_with_those_in_use_is_told():
 
 def test_of_a_list_that_is_refused_it_is_said_once():
     """A client has what is given here, and was refused: that is the finding."""
-    [one] = found(entry("a", "b", "c"), entry("c", "d", "e", mark="-"), given="cde")
+    [one] = found(entry("a", "b", "c"), entry("c", "d", "e", status="-"), given="cde")
     assert one.message.endswith("several clients have c, d, e, and get no lock until the others are gone")
-    assert found(entry("a", "b", "c", mark="-"), given="cde") == [], "whoever gets no lock is in nobody's way"
+    assert found(entry("a", "b", "c", status="-"), given="cde") == [], "whoever gets no lock is in nobody's way"
 
 
 def test_clients_that_announce_nothing_beside_others():

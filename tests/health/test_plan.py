@@ -8,7 +8,7 @@ import pytest
 
 from redlock._core.fleet import compatible
 from redlock._health.plan import plan
-from redlock._health.records import MastersList
+from redlock._health.result import MastersList
 from redlock._health.verdict import judge
 from tests.health.facts import CLIENT_OPTIONS, dead, healthy
 

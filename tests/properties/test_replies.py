@@ -105,7 +105,7 @@ class Wires(Connections):
     """One connection, as the drivers have it: with the hot path in front."""
 
     def __init__(self) -> None:
-        settings = mock.Mock(voters=Voters(["redis-a"], 60.0, guard=False), node_timeout=1.0)
+        settings = mock.Mock(voters=Voters(["redis-a"], 60.0, restart_guard=False), node_timeout=1.0)
         super().__init__([ENDPOINT], settings, mock.MagicMock(watch_room=self._watch_room))
         self.error: str | None = None  # that broke the connection
         self.wants_room = False
@@ -434,7 +434,7 @@ def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, con
         assert "\n" not in failure.reason
         return
     assert facts.uptime is None or 0 <= facts.uptime < 10**15
-    voters = Voters(("a:1", "b:2"), 60.0, guard=guard)
+    voters = Voters(("a:1", "b:2"), 60.0, restart_guard=guard)
     voters.admit(0, Facts("b" * 40, 10**6), START)
     notice = voters.admit(1, facts, START + 1)
     assert notice is None or "max_ttl" in notice
@@ -489,7 +489,7 @@ def test_a_minority_may_say_what_it_likes(two, fencing):
     lease = LeaseState(spec, grant, clock=lambda: world.now, mine=lambda: True)
     assert lease.valid
     assert str(grant.votes())
-    assert world.run(extend(world.settings, spec, lease, 10.0, world.now)).kind == "kept"
+    assert world.run(extend(world.settings, spec, lease, 10.0, world.now)).kind == "extended"
     assert lease.remaining() <= 10.0
     assert world.run(release(world.settings, spec, lease)) is True
 

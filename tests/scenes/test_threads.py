@@ -33,8 +33,8 @@ ONE_LEADS_FOR_LONG: dict[str, Any] = {"names": 3, "naps": 2e-4, "waits": 1}
 BROKEN = {
     "a thread that follows does not look whether any other one still leads": (
         BUSY,
-        "            if host.leader is not None:\n                return True\n        with host.guard",
-        "            return True\n        with host.guard",
+        "            if host.leader is not None:\n                return True\n        with host.mutex",
+        "            return True\n        with host.mutex",
     ),
     "a thread of the chain that is awake ends it": (FEW, "            waiter.wakes_next = False\n", "            return\n"),
     "a thread that has led ends the chain": (

@@ -56,7 +56,7 @@ class Stage:
     def settle(
         self, token: str, fence: int, shown: Iterable[set[str]], *masters: int, phantom: bool = False
     ) -> list[bool]:
-        call = self.records.settle(self.keys, token, TTL, fence, HOUR, list(shown), phantom=phantom)
+        call = self.records.confirm(self.keys, token, TTL, fence, HOUR, list(shown), phantom=phantom)
         return [answer[0] == 1 for answer in self._run(call, masters).values()]
 
     # -- what becomes of it --------------------------------------------------------------------------

@@ -213,7 +213,7 @@ urls = {urls!r}
 
 def stop(driver):
     take.wait()
-    with driver.host.guard, process.brief.lock, driver.background.renewer._mutex.lock:
+    with driver.host.mutex, process.brief.lock, driver.background.renewer._mutex.lock:
         taken.set()
         time.sleep(60)
 

@@ -181,7 +181,7 @@ def work(masters, name="job"):
 
 
 LOCKS = {
-    "guard": lambda driver: driver.host.guard,
+    "guard": lambda driver: driver.host.mutex,
     "line and leases": lambda _: brief.lock,
     "renewals": lambda driver: driver.background.renewer._mutex.lock,
 }

@@ -62,7 +62,7 @@ class Pairs:
         self.host.leader = self.leader
 
     def attach(self, number: int) -> None:
-        with self.host.guard:
+        with self.host.mutex:
             fake = self.fakes[number]
             self.connections.attach(
                 self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), system_clock.now()
@@ -71,7 +71,7 @@ class Pairs:
     def read_at_once(self) -> None:
         """The leading thread reads from all masters, for all threads, in one walk."""
         host, connections = self.host, self.connections
-        with host.guard:
+        with host.mutex:
             host.reader = self.leader
             connections.read_ready([(connection.fd, 1) for connection in connections.all], system_clock.now())
             host.reader = None
@@ -86,7 +86,7 @@ class Pairs:
     def read(self, *numbers: int) -> None:
         """As who leads does it."""
         for number in numbers or ALL:
-            with self.host.guard:
+            with self.host.mutex:
                 self.connections.read(self.connections.all[number], system_clock.now())
 
     def resign(self) -> None:

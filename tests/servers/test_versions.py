@@ -58,8 +58,8 @@ NEW = {
     "acquire in order, recorded": tickets.acquire(RECORDED, OURS, 20.0, 9, HOUR, WAITER),
     "extend resumed": wire.extend_resumed(KEYS, OURS, 20.0, HOUR),
     "acquire recorded": records.acquire(RECORDED, OURS, 20.0, 9, HOUR),
-    "settle": records.settle(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}]),
-    "phantom": records.settle(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}], phantom=True),
+    "settle": records.confirm(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}]),
+    "phantom": records.confirm(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}], phantom=True),
     "extend recorded": records.extend(RECORDED, OURS, 20.0, HOUR, "1", 9),
     "renew recorded": records.renew([(RECORDED, OURS, 20.0, 9)], HOUR, "1"),
     "repair recorded": records.repair(RECORDED, OURS, 20.0, 9, HOUR),
@@ -70,7 +70,7 @@ NEW = {
     "extend shared recorded": wire.extend_shared(RECORDED, OURS, 20.0, HOUR),
     "repair shared recorded": wire.repair_shared(RECORDED, OURS, 20.0, 9, HOUR),
     "release shared recorded": wire.release_shared(RECORDED, OURS),
-    "settle shared": records.settle(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}], shared=True),
+    "settle shared": records.confirm(RECORDED, OURS, 20.0, 9, HOUR, [{records.NONE}], shared=True),
 }
 # What of this version is on a master, by the scripts that have made it, and what undoes it.
 STATES = {

@@ -85,7 +85,7 @@ class Side:
             masters=("m0", "m1", "m2"), node_timeout=0.25, drift_factor=0.01, fence_ttl=3600.0, voters=voters,
             fences=FenceClock(lambda: int((EPOCH + scene.world.now + skew) * 1_000_000) * 1000),
             token=lambda: f"{scene.world.random.getrandbits(64):016x}", random=scene.world.random.random,
-            outages=cast("Any", SimpleNamespace(since=0.0, attempted=lambda *_: None)), mark=lambda: 1,
+            outages=cast("Any", SimpleNamespace(since=0.0, attempted=lambda *_: None)), stamp=lambda: 1,
         )  # fmt: skip
         keys = self.core("wire").keys_for(PREFIX, (NAME,), records=False)
         self.spec = LockSpec(

@@ -80,7 +80,7 @@ class Client:
         self.schedule, self.chance = schedule, schedule.chance
         tokens, marks = count(1), count(1)
         self._settings = schedule.world.settings._replace(
-            token=lambda: f"{name}{next(tokens)}", mark=marks.__next__, fences=FenceClock(lambda: wall * 1000)
+            token=lambda: f"{name}{next(tokens)}", stamp=marks.__next__, fences=FenceClock(lambda: wall * 1000)
         )
         keys = wire.keys_for(PREFIX, names, records=True)
         self.spec = schedule.world.spec(*names, ttl=TTL, min_validity=TTL / 50)._replace(keys=keys, mode=RECORDED)

@@ -26,7 +26,7 @@ FLEET = wire.fleet_key("redlock:")
 USUAL = tuple(script.name for script in scripts.USUAL)
 IN_LINE = (*["ticket"] * 4, "acquire_fair", "acquire_fair", "acquire", "fence", "release")
 LIFE = "local LIFE = 1000\n"
-SAYS: tuple[wire.Says, ...] = ("new", "settled", "back", "refused", "left")
+SAYS: tuple[wire.Says, ...] = ("new", "working", "back", "refused", "left")
 NAMES = ("a", "b", "with {tag}")
 GROUP = tuple(f"redlock:{name}" for name in NAMES)  # the names are slots of one group as well
 FENCES = (1, 5, 5, 6, 1_700_000_000_000_000, 2**52)

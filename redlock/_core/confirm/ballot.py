@@ -1,7 +1,7 @@
 """An attempt where masters have a record of the last holder of the name (R35).  `expiry` judges what they say.
 
 One round, as always, if a majority has nothing on record: nearly always.  If f + 1 masters show that the same extension
-has run out, a second round takes the name, where still the same is on record (`settle.lua`).
+has run out, a second round takes the name, where still the same is on record (`confirm.lua`).
 
 Otherwise the last lease may still be valid, and the attempt has failed.  Then it leaves a *phantom* on the masters that
 did not refuse: a lease without a holder, for the longest TTL that is on record.  When that has ended, f + 1 clocks say
@@ -89,12 +89,12 @@ class ConfirmingBallot(Ballot):
     def _next_call(self, spec: LockSpec, token: str, proposal: str) -> tuple[Call, frozenset[int]]:
         """To all but those that refused."""
         over, shown, names = self.judgement.over, self.shown, range(len(spec.keys.locks))
-        may: list[set[str]] = [{f"{mark} {whose}" for which, mark, whose in over if which == name} for name in names]
+        may: list[set[str]] = [{f"{stamp} {whose}" for which, stamp, whose in over if which == name} for name in names]
         for records_ in shown.values():
             for name in set(names) - set(records_):
                 may[name].add(records.NONE)  # it has shown none of that one
         keys, shared = spec.keys, spec.mode.shared
-        call = records.settle(keys, token, spec.lasts, proposal, self._settings.fence_ttl, may, shared=shared)
+        call = records.confirm(keys, token, spec.lasts, proposal, self._settings.fence_ttl, may, shared=shared)
         asked = (
             master for master in self.reached() if self.tally.outcome(master) in ("granted", None) or master in shown
         )
@@ -124,12 +124,12 @@ class ConfirmingBallot(Ballot):
         for records_ in shown.values():
             for place, name in enumerate(doubted):
                 one = records_.get(name)
-                may[place].add(records.NONE if one is None else f"{one.mark} {one.token}")
+                may[place].add(records.NONE if one is None else f"{one.stamp} {one.token}")
         ttl = max(one.ttl for records_ in shown.values() for one in records_.values())
         self.learn(self.highest + 1)
         keys = Keys(*(tuple(of_names[name] for name in doubted) for of_names in spec.keys))
         proposal, shared = self.highest, spec.mode.shared
-        call = records.settle(keys, token, ttl, proposal, settings.fence_ttl, may, phantom=True, shared=shared)
+        call = records.confirm(keys, token, ttl, proposal, settings.fence_ttl, may, phantom=True, shared=shared)
         there = (master for master in range(tally.size) if tally.outcome(master) == "granted" or master in shown)
         first, *others = sorted(there, key=lambda master: tally.masters[master])
         placed = PhantomRound(settings, call, frozenset((first,)))

@@ -5,9 +5,9 @@ not, the lease may still be valid: this master's clock may have been set, or it 
 master takes nothing, and shows the record.  One of f + 1 masters has an honest clock (f: those that are no majority).
 So if f + 1 of them show the same extension of the same lease, that one has run out.
 
-The mark of a record tells extensions of one lease apart.  Two masters that show the same lease and different marks are
-no two witnesses: one of them may have missed the extension that still holds.  A mark that begins with ``r`` was made
-where extensions have no common order, and agrees with no other.
+The stamp of a record tells extensions of one lease apart.  Two masters that show the same lease and different stamps
+are no two witnesses: one of them may have missed the extension that still holds.  A stamp that begins with ``r`` was
+made where extensions have no common order, and agrees with no other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """A grant on one master, not released there: the mark of its last extension, its token, and its TTL in seconds."""
+    """A grant on one master, not released there: the stamp of its last extension, its token, and its TTL in seconds."""
 
-    mark: str
+    stamp: str
     token: str
     ttl: float
 
@@ -37,7 +37,7 @@ Verdict: TypeAlias = Literal["open", "clean", "confirmed", "held", "doubt"]
 
 
 class Judgement(NamedTuple):
-    """What the answers of an attempt mean.  ``over``: name, mark and token of what has run out for certain."""
+    """What the answers of an attempt mean.  ``over``: name, stamp and token of what has run out for certain."""
 
     verdict: Verdict
     over: frozenset[tuple[int, str, str]] = frozenset()
@@ -64,5 +64,5 @@ def judge(masters: int, clean: int, shown: Mapping[int, Records], missing: int) 
 
 def _over(wrong: int, shown: Mapping[int, Records]) -> frozenset[tuple[int, str, str]]:
     """What more masters show alike than may be ``wrong`` about time."""
-    alike = Counter((name, one.mark, one.token) for records in shown.values() for name, one in records.items())
+    alike = Counter((name, one.stamp, one.token) for records in shown.values() for name, one in records.items())
     return frozenset(one for one, times in alike.items() if times > wrong and not (wrong and one[1].startswith("r")))

@@ -29,7 +29,7 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float)
     return wire.Call(scripts.ACQUIRE_RECORDED, call.keys + keys.grants, args, call.usual)
 
 
-def settle(
+def confirm(
     keys: Keys,
     token: str,
     ttl: float,
@@ -45,20 +45,20 @@ def settle(
     args += [_life(fence_ttl), wire.milliseconds(ttl), f"{_EXPIRED}{token}" if phantom else token]
     for of_name in shown:
         args += [str(len(of_name)), *sorted(of_name)]
-    script = scripts.SETTLE_SHARED if shared else scripts.SETTLE
+    script = scripts.CONFIRM_SHARED if shared else scripts.CONFIRM
     return wire.Call(script, keys.locks + keys.fences + keys.grants, tuple(args))
 
 
-def extend(keys: Keys, token: str, ttl: float, fence_ttl: float, mark: str, fence: int | None) -> Call:
+def extend(keys: Keys, token: str, ttl: float, fence_ttl: float, stamp: str, fence: int | None) -> Call:
     call = wire.extend(keys, token, ttl, fence_ttl)
-    args = (*call.args, _life(fence_ttl), mark, _known(fence))
+    args = (*call.args, _life(fence_ttl), stamp, _known(fence))
     return call._replace(script=scripts.EXTEND_RECORDED, keys=call.keys + keys.grants, args=args)
 
 
-def renew(leases: Sequence[tuple[Keys, str, float, int | None]], fence_ttl: float, mark: str) -> Call:
+def renew(leases: Sequence[tuple[Keys, str, float, int | None]], fence_ttl: float, stamp: str) -> Call:
     """``leases``: the keys, the token, the TTL and the fence of each."""
     keys: list[str] = []
-    args = [wire.milliseconds(fence_ttl), _life(fence_ttl), mark]
+    args = [wire.milliseconds(fence_ttl), _life(fence_ttl), stamp]
     for where, token, ttl, fence in leases:
         keys += where.locks + where.fences + where.grants
         args += (str(len(where.locks)), token, wire.milliseconds(ttl), _known(fence))
@@ -108,8 +108,8 @@ def read_flagged(value: Any) -> tuple[int, Records, tuple[float, ...]] | None:
 
 def _record(value: Any) -> tuple[int, Record]:
     match value:
-        case [int(which), bytes(mark), int(ttl), bytes(token)] if which > 0 < ttl:
-            return which - 1, Record(mark.decode("ascii"), token.decode(), wire.seconds(ttl))
+        case [int(which), bytes(stamp), int(ttl), bytes(token)] if which > 0 < ttl:
+            return which - 1, Record(stamp.decode("ascii"), token.decode(), wire.seconds(ttl))
     raise wire.BadReply(f"unexpected record {value!r:.80}")
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Extension(NamedTuple):
     """How an extension ended (R13).
 
-    ``kept``: the lease has a new validity.  ``lost``: it has none.  ``unanswered``: it has the validity that it had.
+    ``extended``: the lease has a new validity.  ``lost``: it has none.  ``unanswered``: it has its old validity.
     """
 
     kind: ExtensionEnd
@@ -65,7 +65,7 @@ def extend(
         # No longer than others know our list of masters.
         valid_until = min(validity.valid_until(claim.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
         end = lease.conclude(pending, valid_until, claim.tally, claim.reason)
-        if end == "kept":
+        if end == "extended":
             yield from repair(settings, spec, lease, claim.missing, ttl - (at - claim.sent_at))
         return Extension(end, at, claim.tally, claim.others)
     except GeneratorExit:

@@ -93,7 +93,7 @@ class Tally:
         return self.no >= self.need and self.number("held") >= self.need
 
     @property
-    def settled(self) -> bool:
+    def conclusive(self) -> bool:
         """A majority has granted or denied, or no majority can do either any more."""
         if self.yes >= self.need:
             return True

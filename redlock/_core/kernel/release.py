@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Claim(Round):
     """A round that asks as the owner, an extension or a release, and what its denials prove (R13)."""
 
-    _until: ClassVar[RoundEnd] = "settled"
+    _until: ClassVar[RoundEnd] = "conclusive"
     taken = False
     others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token, as one of the other mode
     missing: tuple[int, ...] = ()  # masters on which the lock is free

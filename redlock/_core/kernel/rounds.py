@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redlock._core.wire import Call
     from redlock.errors import Outcome
 
-RoundEnd: TypeAlias = Literal["decided", "settled", "complete"]
+RoundEnd: TypeAlias = Literal["decided", "conclusive", "complete"]
 
 GRANTED: tuple[Outcome, str] = ("granted", "")
 
@@ -36,7 +36,7 @@ class Round(Send, ABC):
     Each subclass says what an answer means, and in `_until` what ends the round:
 
     - ``decided``: a majority granted, or none can grant any more.
-    - ``settled``: a majority granted or denied, or none can do either any more.
+    - ``conclusive``: a majority granted or denied, or none can do either any more.
     - ``complete``: every master has answered.  That is for looking, not for locking.
     """
 

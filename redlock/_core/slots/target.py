@@ -272,7 +272,7 @@ class SlotBallot(Ballot):
         call, to = super()._next_call(spec, token, proposal)
         if not spec.keys.grants:
             return call, to
-        return records.settle(spec.keys, token, spec.lasts, proposal, self._settings.fence_ttl, [()]), to
+        return records.confirm(spec.keys, token, spec.lasts, proposal, self._settings.fence_ttl, [()]), to
 
     def after_grant(self, token: str) -> tuple[Send, ...]:
         """A master that has not said that it gave this slot may have given another one, or may do so yet."""

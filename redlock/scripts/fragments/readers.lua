@@ -23,7 +23,7 @@ local function writer(key)
 end
 
 -- Let `key` live as long as its last member.
-local function settle(key)
+local function tidy(key)
   local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
   if last then
     local mark = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
@@ -40,8 +40,8 @@ end
 -- If the ACL lacks a right for that, a set without an expiry must not stay: nobody could ever have the name again.
 local function put(key, member, sign, ms)
   local added = redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)
-  local settled, failure = pcall(settle, key)
-  if not settled then
+  local tidied, failure = pcall(tidy, key)
+  if not tidied then
     if added == 1 then
       redis.call('ZREM', key, member)
     end

@@ -9,9 +9,9 @@
 local function recorded(key)
   local found = redis.pcall('GET', key)
   if found then
-    local mark, ttl, fence, token = string.match(type(found) == 'string' and found or '', '^(%S+) (%d+) (%d+) (.*)$')
-    if mark then
-      return mark, ttl, fence, token
+    local stamp, ttl, fence, token = string.match(type(found) == 'string' and found or '', '^(%S+) (%d+) (%d+) (.*)$')
+    if stamp then
+      return stamp, ttl, fence, token
     end
     return '?', '0', '9007199254740991', ''
   end

@@ -64,8 +64,8 @@ VARIANTS = {
         (
             Patch(
                 "redlock._io.waiter",
-                "            with host.guard:\n                now = clock.now()  # in here",
-                "            now = clock.now()\n            with host.guard:\n                pass  # in here",
+                "            with host.mutex:\n                now = clock.now()  # in here",
+                "            now = clock.now()\n            with host.mutex:\n                pass  # in here",
             ),
         ),
     ),

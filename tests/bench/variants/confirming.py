@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.bench.library import Patch
 from tests.bench.variants.variant import broken
 
-_EXTENDED = "return mark .. ' ' .. ttl"
-_LATER = "(tonumber(before) or math.huge) >= tonumber(mark)"
+_EXTENDED = "return stamp .. ' ' .. ttl"
+_LATER = "(tonumber(before) or math.huge) >= tonumber(stamp)"
 
 
 def _both(old: str, new: str) -> tuple[Patch, Patch]:
@@ -18,7 +18,7 @@ VARIANTS = {
     "trusts-expiry": broken(
         "A name is free where its key is gone, as the clock of that master has it (R35)",
         "test_confirmed.test_kleppmanns_client_is_refused",
-        Patch("acquire_recorded.lua", "elseif mark and not found then", "elseif false then"),
+        Patch("acquire_recorded.lua", "elseif stamp and not found then", "elseif false then"),
         Patch("acquire_recorded.lua", "ARGV[2], 'NX', 'PX', ARGV[6]", "ARGV[2], 'PX', ARGV[6]"),
     ),
     "one-fewer-is-enough": broken(
@@ -26,20 +26,20 @@ VARIANTS = {
         "test_confirmed.test_kleppmanns_client_is_refused_by_three_masters",
         Patch("redlock._core.confirm.expiry", "if times > wrong and not", "if times > max(0, wrong - 1) and not"),
     ),
-    "no-mark": broken(
+    "no-stamp": broken(
         "The extensions of a lease look alike on record (R35)",
         "test_confirmed.test_two_masters_that_show_different_extensions_are_no_two_witnesses",
         *_both(_EXTENDED, "return '0 ' .. ttl"),
         Patch("renew_recorded.lua", "if not number or", "if true or not number or"),
     ),
-    "mark-used-twice": broken(
-        "Two extensions of a lease have the same mark, and a master minds only a smaller one (R35)",
+    "stamp-used-twice": broken(
+        "Two extensions of a lease have the same stamp, and a master minds only a smaller one (R35)",
         "test_confirmed.test_two_masters_that_show_different_extensions_are_no_two_witnesses",
-        *_both(_LATER, "(tonumber(before) or math.huge) > tonumber(mark)"),
+        *_both(_LATER, "(tonumber(before) or math.huge) > tonumber(stamp)"),
         Patch("redlock._core.settings", "count(1).__next__", "count(1, 0).__next__"),
     ),
-    "marks-go-down": broken(
-        "An extension that comes late puts its mark in place of a later one (R35)",
+    "stamps-go-down": broken(
+        "An extension that comes late puts its stamp in place of a later one (R35)",
         "test_wrong_clocks.test_an_earlier_extension_that_comes_late",
         *_both(_LATER, "false"),
     ),
@@ -60,7 +60,7 @@ VARIANTS = {
     "counted-and-not-taken": broken(
         "What has run out for certain is a vote, and nothing is taken or written there (R35)",
         "test_wrong_clocks.test_two_clients_that_are_shown_the_same_by_the_same_masters",
-        Patch("settle.lua", "if failure or (", "if not failure then return {1, ARGV[3]} end\nif failure or ("),
+        Patch("confirm.lua", "if failure or (", "if not failure then return {1, ARGV[3]} end\nif failure or ("),
     ),
     "answers-of-any-moment": broken(
         "All have answered, and none says that it is held by the client on record: that lease is over (R35)",
@@ -84,12 +84,12 @@ VARIANTS = {
     "compared-by-token": broken(
         "The second round compares whose record is there, and not of which extension (R35)",
         "test_wrong_clocks.test_a_phantom_that_comes_late",
-        Patch("settle.lua", "ARGV[one] == here", "string.match(ARGV[one], ' (.*)$') == string.match(here, ' (.*)$')"),
+        Patch("confirm.lua", "ARGV[one] == here", "string.match(ARGV[one], ' (.*)$') == string.match(here, ' (.*)$')"),
     ),
     "phantom-without-a-look": broken(
         "A phantom is left wherever no client holds the name, whatever is on record by now (R35)",
         "test_wrong_clocks.test_a_phantom_that_comes_late",
-        Patch("settle.lua", "not found and ARGV[one] == here", "not found and (value ~= token or ARGV[one] == here)"),
+        Patch("confirm.lua", "not found and ARGV[one] == here", "not found and (value ~= token or ARGV[one] == here)"),
     ),
     "repaired-anywhere": broken(
         "A key is given back wherever no client holds the name, whichever is on record (R14, R35)",
@@ -130,8 +130,8 @@ VARIANTS = {
         "test_confirmed.test_behind_a_client_that_keeps_no_records",
         Patch(
             "redlock._core.confirm.ballot",
-            "call = records.settle(keys, token, ttl,",
-            "call = records.settle(keys, token, 0.3 * ttl,",
+            "call = records.confirm(keys, token, ttl,",
+            "call = records.confirm(keys, token, 0.3 * ttl,",
         ),
     ),
     "ttl-by-the-clock-of-a-master": broken(
@@ -156,7 +156,7 @@ VARIANTS = {
     "each-phantom-agrees-with-none": broken(
         "What masters show of one phantom differs, so its end is not confirmed (R35, P3)",
         "test_confirmed.test_behind_a_client_that_keeps_no_records",
-        Patch("settle.lua", "'0 ' .. ttl", "'r' .. redis.call('TIME')[2] .. ' ' .. ttl"),
+        Patch("confirm.lua", "'0 ' .. ttl", "'r' .. redis.call('TIME')[2] .. ' ' .. ttl"),
     ),
     "phantoms-anywhere": broken(
         "A phantom goes to all masters at once, so those of several waiters split them (R35, P3)",

@@ -36,7 +36,7 @@ VARIANTS = {
         *(
             Patch(
                 f"redlock._lock.resume_{world}",
-                'if extension.kind != "kept" or state.lost:',
+                'if extension.kind != "extended" or state.lost:',
                 "if False:",
             )
             for world in ("async", "threads")
@@ -83,7 +83,7 @@ VARIANTS = {
     "guard-that-cannot-be-switched-off": broken(
         "restart_guard=False changes nothing (R22)",
         "core/test_voters.py::test_the_guard_can_be_switched_off",
-        Patch("redlock._core.voters", "elif not self._guard:", "elif False:"),
+        Patch("redlock._core.voters", "elif not self._restart_guard:", "elif False:"),
     ),
     "everybody-is-first": broken(
         "Each waiter of a process asks the masters (R23)",

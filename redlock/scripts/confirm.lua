@@ -29,10 +29,10 @@ for i = 1, failure and 0 or n do
   local found, wrong = writer(KEYS[i]) --[shared]
   local reads = not found and not wrong and redis.call('ZSCORE', KEYS[i], token) --[shared]
   local others = not found and not wrong and redis.call('ZCOUNT', KEYS[i], '0', '+inf') - (reads and 1 or 0) --[shared]
-  local mark, _, _, whose = recorded(KEYS[2 * n + i])
-  local here, last = mark and mark .. ' ' .. whose or '-', arg + tonumber(ARGV[arg])
-  local may = found == token and (mark or '0') == '0' --[not shared]
-  local may = reads and not mark --[shared]
+  local stamp, _, _, whose = recorded(KEYS[2 * n + i])
+  local here, last = stamp and stamp .. ' ' .. whose or '-', arg + tonumber(ARGV[arg])
+  local may = found == token and (stamp or '0') == '0' --[not shared]
+  local may = reads and not stamp --[shared]
   for one = arg + 1, last do
     may = may or (not found and ARGV[one] == here)
   end
