@@ -147,7 +147,7 @@ def _() -> None:
             valid_until = validity.valid_until(claim.sent_at, ttl, settings.drift_factor)
             lease.extended(pending, valid_until, claim.tally.votes)
         lease.end_extension(pending)
-        return Extension("kept" if claim.tally.won else "unanswered", at, claim.tally)
+        return Extension("extended" if claim.tally.won else "unanswered", at, claim.tally)
 
     def renew(settings: MastersSettings, ends: dict[Any, Extension], now: float) -> Op[None]:
         for member in ends:

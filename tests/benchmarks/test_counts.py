@@ -43,7 +43,8 @@ def test_there_is_room_for_two_hundredths(figure, larger, monkeypatch, tmp_path,
 
 def test_objects_that_others_keep_for_a_while_are_not_counted(monkeypatch):
     """A thread in the background has some more of them in one run than in another."""
-    usual, acquire, others = counts.kept(), MultiLock.acquire, []
+    usual, acquire = counts.kept(), MultiLock.acquire
+    others: list[list[object]] = []
 
     def disturbed(lock):
         if "lock-50" in repr(lock):

@@ -80,7 +80,7 @@ class Side:
         self.messages: list[deque[Message]] = [deque() for _ in range(MASTERS)]
         self.crashed = False
         self.attempt: Attempt | None = None
-        voters = self.core("voters").Voters(("m0", "m1", "m2"), 60.0, guard=True)
+        voters = self.core("voters").Voters(("m0", "m1", "m2"), 60.0, restart_guard=True)
         self.settings = MastersSettings(
             masters=("m0", "m1", "m2"), node_timeout=0.25, drift_factor=0.01, fence_ttl=3600.0, voters=voters,
             fences=FenceClock(lambda: int((EPOCH + scene.world.now + skew) * 1_000_000) * 1000),
