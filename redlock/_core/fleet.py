@@ -14,7 +14,7 @@ A list that was shown counts until it is too old, even if the master that showed
 
 Two lists may have come into use while the masters that they share were out of reach.  Then the one that more of these
 record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.
-On masters that do not have our list, lists of new clients count too: their clients may already hold locks.  A client that
+On masters that do not have our list, lists of new clients count too: these may already hold locks.  A client that
 sees our list gives way if it is a newcomer.
 
 It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.

@@ -50,7 +50,7 @@ def test_a_fresh_one() -> None:
     assert (lease.valid, lease.lost, lease.remaining(), lease.valid_until) == (True, False, 10.0, 110.0)
     lease.ensure()
     lease.ensure(9.9)
-    assert "has not ended: it is valid for 10.000 s yet" in str(lease.loss())
+    assert "has not ended: it is valid for another 10.000 s" in str(lease.loss())
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def repair(
 
 
 class Repair(Send):
-    """Gives the key back.  Its answer is no vote, and only ends the lease's time on a bare majority (R37)."""
+    """Gives the key back.  Its answer is no vote, and only ends the lease's time on a bare majority."""
 
     def __init__(
         self, call: wire.Call, lease: LeaseState, missing: Sequence[int], wanted: Callable[[], bool] | None
