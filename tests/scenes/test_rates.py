@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from redlock._core.outcomes import ErrorReply
 from tests.bench import scene
 from tests.owners import proves
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.wire import Call
     from tests.bench import At
     from tests.bench.users import Steps
 
@@ -92,6 +96,24 @@ def test_a_master_that_is_fast_does_not_vote_over_a_new_connection_either(at: At
     at.snap([2])
     yield at.sleep(0.2)
     assert (yield from outcomes(at))[2][0] == "quarantined"
+
+
+@scene()
+def test_a_client_that_may_not_announce_its_list_measures_all_the_same(at: At) -> Steps:
+    """Its user has no right to the key of lists (R34)."""
+    for server in at.servers:
+        server.master.evaluate = partial(_without_lists, server.master.evaluate)  # type: ignore[method-assign]
+    yield from outcomes(at)
+    yield at.sleep(5.0)
+    at.rate([3], SLEWED)
+    yield at.sleep(30.0)
+    assert (yield from outcomes(at))[3][0] == "quarantined"
+
+
+def _without_lists(evaluate: Callable[..., Any], call: Call, *given: Any, **more: Any) -> Any:
+    if call.keys and call.keys[0].startswith("redlock-fleet:"):
+        return ErrorReply("NOPERM this user has no permissions to access one of the keys used as arguments")
+    return evaluate(call, *given, **more)
 
 
 @scene()
