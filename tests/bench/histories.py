@@ -50,12 +50,22 @@ class Recorder(Judge):
                 self.lines.append(line | {"phase": phase, "lock": name, "token": lease.token, **fields})
 
     def _given(self, process: Any, lease: Any, invoked_at: float, *rest: Any) -> Hold:
+        self._look_for_losses()
         self._write(process, lease, "acquire", "invoke", invoked_at)
         mode: dict[str, Any] = {"mode": "shared"} if lease.shared else {}
         self._write(process, lease, "acquire", "ok", **mode)
         hold = super()._given(process, lease, invoked_at, *rest)
         self._by_process[process].append(hold)
         return hold
+
+    def _look_for_losses(self) -> None:
+        """A lease that its masters denied is lost at once (R13); its holder is told a moment later."""
+        for process, holds in self._by_process.items():
+            for hold in [hold for hold in holds if not hold.over]:
+                with process.unseen():
+                    lost = hold.lease.lost
+                if lost:
+                    self._write(process, hold.lease, "lost", "info")
 
     def _alone(self, hold: Any) -> None:
         self._looks = True

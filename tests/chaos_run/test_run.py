@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,11 +102,12 @@ def test_a_history_says_what_was_demanded_of_it(tmp_path):
     """So that it is judged by the same again."""
     demanding = ("--ttl", "5", "--work", "steady", "--must", "kept,fenced", "--faults", "flush")
     ran = chaos("run", *SHORT, *demanding, "--backend", "proxy", "--out", str(tmp_path))
-    assert ran.returncode == 0, ran.stdout + ran.stderr
     again = chaos("check", str(tmp_path / "history.jsonl"))
-    for out in (ran.stdout, again.stdout):
-        assert "kept       holds     must hold\n" in out
-        assert "PASSED: kept, fenced\n" in out
+    kept, verdict = re.compile(r"^kept .*$", re.MULTILINE), re.compile(r"^(?:PASSED|FAILED).*$", re.MULTILINE)
+    for line in (kept, verdict):  # whether a lease was lost is up to the machine
+        assert line.findall(ran.stdout) == line.findall(again.stdout) != []
+    assert "must hold" in kept.findall(ran.stdout)[0]
+    assert "kept" in verdict.findall(ran.stdout)[0], ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("shows", ["exclusive", "lost update"])
