@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redlock import NotHeld
+from tests.owners import witness
 from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
 from tests.servers.process import started
@@ -30,6 +31,7 @@ with Masters(urls, restart_guard=False) as masters:
 """
 
 
+@witness("R46")
 def test_another_process_takes_it_over(world, redlock_servers, masters, others):
     """It releases it to the next one."""
     eventually(lambda: all_up(masters))
