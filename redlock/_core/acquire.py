@@ -19,18 +19,23 @@ from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.kernel.validity import ROUNDING
 from redlock._core.local_queue import Place
+from redlock._core.long_waits import FIRST
 from redlock._core.notes import Waited
 from redlock._core.outcomes import NEVER
 from redlock._core.patience import Patience, short_pause
 from redlock._core.readers import keep_new_readers_away
 from redlock._core.retry import delay
 from redlock._core.subscriptions import Subscription
-from redlock._core.tokens import READERS, released_token
+from redlock._core.tokens import READERS, by_whom, is_phantom, readers_of, released_token, turn_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._core.effects import Event
     from redlock._core.lease import LeaseState
     from redlock._core.protocols import Observing
     from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._core.tokens import FenceClock
 
 T = TypeVar("T")
 _WAITS = itertools.count(1)  # numbers for an observer
@@ -59,7 +64,7 @@ def acquire(  # noqa: C901 - flat: each call costs
             if outcome is None or outcome.at < deadline:
                 contend = _observed(settings.observer, target.spec.name, contend)
             outcome = yield from contend
-        place.holds = target.stays and isinstance(outcome, Grant)
+        place.holds = outcome.decided_at if target.stays and isinstance(outcome, Grant) else 0.0
         if marks or not place.holds:
             # If this raises, `except` below sends `Leave` again, which does no harm.
             yield from carry_out(*marks, *(() if place.holds else (Leave(place),)))
@@ -114,7 +119,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
     failed = 1  # attempts since a release was announced: after a release all waiters begin anew
     if outcome is None:  # it was not our turn
         attempts = failed = 0
-        refusal = yield from in_line(settings, place, patience)
+        refusal = yield from in_line(target)
         if refusal is not None:
             return refusal
         yield from target.our_turn()
@@ -190,17 +195,18 @@ def share_refusal(target: Target, refusal: Refusal) -> Op[None]:
         target.spec.refused(refusal)
 
 
-def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[Refusal | None]:
-    """Wait until ``place`` is first in line.  Returns a `Refusal` if the deadline comes first.
+def in_line(target: Target) -> Op[Refusal | None]:
+    """Wait until ``target`` is first in line.  Returns a `Refusal` if the deadline comes first.
 
     If the waiter in front has met an outage, or masters that answer too late, so have all behind it (C2).
     If the first answer to that one is still on its way, this waits for it as well: `node_timeout` twice at most.
     """
-    if patience.deadline == math.inf:
-        return (yield from _in_line_without_a_deadline(place, patience))
-    until = deadline = patience.deadline
+    settings, place = target.settings, target.place
+    until = deadline = target.patience.deadline
+    if deadline == math.inf:
+        return (yield from _in_line_without_a_deadline(target))
     while not place.turn:
-        event = yield from wait(until, quiet=True)
+        event = yield from target.wait(until, quiet=True)
         if isinstance(event, Timeout | Turn) and event.at >= deadline and not place.turn:
             outage, answered = yield from _met_in_front(place, event.at)
             if outage is not None:
@@ -213,13 +219,14 @@ def in_line(settings: MastersSettings, place: Place, patience: Patience) -> Op[R
     return None
 
 
-def _in_line_without_a_deadline(place: Place, patience: Patience) -> Op[Refusal | None]:
+def _in_line_without_a_deadline(target: Target) -> Op[Refusal | None]:
     """As `in_line`.  An outage that the first in line has met is one for all, each from its own call on (R38).
 
     If the first one, or another client, has the lock, a majority takes part, and the time begins anew.
     """
+    place, patience = target.place, target.patience
     while not place.turn:
-        event = yield from wait(patience.until(math.inf), quiet=True)
+        event = yield from target.wait(patience.until(math.inf), quiet=True)
         if isinstance(event, Timeout) or (isinstance(event, Turn) and place.turn):
             outage, _ = yield from _met_in_front(place, event.at)
             patience.since = event.at if outage is None else max(patience.since, outage.waited.since)
@@ -236,6 +243,21 @@ def _met_in_front(place: Place, at: float) -> Op[tuple[Refusal | None, bool]]:
     outage = next((one for one in look.learned if isinstance(one, Refusal) and one.kind != "held"), None)
     outage = outage and outage._replace(at=at, waited=outage.waited._replace(attempts=0, before=()))
     return outage, any(look.learned)
+
+
+def _who_holds(learned: Sequence[Refusal | float | None], at: float, fences: FenceClock) -> str:
+    """Who holds it and for how long, by what those in front have learned; "" if it is not known to be held."""
+    for one in learned:
+        if isinstance(one, float):
+            return f"by another thread or task of this process for {at - one:.0f} s"
+        who = one.holder if one is not None and one.kind == "held" else ""
+        if one is None or not who or is_phantom(who) or released_token(who) or turn_of(who):
+            continue
+        if at - one.at > FIRST:  # it waits in order, and has not asked again (R42)
+            return f"{by_whom(who)} {at - one.at:.0f} s ago"
+        fence = max(held.fence for held in one.held if held.holder == who)
+        return by_whom(who) + (f" for {fences.age(fence):.0f} s" if fence and not readers_of(who) else "")
+    return ""
 
 
 def _attempt_again(target: Target, granted: Granted | None, number: int) -> Op[Grant | Refusal | None]:
@@ -262,7 +284,7 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
         # No release ends an outage, or keys that a release has left; and rollbacks are announced, too.
         subscription = None
     while subscription is None or not (subscription.look or subscription.released):
-        event = yield from wait(until)
+        event = yield from target.wait(until)
         if isinstance(event, Timeout):
             return False
         if isinstance(event, Notified):  # anything else is a late event of the failed attempt
@@ -323,6 +345,22 @@ class Target:
 
     def _new_subscription(self) -> Subscription:
         return Subscription(self.spec.keys.locks, len(self.settings.masters))
+
+    def wait(self, until: float, *, quiet: bool = False) -> Op[Event]:
+        """The next event while others are in the way.  Of a long wait the log says who they are (R45)."""
+        patience = self.patience
+        if until <= patience.reports_at or self.settings.waits is None:
+            return (yield from wait(until, quiet=quiet))
+        event = yield from wait(patience.reports_at, quiet=quiet)
+        if isinstance(event, Timeout):
+            look = LookAhead(self.place)
+            yield look
+            patience.reports_at = event.at + FIRST
+            if who := _who_holds(look.learned, event.at, self.settings.fences):
+                text = f"{self.spec.shown} not acquired after {event.at - patience.began:.0f} s of waiting: held {who}"
+                patience.reports_at = self.settings.waits.waited(self.place.keys, event.at, text)
+            event = Turn(event.at)  # it looks again, as something may have happened meanwhile
+        return event
 
     def refused(self, refusal: Refusal) -> Refusal | None:
         """What ``refusal`` means.  None: ask for something else, at once."""

@@ -43,7 +43,7 @@ class Place:
     # Most places never have these.
     _failed: tuple[Any, ...]  # set by `failed`
     _answer: Any  # set by `answered`
-    holds: bool  # set by the operation that was granted the lock
+    holds: float  # set by the operation that was granted the lock: since when, 0 if it is no more in line
 
     def __init__(self, keys: tuple[str, ...], shared: bool = False, most: int | None = None) -> None:
         self.keys = keys
@@ -68,7 +68,7 @@ class Place:
 
     @property
     def learned(self) -> Any:
-        """The latest `Refusal` of its operation; True: it holds the lock; None: it has had no answer yet.
+        """The latest `Refusal` of its operation; or since when it holds the lock; None: it has had no answer yet.
 
         The place that is first after it goes on with that until its own first answer.
         """
@@ -160,7 +160,7 @@ class LocalQueue:
         for place in turns:
             place.after = gone.identity
             place.turn = True
-            if learned is not None and learned is not True:
+            if learned is not None and not isinstance(learned, float):
                 place.answered(learned)
         return list(turns)
 

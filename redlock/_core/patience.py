@@ -21,6 +21,7 @@ import math
 from typing import TYPE_CHECKING
 
 from redlock._core.effects import sleep
+from redlock._core.long_waits import FIRST
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
@@ -37,10 +38,14 @@ class Patience:
     Later, if the machine or the process stood still: in that time no attempt has seen an outage.
     """
 
-    __slots__ = ("_attempt", "_collisions", "_due", "_outage_timeout", "_settings", "deadline", "since")
+    __slots__ = (
+        "_attempt", "_collisions", "_due", "_outage_timeout", "_settings", "began", "deadline", "reports_at", "since",
+    )  # fmt: skip
 
     def __init__(self, settings: MastersSettings, deadline: float, began: float) -> None:
-        self.deadline, self.since = deadline, began
+        self.deadline, self.since, self.began = deadline, began, began
+        # When the log says who is in the way (R45).
+        self.reports_at = math.inf if settings.waits is None else began + FIRST
         self._settings = settings
         self._outage_timeout = settings.outage_timeout if deadline == math.inf else math.inf
         self._collisions = 0  # when its time was up

@@ -182,6 +182,12 @@ class Renewal:
             return False
         return not self.lease.holds or self.held_by.presence() in ("here", "perhaps")
 
+    @property
+    def runs_on(self) -> bool:
+        """Whether it does beside those who get the lock next: at `max_hold` nothing ends the body of a thread (R45)."""
+        ended = self.outlived and not self.spec.keeps_keys and self.lease.kind == "Lease"
+        return ended and self.lease.loss().reason == "max_hold"
+
     def next_action(self, now: float) -> Literal["nothing", "renew", "make whole", "give up", "give back"]:
         """What to do now that the lease is due; see `tasks`."""
         lease = self.lease

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
+    from redlock._core.long_waits import LongWaits
     from redlock._core.mode import Mode
     from redlock._core.outages import Outages
     from redlock._core.protocols import Observing
@@ -38,6 +39,7 @@ class MastersSettings(NamedTuple):
     outage_timeout: float = math.inf  # seconds after which an outage ends a wait that has no other end (R38)
     lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its `on_lost`
     observer: Observing | None = None
+    waits: LongWaits | None = None  # what is said of long ones (R45), but of candidates, who wait for long as a rule
 
 
 class LockSpec(NamedTuple):

@@ -87,6 +87,10 @@ class FenceClock:
         if fence < LIMIT:
             self._seen = max(self._seen, fence)
 
+    def age(self, fence: int) -> float:
+        """Seconds since it was proposed, if the clock of its holder is right.  For people."""
+        return max(0.0, self._wall_ns() / 1e9 - fence / 1e6)
+
 
 def owner_of(value: str | None) -> str:
     """The owner in ``value``, which can be printed; "" if there is none, as in the tokens of other libraries."""

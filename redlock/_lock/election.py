@@ -44,7 +44,7 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
     def stands(self, stop: Stop, refused: Callable[[Refusal], object]) -> None:
         self._stop = stop
         self._spec = self._spec._replace(refused=refused, keeps_keys=True)
-        self._settings = self._settings._replace(outage_timeout=math.inf)  # a campaign waits through outages (R38)
+        self._settings = self._settings._replace(outage_timeout=math.inf, waits=None)  # a campaign waits (R38, R45)
 
     def leads(self, with_exit: Callable[[], WithExit | None] | None) -> None:
         """The caller begins the body.  ``with_exit``: the end of its ``with``; the lease lasts no longer than that."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 from redlock import _connect, options
 from redlock._core import readings
 from redlock._core.fleet import Fleet
+from redlock._core.long_waits import LongWaits
 from redlock._core.outages import Outages
 from redlock._core.retry import chance
 from redlock._core.settings import MastersSettings
@@ -187,6 +188,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
             outage_timeout=outage,
             lost=partial(_report_loss, tells),
             observer=tells,
+            waits=LongWaits(lambda text: report([(logging.WARNING, text, None)], None)),
         )
         if records and len(names) in _NOTHING_GAINED:
             report([(logging.WARNING, f"confirm_expiry=True with {_NOTHING_GAINED[len(names)]}", None)], None)
@@ -299,6 +301,8 @@ def _report_loss(observer: Observer | None, renewal: Renewal) -> None:
         f"{'' if lease.fence is None else f', fencing token {lease.fence}'}"
         f"; its body {'still ran' if renewal.outlived else 'had ended'}"
     )
+    if renewal.runs_on:
+        text += ": it goes on in its thread, and others may enter"
     report([(logging.WARNING, text, lambda observer: observer.lost(lease))], observer)
 
 

@@ -200,7 +200,7 @@ def test_not_its_turn_in_time(timeout: float) -> None:
     """C3: no master was asked, and the refusal says so."""
     world = World(*[Master()] * 3)
     front = waiting_behind(world)  # of an empty line
-    front.holds = True
+    front.holds = START
     refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, refusal.waited.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
@@ -234,7 +234,7 @@ def test_an_outage_is_told_to_all_who_wait(learned: Any, told: str, patience: fl
     world = World(*[Master()] * 3)
     front = waiting_behind(world)
     if learned is True:
-        front.holds = True
+        front.holds = START
     else:
         front.answered(learned)
     refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + patience))
@@ -262,7 +262,7 @@ def test_a_first_answer_that_is_on_its_way_is_waited_for(
 
     def learn() -> bool:
         if learns == "granted":
-            front.holds = True
+            front.holds = START
         else:
             front.answered(refused(learns))
         return front.awaited and bool(world.local_queue.behind(front))
@@ -285,8 +285,8 @@ def test_what_was_learned_is_handed_down() -> None:
     assert local_queue.look_ahead(third) == [outage]
     second.answered(other := refused("held"))
     assert local_queue.look_ahead(third) == [other]
-    second.holds = True
-    assert local_queue.look_ahead(third) == [True]
+    second.holds = START
+    assert local_queue.look_ahead(third) == [START]
     assert local_queue.leave(second) == [third]
     assert third.learned is None  # what a holder knew before it had the lock is no news
 
@@ -314,7 +314,7 @@ def test_an_attempt_tells_those_behind_as_soon_as_it_is_answered() -> None:
     assert isinstance(world.run(rest()), Grant)
     ((refusal,),) = seen
     assert refusal.kind == "unreachable"
-    assert world.local_queue.look_ahead(behind) == [True]
+    assert world.local_queue.look_ahead(behind) == [world.now]  # since when it has it
 
 
 class Queued:

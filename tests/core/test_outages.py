@@ -176,7 +176,7 @@ def test_who_stands_behind_waits_for_the_first_answer_after_a_suspension(seen: f
 def in_front(world: World, learned: Refusal | bool | None) -> Any:
     place = waiting_behind(world)
     if learned is True:
-        place.holds = True
+        place.holds = START
     elif isinstance(learned, Refusal):
         place.answered(learned)
     return place

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock._core import readings
 from redlock._core.acquire import Target
-from redlock._core.effects import Notified, Send, Timeout, sleep, wait
+from redlock._core.effects import Notified, Send, Timeout, sleep
 from redlock._core.fair import tickets
 from redlock._core.fair.tickets import LIFE
 from redlock._core.kernel.ballot import Refusal
@@ -188,7 +188,7 @@ class FairTarget(Target):
                 if ticket.turns == 1:
                     until = min(until, at + _GRACE)
                 continue
-            event = yield from wait(until)
+            event = yield from self.wait(until)
             if isinstance(event, Timeout):
                 return False
             if isinstance(event, Notified):  # anything else is a late event of a round

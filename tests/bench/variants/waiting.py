@@ -154,4 +154,15 @@ VARIANTS = {
         "test_outages.test_each_waits_through_an_outage_for_a_time_of_its_own_in_line_or_in_front_of_it",
         Patch("redlock._core.patience", "return min(self.deadline, self.since + self._outage_timeout)", "return self.deadline"),
     ),
+    # -- what the log says of long waits --
+    "each-waiter-reports": broken(
+        "Each waiter says who is in its way, a thousand in one minute (R45)",
+        "test_long_waits.test_a_process_that_waits_says_for_whom_after_ten_seconds_and_each_minute",
+        Patch("redlock._core.long_waits", "        if at < due:\n", "        if False:\n"),
+    ),
+    "waits-in-line-in-silence": broken(
+        "A waiter that stands behind a holder of its own process says nothing (R45)",
+        "test_long_waits.test_a_holder_of_the_same_process_is_in_the_way_as_well",
+        Patch("redlock._core.acquire", "target.wait(until, quiet=True)", "wait(until, quiet=True)"),
+    ),
 }  # fmt: skip
