@@ -269,6 +269,13 @@ def abridged(output: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def findings(output: str) -> str:
+    """Of an output that has some: the first line, without figures for monitoring, and the findings."""
+    paragraphs = output.rstrip("\n").split("\n\n")
+    found = [one for one in paragraphs if re.search(r"\[[a-z-]+\]$", one, re.MULTILINE)]
+    return "\n\n".join([paragraphs[0].partition(" | ")[0], *found]) + "\n" if found else abridged(output)
+
+
 def show(one: Situation, servers: LocalMasters, *, markdown: bool) -> None:
     """Print one situation."""
     servers.reset()
@@ -277,7 +284,7 @@ def show(one: Situation, servers: LocalMasters, *, markdown: bool) -> None:
     command = " ".join(("redlock-check", *one.options))
     if markdown:
         print(
-            f"## {one.text}\n\n<!-- {one.name} -->\n\n```text\n$ {command}\n{abridged(output)}$ echo $?\n{code}\n```\n"
+            f"## {one.text}\n\n<!-- {one.name} -->\n\n```text\n$ {command}\n{findings(output)}$ echo $?\n{code}\n```\n"
         )
     else:
         print(f"=== {one.text}\n\n$ {command}\n{output}(exit code {code})\n")
@@ -308,9 +315,10 @@ INTRODUCTION = """\
 # redlock-check in real situations
 
 Made by `python -m tools.check_situations --markdown` on real servers. A test brings about every one of them
-again, and compares what the command says and its exit code with this page; figures may differ. … stands for masters
-that are like the one before. They are on one machine here, hence the addresses. What each code means:
-[redlock-check](redlock-check.md). Masters that are gone, or were restarted: [the runbook](howto/runbook.md).
+again, and compares what the command says and its exit code with this page; figures may differ. Shown are the first
+line and the findings; where nothing is found, all. They are on one machine here, hence the addresses. What each code
+means: [redlock-check](redlock-check.md). Whole outputs, and masters that are gone or were restarted: [the
+runbook](howto/runbook.md).
 """
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def documented():
 
 def worded(output: str) -> str:
     """Without what differs from run to run: figures, units, and where lines are broken."""
-    output = check_situations.abridged(output)
+    output = check_situations.findings(output)
     output = re.sub(r"run_id \w+", "run_id …", output)
     output = re.sub(r"\b(redis|valkey) (?=\d)", "server ", output)
     output = re.sub(r"[-+]?\d[\d.]*( ?(ms|s|min|h|K|M|G|B)\b)?", "#", output)

@@ -45,7 +45,7 @@ def sees(at: At, says: dict[float, str], until: float) -> Steps:
     assert len(records(at)) == len(says)
 
 
-WAITS = {  # for whom a process waits, how, and what it says: first, and a minute later
+WAITS: dict[str, Any] = {  # for whom a process waits, how, and what it says: first, and a minute later
     "its owner": ({}, {}, "WARNING 'job' not acquired after 10 s of waiting: held by web-3/17 (", "…) for 71 s"),
     "readers": ({"shared": True}, {}, "held by readers", "'job' not acquired after 70 s of waiting: held by readers"),
     "in order": ({"fair": True}, {"fair": True}, "…) for 11 s", "…) 70 s ago"),
