@@ -255,7 +255,24 @@ def played(name: str, slower: float = 1.0) -> str:
     """All that was typed and said."""
     with tempfile.TemporaryDirectory() as folder, Desk(Path(folder), clock=name in CLOCKS, slower=slower) as desk:
         SCENES[name](desk)
-        return abridged("\n".join(desk.lines))
+        return shortened(abridged("\n".join(desk.lines)))
+
+
+def shortened(said: str) -> str:
+    """Without votes that are like the one before or that came too late, and without what the last line says again."""
+    lines: list[str] = []
+    last = ""
+    for line in said.splitlines():
+        alike = re.sub(r"[\d.]+", "", line) if re.match(r"  lock-\d  (error|quarantined|timeout)\b", line) else ""
+        if line.endswith((": decided without it", ": still connecting")):
+            continue
+        if not alike or alike != last:
+            lines.append(line)
+        elif lines[-1] != "  …":
+            lines.append("  …")
+        last = alike
+    again = r"^((?:WARNING|CRITICAL): [^;|\n]*(?:\n  [^;\n]*)*);[^\n]*(?:\n  [^\n]+)*"
+    return re.sub(again, r"\1; …", "".join(f"{line}\n" for line in lines), flags=re.MULTILINE)
 
 
 def on_the_page(text: str) -> dict[str, str]:

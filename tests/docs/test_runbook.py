@@ -19,8 +19,8 @@ PAGE = runbook.on_the_page(runbook.PAGE.read_text(encoding="utf-8"))
 
 
 def worded(said):
-    """Without figures, votes for which a round did not wait, and lines that are like the one before."""
-    known = (line for line in said.splitlines() if not line.endswith((": decided without it", ": still connecting")))
+    """Without figures, and lines that are like the one before."""
+    known = (line for line in said.splitlines() if line != "  …")
     lines = [" ".join(re.sub(r"[-+]?\d[\d.]*( ?(ms|s|min|K|M|B)\b)?", "#", line).split()) for line in known]
     different = (line for number, line in enumerate(lines) if line not in lines[number - 1 : number])
     return re.split(r"(?<=[.,:;]) ", " ".join(different))  # the terminal breaks lines elsewhere each time

@@ -85,8 +85,7 @@ def _judges(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _defects(found: Iterable[dict[str, Any]]) -> Iterator[str]:
-    yield "| Rule | What | Found by | Since | Mended | Command |"
-    yield "|---|---|---|---|---|---|"
+    yield "| Rule | What | Since | Mended |"
+    yield "|---|---|---|---|"
     for one in found:
-        command = one["shows"].replace("|", "\\|")
-        yield f"| {one['rule']} | {one['what']} | {one['found']} | {one['since']} | `{one['commit']}` | `{command}` |"
+        yield f"| {one['rule']} | {one['what']} | {one['since']} | `{one['commit']}` |"
