@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -28,6 +29,16 @@ def test_the_list_names_files_that_are_there():
     assert inside("redlock/_core/kernel/quorum.py")
     assert not inside("redlock/_lock/lock.py")
     assert {*TRUSTED}.isdisjoint(files(trusted=False))
+
+
+def test_the_page_has_the_list_and_its_lines():
+    """With room for some lines more: it says how much there is to read."""
+    page = (ROOT / "docs" / "concepts" / "what-to-trust.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| `(\S+)` \| ([\d,]+) \|", page, re.MULTILINE))
+    assert [*said] == [pattern.removeprefix("redlock/") for pattern in patterns()]
+    for pattern in patterns():
+        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in ROOT.glob(pattern))
+        assert lines == pytest.approx(int(said[pattern.removeprefix("redlock/")].replace(",", "")), abs=25)
 
 
 def test_a_seed_draws_the_same_mutants_again():
