@@ -149,7 +149,7 @@ def test_usual_answers_are_counted_in_place() -> None:
     assert not told(round_)
     wires.read((0, STORED), at=START + 0.2)
     assert told(round_) == [round_]
-    assert (round_.decided_at, round_.open, round_.elsewhere) == (START + 0.2, False, ())
+    assert (round_.decided_at, round_.open, round_.unstored) == (START + 0.2, False, ())
     assert [(vote.outcome, vote.latency) for vote in round_.tally.votes()] == [
         ("granted", pytest.approx(0.2)),
         ("granted", pytest.approx(0.1)),

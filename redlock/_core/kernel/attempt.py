@@ -54,7 +54,7 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
         tally, fence = ballot.tally, proposal or None
         if ballot.granted_spec is not None:
             spec = ballot.granted_spec
-        if fencing and (ballot.elsewhere or tally.yes < tally.need):
+        if fencing and (ballot.unstored or tally.yes < tally.need):
             second = ballot.next_round(spec, token)
             if second is not None:  # it ends with the time of the attempt: a second question brings no more time
                 at = yield from second.ask(ballot.sent_at + settings.node_timeout)

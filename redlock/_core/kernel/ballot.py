@@ -71,7 +71,7 @@ class Ballot(Round):
     """The round of an attempt.  A policy that reads answers in another way is a subclass (`Mode.ballot`)."""
 
     highest = 0  # the greatest fence that was proposed or shown
-    elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
+    unstored: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
     held: tuple[wire.Held, ...] = ()
     granted_spec: LockSpec | None = None  # what was granted, if that is a part of the request
 
@@ -84,7 +84,7 @@ class Ballot(Round):
             if answer.stored:
                 return GRANTED
             if self.tally.outcome(master) is None:  # only its first answer is its vote
-                self.elsewhere += (master,)
+                self.unstored += (master,)
             return "granted", f"has the fence {answer.fence}, ours is not greater"
         self.held += (answer,)
         return "held", f"{by_whom(answer.holder)} {wire.how_long(answer.remaining)}"
@@ -107,8 +107,8 @@ class Ballot(Round):
 
         Only votes that were counted matter: an answer may have been read and not counted, if a Ctrl-C came between.
         """
-        elsewhere = sum(self.tally.outcome(master) == "granted" for master in self.elsewhere)
-        return self.tally.won and self.tally.yes - elsewhere < self.tally.need
+        unstored = sum(self.tally.outcome(master) == "granted" for master in self.unstored)
+        return self.tally.won and self.tally.yes - unstored < self.tally.need
 
     def _next_call(self, spec: LockSpec, token: str, proposal: str) -> tuple[wire.Call, frozenset[int]]:
         """To those that granted or may yet grant."""

@@ -30,7 +30,7 @@ class Tally:
     """The votes of one round.
 
     ``yes`` counts the outcome ``granted``.  The round is decided as soon as the missing votes cannot change its
-    outcome any more.  A majority decides it, and a tie does.
+    outcome any more.  A majority decides it, and so do refusals that leave none.
 
     The usual grants are counted in `_core/exchange.py`, without a call.  All other votes are counted by `count`.
     """
@@ -129,7 +129,7 @@ class Tally:
 
     @property
     def unreachable(self) -> bool:
-        """No majority was possible without the masters that did not vote (C2)."""
+        """The masters that took part are too few for a majority (C2)."""
         return self.lost and self.size - self.absent() < self.need
 
     def votes(self) -> tuple[Vote, ...]:

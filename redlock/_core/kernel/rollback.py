@@ -35,7 +35,7 @@ def carry_out(*effects: Send | Leave) -> Op[None]:
 
 
 def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
-    """Carry out each of ``effects``, however often Ctrl-C comes: a second time does no harm.
+    """Carry out each of ``effects``, up to three times if Ctrl-C comes: a second time does no harm.
 
     Returns the first interruption.  The caller raises it, unless it is raising one already.
     """

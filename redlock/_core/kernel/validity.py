@@ -1,4 +1,4 @@
-"""How long a majority is valid (R6): what is left of the TTL after the answers, less what clocks may differ."""
+"""How long a majority is valid (R6): its TTL from before the request was sent, less what clocks may differ."""
 
 from __future__ import annotations
 

@@ -353,10 +353,10 @@ VARIANTS = {
         (
             Patch(
                 "redlock._core.kernel.attempt",
-                "        if fencing and (ballot.elsewhere or tally.yes < tally.need):\n",
+                "        if fencing and (ballot.unstored or tally.yes < tally.need):\n",
                 "        if tally.yes < tally.need and ballot._needs_another_round():\n            for flagged in ballot.shown:\n"
                 "                tally.entries[flagged] = None\n                tally.count(flagged, 'granted')\n"
-                "        elif fencing and ballot.elsewhere:\n",
+                "        elif fencing and ballot.unstored:\n",
             ),
         ),
     ),
