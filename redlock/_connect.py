@@ -529,30 +529,35 @@ def classify(error: BaseException, text: str) -> Failure:
 
 
 def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None = None, records: bool = False) -> Facts:
-    asked_at = clock.now()
-    announce = wire.announce(prefix, max_ttl)
-    rights = f"{prefix}redlock-rights"
-    _, writes, loads, (info, config, announced, known), lists = _ask(
+    [[library], _] = _ask(
         connection,
+        [("FCALL", scripts.LIBRARY, "0")],
         # Whether the name was taken does not matter.
         [("CLIENT", "SETNAME", CLIENT_NAME)] if getattr(connection, "client_name", None) is None else [],
-        [("EVAL", "return 1", "1", wire.fence_key(rights, kind)) for kind in (":fence", ":grant") if records],
-        [("SCRIPT", "LOAD", script.text) for script in scripts.USUAL + (scripts.RECORDED if records else ())],
-        [
-            ("INFO", "server"),
-            ("CONFIG", "GET", "*append*"),
-            announce.words_with_text,
-            wire.known(prefix).words_with_text,
-        ],
-        []
-        if fleet is None
-        else [fleet.words_with_text],  # a request of its own: two keys would need one slot of a cluster
+    )
+    functions = isinstance(library, bytes)
+    asked_at = clock.now()
+    announce = wire.announce(prefix, max_ttl)
+    # Each a request of its own: two keys would need one slot of a cluster.
+    calls = [announce, wire.known(prefix), *(() if fleet is None else (fleet,))]
+    rights = [wire.fence_key(f"{prefix}redlock-rights", kind) for kind in (":fence", ":grant") if records]
+    loaded = () if functions else scripts.USUAL + (scripts.RECORDED if records else ())
+    writes, loads, (info, config), (announced, known, *lists), usual = _ask(
+        connection,
+        [("FCALL", scripts.LIBRARY, "1", key) if functions else ("EVAL", "return 1", "1", key) for key in rights],
+        [("SCRIPT", "LOAD", script.text) for script in loaded],
+        [("INFO", "server"), ("CONFIG", "GET", "*append*")],
+        [call.words_as_function if functions else call.words_with_text for call in calls],
+        [] if functions else [announce.words],  # as it is asked from now on
     )
     identity = read_info(info) if isinstance(info, bytes) else {}
     if identity.get("redis_mode") == "sentinel":
         raise ResponseError("unknown command EVAL: it is a Sentinel; give the address of an independent server instead")
     if records:
         _check_records(prefix, *writes)
+    for answer in (announced, *usual):
+        if isinstance(answer, NoPermissionError) and _OF_CALLS.search(str(answer)):
+            raise NoPermissionError(f"{answer} ({_neither(library)})")
     for load in loads:
         if isinstance(load, RedisError) and not _does_without_loading(load):
             raise load
@@ -565,7 +570,18 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
         lists=_read_lists(lists[0]) if lists else None,
         known=_read_known(known),
         asked_at=asked_at,
+        functions=functions,
     )
+
+
+_OF_CALLS = re.compile("'(eval|evalsha|fcall)' command")
+
+
+def _neither(library: Any) -> str:
+    """What to do where the user may run neither scripts nor functions of ours (R44)."""
+    if isinstance(library, NoPermissionError):
+        return "grant FCALL, and load the library that redlock-check --functions prints, or grant EVAL and EVALSHA"
+    return f"load the library {scripts.LIBRARY}, which redlock-check --functions prints, or grant EVAL and EVALSHA"
 
 
 def _ask(connection: Any, *groups: Sequence[tuple[str, ...]]) -> list[list[Any]]:

@@ -55,6 +55,7 @@ class Exchange(ABC):
         self.by_fd = ByDescriptor()
         self._votes_from = votes_from
         self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the trace
+        self.functions = False  # most masters are asked by functions (R44): so is packed what goes to all
         self._voted_on: list[Send] = []  # requests that got votes, so they may be decided
         # Requests that are to leave together, each with its packet and its receivers.
         self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
@@ -92,7 +93,8 @@ class Exchange(ABC):
         if request.only_if is not None and not request.only_if():
             return
         request.sent_at, request.inbox = now, inbox
-        to, masters, data = self.pipelines, request.to, self._pack(request.call.words)
+        to, masters, call = self.pipelines, request.to, request.call
+        data = self._pack(call.words_as_function if self.functions else call.words)
         if masters is not None and len(masters) < len(to):
             to = [to[master] for master in masters]
         if corked or self.corked:

@@ -75,6 +75,11 @@ class ErrorReply(NamedTuple):
         # Errors without a code of their own begin with ERR, and redis-py removes that.
         return self.text.removeprefix("ERR ").startswith("unknown command")
 
+    @property
+    def withdrawn(self) -> bool:
+        """The way in which the master was asked, by scripts or by functions, is not open any more (R44)."""
+        return _WITHDRAWN.match(self.text) is not None
+
     def failure(self) -> Failure:
         code = self.code
         advice = _ADVICE.get("unknown" if self.unknown else code, "")
@@ -88,6 +93,7 @@ class ErrorReply(NamedTuple):
 # ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
 _WRAPPED = re.compile(r"ERR Error running script .*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?(.*)", re.DOTALL)
 _DENIED = ("The user executing the script can't", "ACL failure in script")  # of Redis, of Valkey
+_WITHDRAWN = re.compile(r"ERR Function not found|NOPERM .* the '(evalsha|fcall)' command")
 _LONGEST = 200
 _PASSING = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")

@@ -20,6 +20,8 @@ from redlock._core.outcomes import NEVER, ErrorReply, Failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from redlock._core.wire import Call
+
 
 # A release that is in doubt, or not permitted, is sent again.  The first pause is a quarter of the patience.  Each
 # pause is twice as long as the one before, up to eight times the patience.
@@ -109,14 +111,17 @@ class Pipeline:
 
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
+    ``functions``: the master is asked by functions, not by scripts (R44); whoever makes the connection finds that out.
+    ``odd``: most other masters are asked in the other way, so what is packed for all is not for this one.
+
     ``patience``: a master that has not answered for that many seconds is sent no new request, so that a frozen master
     does not pile up requests whose callers are gone.  Releases are still sent.  They are few, for they concern only
     what was sent before the master froze.
     """
 
     __slots__ = (
-        "_more", "_owed", "_sweep_from", "_waiting", "down", "expected", "heard_at", "master", "patience", "plain",
-        "recv", "send", "under_way",
+        "_more", "_owed", "_sweep_from", "_waiting", "down", "expected", "functions", "heard_at", "master", "odd",
+        "patience", "plain", "recv", "send", "under_way",
     )  # fmt: skip
 
     def __init__(self, master: int, patience: float) -> None:
@@ -125,7 +130,7 @@ class Pipeline:
         self.down: Failure | None = CONNECTING  # None: connected
         self.expected = False  # down, and open requests wait for the new connection
         self.heard_at = NEVER  # the latest answer of this connection, or its handshake
-        self.plain = False
+        self.plain = self.odd = self.functions = False
         self.send: Callable[[bytes], int] = _down
         self.recv: Callable[[int], bytes] = _down
         self.under_way: deque[Any] = deque()  # of `Queued`
@@ -133,6 +138,10 @@ class Pipeline:
         self._more: list[Queued] = []
         self._waiting: list[tuple[Send, bool]] = []  # for the new connection, and whether the one before had it
         self._sweep_from = _SWEEP_FROM
+
+    def words(self, call: Call) -> tuple[str, ...]:
+        """The command for ``call``, as this master is asked."""
+        return call.words_as_function if self.functions else call.words
 
     def submit(self, request: Send, at: float) -> bool:
         """Put ``request`` into the queue.  True: the connection is to write it.
@@ -239,6 +248,11 @@ class Pipeline:
             self._more.append(with_text)
             if with_text.request is request:
                 return
+        if error.withdrawn:
+            # Nothing was done, and the next connection finds out how to ask (R44): what is open waits for that one.
+            self.under_way.appendleft(queued)
+            self.heard_at = NEVER
+            raise ConnectionAbortedError(error.failure().reason)
         if request.owed_until is not None:
             if error.passing:
                 self._owed.append(again)

@@ -42,6 +42,7 @@ class Facts(NamedTuple):
     asked_at: float = -math.inf  # when both were sent
     clock: float | None = None  # in seconds, as INFO has it: by this clock it counts its uptime
     known: Known | None = None  # whose data it has; None: it does not say
+    functions: bool = False  # this connection calls functions, not scripts (R44)
 
 
 _ROUNDED = 0.0015  # seconds; values of max_ttl that differ by less are the same

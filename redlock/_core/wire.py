@@ -58,6 +58,11 @@ class Call(NamedTuple):
         """The same for a master that has forgotten the script."""
         return ("EVAL", self.script.text, *self.words[2:])
 
+    @property
+    def words_as_function(self) -> tuple[str, ...]:
+        """The same for a master that has the function library (R44)."""
+        return ("FCALL", self.script.function, *self.words[2:])
+
 
 class Keys(NamedTuple):
     """The keys of one lock, the same on every master."""
@@ -190,6 +195,8 @@ class _Command(Call):
     @property
     def words(self) -> tuple[str, ...]:
         return self.args
+
+    words_as_function = words
 
 
 TIME = _Command(scripts.Script("", ""), (), ("TIME",))

@@ -118,8 +118,8 @@ class Connections(Exchange):
         connection.pick_up()
         written = [request for request in requests if pipeline.submit(request, now)]
         if written:
-            whole = len(written) == len(requests)
-            packet = data if whole else b"".join([_connect.pack(request.call.words) for request in written])
+            whole = len(written) == len(requests) and not pipeline.odd
+            packet = data if whole else b"".join([_connect.pack(pipeline.words(request.call)) for request in written])
             self._write(connection, packet, now)
         connection.put_down()
 
@@ -146,7 +146,7 @@ class Connections(Exchange):
         connection.pick_up()
         for owed in connection.pipeline.due(now):
             if connection.pipeline.down is None:  # else the write before broke it: they are owed again
-                self._write(connection, _connect.pack(owed.request.call.words), now)
+                self._write(connection, _connect.pack(connection.pipeline.words(owed.request.call)), now)
         if connection.pipeline.in_debt:  # some are to be sent again later
             self.port.tick_at(now + TICK)
         connection.put_down()
@@ -380,6 +380,8 @@ class Connections(Exchange):
             self.reports.append((logging.WARNING, notice, None))
         if self.announcer is not None:
             self.announcer.connected(now)
+        connection.pipeline.functions = facts.functions
+        self._choose(now)
         connection.open(sock, now)
         connection.votes_from = now + quarantined
         self._begin_to_watch(connection)
@@ -387,6 +389,18 @@ class Connections(Exchange):
             self.submit(self.announcer.reading(master), _NOBODY, now)
         self.send_owed(connection, now)
         self._other_voters(now)
+
+    def _choose(self, now: float) -> None:
+        """Pack for all as most masters are asked (R44).  The others are odd: what goes to them is packed once more."""
+        functions = sum(pipeline.functions for pipeline in self.pipelines) >= majority(len(self.all))
+        if functions is not self.functions:
+            self.flush_cork(now)  # it was packed in the other way
+            for pipeline in self.pipelines:  # an interruption from here on leaves them slow, and right
+                pipeline.plain, pipeline.odd = False, True
+            self.functions = functions
+        for pipeline in self.pipelines:
+            pipeline.odd = pipeline.functions is not functions
+            pipeline.plain = pipeline.plain and not pipeline.odd
 
     def _other_voters(self, now: float) -> None:
         """News of one master may change when the vote of another one counts: report that (R21, C16)."""

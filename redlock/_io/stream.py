@@ -223,14 +223,15 @@ class Connection(Stream):
         """Nothing else sets `Pipeline.plain`.  Whether its master may vote is asked for each vote (R21)."""
         super().put_down()
         whole = not (self.backlog or self._half or self.tls)
-        self.pipeline.plain = whole and self.sock is not None and self.pipeline.down is None
+        self.pipeline.plain = whole and self.sock is not None and self.pipeline.down is None and not self.pipeline.odd
 
     def ask_more(self) -> None:
         """Write the requests that the last answers made necessary, in one packet.  OSError: the connection broke."""
         more = self.pipeline.more()
         if more:
+            words = self.pipeline.words
             calls = [(request_of(queued).call, isinstance(queued, SentAgain) and queued.text) for queued in more]
-            self.write(b"".join(_connect.pack(call.words_with_text if text else call.words) for call, text in calls))
+            self.write(b"".join(_connect.pack(call.words_with_text if text else words(call)) for call, text in calls))
 
 
 class Subscriber(Stream):

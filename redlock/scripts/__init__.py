@@ -10,7 +10,9 @@ Each starts with its contract.  A script is a verb with policies (R33, R35, R42)
 
 The scripts are composed at import, not when a wheel is built: then a checkout, a zip and a packed program run what
 their files say.  It takes some 5 ms.  ``python -m redlock --scripts`` prints what masters get.
-A composition is the body of a function of KEYS and ARGV: it needs nothing else from outside but `redis`.
+A composition is the body of a function of KEYS and ARGV: it needs nothing else from outside but `redis`.  So one
+library has them all as functions (R44), each by the version of the wire and its name: the clients of two versions find
+what is theirs, and a library that is loaded again takes no function from anybody.
 """
 
 from __future__ import annotations
@@ -29,18 +31,27 @@ if TYPE_CHECKING:
 Policy: TypeAlias = Literal["shared", "fair", "recorded", "resumed"]
 _MODES: Final[tuple[tuple[Policy, ...], ...]] = ((), ("shared",), ("fair",))
 
+# Of the functions (R44): greater by one as soon as keys, arguments or answers of any of them change, or there are others.
+WIRE: Final = 1
+LIBRARY: Final = f"redlock_{WIRE}"
+# On a full master these do what scripts do there: a lease is extended and given back, and a client is told and tells.
+# Whatever takes a name is refused.  The last three change nothing.
+_ON_FULL_MASTERS: Final = ("announce", "extend", "fleet", "known", "release", "renew", "vacate")
+_READING: Final = ("look", "scan", "status")
+
 _FOLDER = files(__package__)
 
 
 class Script:
-    """One script: its text, and the name under which a master caches it."""
+    """One script: its text, the name under which a master caches it, and the name of its function (R44)."""
 
-    __slots__ = ("name", "sha", "text", "verb")
+    __slots__ = ("function", "name", "sha", "text", "verb")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.verb = name.partition("_")[0]
         self.text = text
+        self.function = f"{LIBRARY}_{name}"
         # The protocol names a script by its SHA-1.  Security does not rest on it.
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
@@ -143,3 +154,22 @@ USUAL = _each(_VERBS)
 # What takes the place of some of these where an expiry is confirmed by more than one clock (R35).
 RECORDED = (*_each(_VERBS, "recorded"), *_each(("confirm",)))
 ALL = (*USUAL, *RECORDED, EXTEND_RESUMED, SCAN, LOOK)
+
+
+@cache
+def library() -> tuple[str, str]:
+    """What FUNCTION LOAD takes (R44), without comments; and its fingerprint, which its first function returns."""
+    texts = []
+    for script in ALL:
+        flag = "no-writes" if script.verb in _READING else "allow-oom" if script.verb in _ON_FULL_MASTERS else ""
+        body = "".join(f"{line}\n" for line in script.text.splitlines() if line and not line.lstrip().startswith("--"))
+        texts.append(_function(script.function, body, flag))
+    said = fingerprint("".join(texts))
+    return "".join((f"#!lua name={LIBRARY}\n", _function(LIBRARY, f"return '{said}'\n", "no-writes"), *texts)), said
+
+
+def _function(name: str, body: str, flag: str) -> str:
+    flags = f"'{flag}'" if flag else ""
+    return (
+        f"redis.register_function{{function_name='{name}', flags={{{flags}}}, callback=function(KEYS, ARGV)\n{body}end}}\n"
+    )

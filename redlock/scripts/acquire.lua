@@ -24,7 +24,7 @@
 --         {3, fence, {which, stamp, ttl, token}, ...}   nobody holds a name, but these are on record, each for the name with --[recorded]
 --                                      that number: nothing was changed.  confirm.lua can take it --[recorded]
 -- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers.
--- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
+-- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 8 characters of the value.
 -- A name that has the token already is taken once more: a client that got no answer asks again (R10).
 -- What is no fence stays there, for the life of a fence key at most if the lock was free.
 

@@ -21,7 +21,7 @@
 --                                           for the one with that number; nothing was changed.  Of a slot that is on record --[recorded]
 --                                           and that nobody holds, `slots` has 0 ms --[recorded]
 -- A lock key of another type is as good as taken.  It is the error WRONGTYPE if no slot has another one.
--- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
+-- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 8 characters of the value.
 
 -- (fences.lua)
 -- (holder.lua)

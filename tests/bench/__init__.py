@@ -138,6 +138,16 @@ class At:
         for server in self._servers(masters):
             server.master.refuses = how
 
+    def load(self, masters: int | Iterable[int] = 5, *, flush: bool = False) -> None:
+        """FUNCTION LOAD of the library (R44), or FUNCTION FLUSH."""
+        for server in self._servers(masters):
+            server.master.functions = not flush
+
+    def permit(self, masters: int | Iterable[int] = 5, *, scripts: bool) -> None:
+        """ACL SETUSER: whether the user of the locks may run scripts from now on."""
+        for server in self._servers(masters):
+            server.master.scripts = scripts
+
     def rate(self, masters: int | Iterable[int], rate: float) -> None:
         """Their clocks run so much faster than ours from now on."""
         for server in self._servers(masters):

@@ -144,6 +144,15 @@ class Nemesis(Strikes):
 
         self._until(1.0, heal)
 
+    def _library(self) -> None:
+        """FUNCTION LOAD, or FUNCTION FLUSH (R44); half of the time the user may run no scripts while it is there."""
+        for server in self.run.servers:
+            if self.random.random() < 0.6:
+                master = server.master
+                master.functions = not master.functions
+                self.world.log("fault: library", f"m{master.index}", master.functions)
+                master.scripts = not master.functions or self.random.random() < 0.5
+
     def _flush(self) -> None:
         for server in self.run.servers:
             if self.random.random() < 0.6:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _BY_SHA = {script.sha: script for script in scripts.ALL}
 _BY_TEXT = {script.text: script for script in scripts.ALL}
+_BY_FUNCTION = {script.function: script for script in scripts.ALL}
 
 
 class Server:
@@ -74,12 +75,18 @@ class Server:
     def _do(self, tcp: Tcp, words: list[str], sent_at: float) -> Any:
         master = self.master
         match words:
+            case [("EVAL" | "EVALSHA") as verb, *_] if not master.scripts:
+                return ErrorReply(f"NOPERM User locks has no permissions to run the '{verb.lower()}' command")
+            case ["FCALL", *_] if not master.functions:
+                return ErrorReply("ERR Function not found")
+            case ["FCALL", scripts.LIBRARY, *_]:
+                return scripts.library()[1].encode()
             case ["EVAL", "return 1", *_]:  # whether it may
                 return 1
-            case ["EVALSHA" | "EVAL" as verb, what, number, *rest]:
-                script = (_BY_SHA if verb == "EVALSHA" else _BY_TEXT)[what]
+            case ["EVALSHA" | "EVAL" | "FCALL" as verb, what, number, *rest]:
+                script = {"EVALSHA": _BY_SHA, "EVAL": _BY_TEXT, "FCALL": _BY_FUNCTION}[verb][what]
                 call = Call(script, tuple(rest[: int(number)]), tuple(rest[int(number) :]))
-                return self.judge.asked(tcp.process, self, call, sent_at, text=verb == "EVAL")
+                return self.judge.asked(tcp.process, self, call, sent_at, text=verb != "EVALSHA")
             case ["SCRIPT", "LOAD", text]:
                 if master.busy:
                     return ErrorReply("BUSY Redis is busy running a script.")

@@ -385,6 +385,7 @@ class Master(Keyspace):
         self._started = math.floor(self.wall() - age * rate)
         self.replid = f"{index:040x}"
         self._cached: set[str] = set()
+        self.functions, self.scripts = False, True  # it has the function library; users may run scripts (R44)
 
     def wall(self) -> float:
         return self._offset + self._rate * self.world.now
@@ -477,6 +478,7 @@ class Master(Keyspace):
         self.replid, self.replicated = f"{self.index:02x}{self.incarnation:038x}", 0
         self._cached.clear()
         self.forgot = not remember
+        self.functions = self.functions and remember
         if not remember:
             self.keys.clear()
         self.judge.started(self)

@@ -9,7 +9,7 @@ local function greatest(first, last)
       local number = type(stored) == 'string' and string.match(stored, '^%d+$') and tonumber(stored)
       if not number or number >= 9007199254740991 then
         if type(stored) == 'string' then
-          stored = string.gsub(string.sub(stored, 1, 20), '[^ -~]', '?')
+          stored = string.gsub(string.sub(stored, 1, number and 20 or 8), '[^ -~]', '?')
         elseif string.find(stored.err, 'WRONGTYPE', 1, true) then
           stored = 'a value of another type'
         else

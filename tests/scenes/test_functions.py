@@ -1,0 +1,116 @@
+"""Functions in the place of scripts: the choice of each connection, and what ends it (R44)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench import scene
+from tests.owners import proves
+
+if TYPE_CHECKING:
+    from tests.bench import At
+    from tests.bench.users import Steps
+
+
+def only_functions(at: At, masters: int = 5) -> None:
+    at.load(masters)
+    at.permit(masters, scripts=False)
+
+
+def granted_at_once(at: At) -> Steps:
+    lock = at.masters.lock("job")
+    assert (yield partial(lock.acquire, timeout=0)) is not None
+    yield at.sleep(0.5)  # a master that was asked again has answered as well
+    assert at.keys() == 5
+    yield lock.release
+    yield at.sleep(0.5)
+    assert at.keys() == 0
+
+
+@proves("R44")
+@scene()
+def test_a_user_who_may_run_no_script_takes_locks_where_the_library_is_loaded(at: At) -> Steps:
+    only_functions(at)
+    at.snap()
+    yield from granted_at_once(at)
+
+
+@scene()
+def test_scripts_are_forbidden_while_clients_work_and_no_vote_is_lost(at: At) -> Steps:
+    """The library was loaded before, and the connections are older than it."""
+    lock = at.masters.lock("held", ttl=3.0)
+    lease = yield lock.acquire
+    yield at.sleep(1.5)
+    only_functions(at)
+    yield from granted_at_once(at)
+    assert not (yield partial(lease.wait_lost, 10.0))
+    yield lock.release
+
+
+@scene()
+def test_the_library_is_flushed_while_clients_work_and_no_vote_is_lost(at: At) -> Steps:
+    at.load()
+    at.snap()
+    lock = at.masters.lock("held", ttl=3.0)
+    lease = yield lock.acquire
+    yield at.sleep(1.5)
+    at.load(flush=True)
+    yield from granted_at_once(at)
+    assert not (yield partial(lease.wait_lost, 10.0))
+    yield lock.release
+
+
+@pytest.mark.parametrize("loaded", [1, 2, 3, 4])
+@scene()
+def test_some_masters_have_the_library_and_the_others_run_scripts(at: At, loaded: int) -> Steps:
+    only_functions(at, loaded)
+    at.snap()
+    yield from granted_at_once(at)
+    yield from granted_at_once(at)
+
+
+@scene(ttl=30.0)
+def test_a_client_that_calls_functions_and_one_that_runs_scripts_exclude_each_other():
+    def scripts(at: At) -> Steps:
+        lock = at.masters.lock("job")
+        yield lock.acquire
+        at.load()
+        yield at.sleep(5.0)
+        yield lock.release
+
+    def functions(at: At) -> Steps:
+        yield at.sleep(1.0)
+        at.snap()
+        lock = at.masters.lock("job")
+        assert (yield partial(lock.acquire, timeout=0)) is None
+        at.permit(scripts=False)
+        yield lock.acquire
+        assert at.exactly(5.0), "it was told of the release"
+        yield lock.release
+
+    return [scripts, functions]
+
+
+@scene()
+def test_a_master_that_lost_its_functions_in_a_restart_says_what_to_load(at: At) -> Steps:
+    only_functions(at)
+    at.snap()
+    yield from granted_at_once(at)
+    at.kill([4])
+    yield at.sleep(0.5)
+    at.start([4])
+    yield at.sleep(0.5)
+    lock = at.masters.lock("job")
+    assert (yield partial(lock.acquire, timeout=0)) is not None
+    yield at.sleep(0.5)
+    assert at.keys() == 4
+    yield lock.release
+    [*_, vote] = (yield partial(at.masters.status, "job")).votes
+    assert vote.outcome == "error"
+    assert "load the library redlock_1, which redlock-check --functions prints" in vote.reason
+    at.load()
+    while (yield partial(at.masters.status, "job")).votes[4].outcome == "error":
+        yield at.sleep(0.1)
