@@ -31,6 +31,10 @@ _PROBE_TTL = 5.0  # seconds. The probe's lock stays that long if this program is
 _TO_BE_KEPT = """\
 This is for each master, in a shell or in redis-cli:  ACL SETUSER name on '>password' THE-RULE
 Then ACL SAVE, where its configuration has an aclfile, else CONFIG REWRITE. Without it a restart forgets the user."""
+_TO_BE_LOADED = """\
+First load the library on each master, also while clients work:
+  redlock-check --functions | redis-cli -u URL -x FUNCTION LOAD REPLACE
+It is kept with the data of a master. One that keeps none needs it at each start."""
 _EXAMPLES = """\
 examples:
   redlock-check redis://10.0.0.1:6379 redis://10.0.0.2:6379 redis://10.0.0.3:6379
@@ -41,6 +45,7 @@ examples:
   redlock-check --held 'invoice:*'    lists the locks that are held, and who has them
   redlock-check --plan "$NEW_MASTERS"  prints the steps from the masters in use to these
   redlock-check --acl        prints the rule for ACL SETUSER name on '>password' ...
+  redlock-check --functions | redis-cli -u redis://10.0.0.1:6379 -x FUNCTION LOAD REPLACE
 
 exit codes:
   0 OK         every master votes, and nothing is wrong
@@ -105,6 +110,12 @@ def parser() -> arguments.Parser:
         action="store_true",
         help="print the smallest ACL rule that the library needs, without contacting any master",
     )
+    this.add_argument(
+        "--functions",
+        action="store_true",
+        help="print the function library for masters, without contacting any; with --acl, the rule of users who call "
+        "functions and may run no scripts",
+    )
     arguments.add_deployment(this)
     return this
 
@@ -113,7 +124,7 @@ def main(argv: list[str]) -> int:
     this = parser()
     # Options and URLs may come in any order.
     given = this.parse_intermixed_args(_with_pattern(_with_interval(argv)))
-    if given.watch is not None and (given.prometheus or given.acl):
+    if given.watch is not None and (given.prometheus or given.acl or given.functions):
         this.error("--watch needs the table or --json")
     if given.held is not None and (given.watch is not None or given.prometheus):
         this.error("--held needs the table, --json or --acl")
@@ -124,8 +135,8 @@ def main(argv: list[str]) -> int:
     if given.prometheus or given.acl:
         arguments.print_utf_8()  # keys and the exposition format are UTF-8
     try:
-        if given.acl:
-            return _acl(given)
+        if given.acl or given.functions:
+            return _acl(given) if given.acl else _functions()
         if given.plan is not None:
             return _plan(given)
         return _check(given) if given.held is None else _held(given)
@@ -204,9 +215,18 @@ def _acl(given: argparse.Namespace) -> int:
     # All that the rule needs of the masters' addresses is the database.
     wanted = config.deployment(given.urls, given, masters_needed=False)
     prefix, listing = wanted.options.get("prefix", "redlock:"), given.held is not None
-    rule = rights.rule(prefix, database=wanted.databases, listing=listing)
+    rule = rights.rule(prefix, database=wanted.databases, listing=listing, functions=given.functions)
     print(rights.quoted(rule), flush=True)  # noqa: T201
-    arguments.complain(_TO_BE_KEPT)  # standard output is the rule alone, for programs
+    # Standard output is the rule alone, for programs.
+    arguments.complain(f"{_TO_BE_LOADED}\n{_TO_BE_KEPT}" if given.functions else _TO_BE_KEPT)
+    return OK
+
+
+def _functions() -> int:
+    from redlock._health import rights  # noqa: PLC0415
+
+    print(rights.library(), end="", flush=True)  # noqa: T201
+    arguments.complain(_TO_BE_LOADED)
     return OK
 
 

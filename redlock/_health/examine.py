@@ -118,7 +118,9 @@ class Examination:
         if not self._ask_info():
             return
         self._stage = "answering what a client asks"
+        self._ask_library()
         self._ask_rights()
+        self._ask_needless()
         self._ask_clients()
         self._measure_rate()
 
@@ -170,8 +172,16 @@ class Examination:
         self._know(info={name: printable(value) for name, value in info.items()}, at=clock.now())
         return True
 
+    def _ask_library(self) -> None:
+        match self._ask([rights.LIBRARY]):
+            case [bytes(said)]:
+                self._know(library=printable(said.decode("utf-8", "replace")))
+            case [ErrorReply(text="ERR Function not found")]:
+                self._know(library="")
+
     def _ask_rights(self) -> None:
-        asked = rights.questions(self._prefix, self._name, records=self._records)
+        functions = bool(self.facts.library)
+        asked = rights.questions(self._prefix, self._name, records=self._records, functions=functions)
         answers = self._ask([one.words for one in asked])
         if not self.facts.info and all(isinstance(one, ErrorReply) and one.code not in _OF_A_SERVER for one in answers):
             raise InvalidResponse(f"to every command it answers {answers[0].text}")
@@ -200,6 +210,14 @@ class Examination:
                     self._know_announced(answer)
                 case _:
                     pass
+
+    def _ask_needless(self) -> None:
+        """A user of locks has no more rights than locks need; `default` may have them all, where there is no other."""
+        if self.facts.user == "default" or self.facts.failure or self.facts.refused:
+            return
+        asked = rights.needless(self.facts.user, self._name, functions=bool(self.facts.library))
+        answers = self._ask(list(asked.values()))
+        self._know(needless=tuple(right for right, answer in zip(asked, answers, strict=True) if _may(answer)))
 
     def _know_known(self, record: bytes) -> None:
         now = time.time() + (self.facts.clock.offset if self.facts.clock is not None else 0.0)
@@ -290,6 +308,13 @@ def silent(answer: bytes) -> list[str]:
         if not fields.get("name") and fields.get("cmd") in _SCRIPTS:
             found.append(fields.get("addr", "").rpartition(":")[0])
     return found
+
+
+def _may(answer: Any) -> bool:
+    """Whether the answer shows that the user has the right."""
+    if isinstance(answer, ErrorReply):
+        return answer.code == "ERR" and not answer.unknown and "unknown subcommand" not in answer.text.lower()
+    return not isinstance(answer, bytes) or b"permission" not in answer  # of ACL DRYRUN
 
 
 def url(target: Endpoint) -> str:

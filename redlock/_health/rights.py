@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
+from redlock import scripts
 from redlock._core import wire
 
 # Each command, and whether a client needs it. Without PUBLISH and SUBSCRIBE, waiters get no announcements and wait
@@ -36,6 +37,7 @@ _COMMANDS = {
 _OF_CONNECTIONS = ("client|setname",)  # ... so that others can tell them from those of versions before (R34)
 _OF_LOOKS = ("pubsub|numsub",)  # ... which say how many wait (R40)
 _OF_READERS = ("zadd", "zrem", "zremrangebyscore", "zrange", "zcount", "zscore")
+_OF_SCRIPTS = ("eval", "evalsha", "script|load")  # ... of who calls no functions (R44)
 _SCRIPT = "return 1"
 _SCRIPT_SHA = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 
@@ -59,13 +61,15 @@ class Question(NamedTuple):
         return {"NX", "XX"} <= set(self.words)
 
 
-def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
+def rule(prefix: str, *, database: bool = False, listing: bool = False, functions: bool = False) -> str:
     """The rule, to be appended to ``ACL SETUSER name on >password``.
 
     ``database``: the masters' addresses name a database, so clients need SELECT. ``listing``: it lists locks (R29).
+    ``functions``: all masters have the function library, so nobody needs scripts (R44).
     """
     commands = [
-        *_COMMANDS,
+        *(command for command in _COMMANDS if not (functions and command in _OF_SCRIPTS)),
+        *(("fcall",) if functions else ()),
         *_OF_CONNECTIONS,
         *_OF_LOOKS,
         *_OF_READERS,
@@ -101,12 +105,12 @@ def _literal(text: str) -> str:
     return "".join("?" * len(c.encode()) if c.isspace() or c == "'" else f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 
-def questions(prefix: str, name: str, *, records: bool = False) -> list[Question]:
+def questions(prefix: str, name: str, *, records: bool = False, functions: bool = False) -> list[Question]:
     """The questions, to be asked in this order on one connection. The last two change its mode and back.
 
     No client uses ``name``. A server checks rights before anything else. It also checks memory, role and replicas
     before it executes a SET. So a SET with XX on a key that does not exist shows all this, and writes nothing.
-    ``records``: of clients with `confirm_expiry` (R35).
+    ``records``: of clients with `confirm_expiry` (R35). ``functions``: of clients that call functions (R44).
     """
     lock = prefix + name
     fence, announcement, channel = wire.fence_key(lock), wire.announcement_key(prefix), f"{lock}:released"
@@ -133,13 +137,39 @@ def questions(prefix: str, name: str, *, records: bool = False) -> list[Question
         Question(("GET", wire.known_key(prefix)), "get", fences, spare=True),
         # The announcement may exist and must not change. Contradictory options are refused after all other checks.
         Question(("SET", announcement, "1", "NX", "XX"), "set", announcements),
-        Question(("EVAL", _SCRIPT, "0"), "eval"),
-        Question(("SCRIPT", "LOAD", _SCRIPT), "script|load"),
-        Question(("EVALSHA", _SCRIPT_SHA, "0"), "evalsha"),
+        *(() if functions else _SCRIPT_QUESTIONS),
         Question(("PUBLISH", channel, name), "publish", channels),
         Question(("SUBSCRIBE", channel), "subscribe", channels),
         Question(("UNSUBSCRIBE", channel), "unsubscribe"),
     ]
+
+
+_SCRIPT_QUESTIONS = (
+    Question(("EVAL", _SCRIPT, "0"), "eval"),
+    Question(("SCRIPT", "LOAD", _SCRIPT), "script|load"),
+    Question(("EVALSHA", _SCRIPT_SHA, "0"), "evalsha"),
+)
+LIBRARY = ("FCALL", scripts.LIBRARY, "0")
+
+
+def library() -> str:
+    """What FUNCTION LOAD takes, on each master."""
+    return scripts.library()[0]
+
+
+def needless(user: str, name: str, *, functions: bool) -> dict[str, tuple[str, ...]]:
+    """Commands that change nothing, by the right that an answer other than NOPERM shows, and no client needs (R44).
+
+    What would change or cost something is asked of the ACL itself, if the user may do even that.
+    """
+    return {
+        **({f"+{one.needs}": one.words for one in _SCRIPT_QUESTIONS} if functions else {}),
+        "+function": ("FUNCTION", "DELETE", name),
+        "+config|set": ("CONFIG", "SET", name, "1"),
+        **{
+            f"+{command}": ("ACL", "DRYRUN", user, command, *args) for command, *args in (("keys", name), ("flushall",))
+        },
+    }
 
 
 def missing(question: Question, refusal: str) -> str:

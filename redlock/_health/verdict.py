@@ -12,6 +12,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redlock import scripts
 from redlock._core.kernel.quorum import majority
 from redlock._core.kernel.validity import drift
 from redlock._core.voters import Facts, Voters
@@ -146,6 +147,7 @@ def _judge(
         if quarantined > 0:
             make = _replaced if voters.replaced[index] else _restarted
             findings.append(make(facts, quarantined, client_options, everybody, longest))
+        findings.extend(_functions(facts, everybody))
         findings.extend(_mixed(facts, everybody))
         findings.extend(_skewed(facts, offset, client_options, longest))
         findings.extend(_fast(facts, client_options))
@@ -326,19 +328,22 @@ def _not_master(facts: MasterFacts, client_options: ClientOptions) -> Iterator[F
 
 
 def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
-    missing = list(facts.missing)
+    meant = facts.library == "" and any(right in facts.missing for right in _SCRIPTS)  # to call functions (R44)
+    missing, optional = (
+        [right for right in rights if not meant or right not in _SCRIPTS] for rights in (facts.missing, facts.optional)
+    )
     if missing == ["+info"] and not client_options.restart_guard:
         missing = []  # without the restart guard no client needs INFO
-    if not missing and not facts.optional:
+    if not missing and not optional:
         return
     level: Level = "critical" if missing else "warning"
     without = (
         ""
         if missing
         else "; locks work, but "
-        + ", ".join(sorted({_WITHOUT.get(right.partition("{")[0], _NO_RELEASE) for right in facts.optional}))
+        + ", ".join(sorted({_WITHOUT.get(right.partition("{")[0], _NO_RELEASE) for right in optional}))
     )
-    grant = " ".join(sorted((*facts.missing, *facts.optional)))
+    grant = " ".join(sorted((*missing, *optional)))
     yield Finding(
         level,
         "no-permission",
@@ -347,6 +352,7 @@ def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findi
     )
 
 
+_SCRIPTS = ("+eval", "+evalsha", "+script|load")
 _NO_RELEASE = "no release is announced to waiters"
 _WITHOUT = {
     "~": "each new client waits for a server that was a replica since its start",
@@ -497,6 +503,36 @@ _RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = 
     _slow,
     _forgets,
 )
+
+
+def _functions(facts: MasterFacts, everybody: Sequence[MasterFacts]) -> Iterator[Finding]:
+    """Whether the function library is what it has to be (R44)."""
+    said = scripts.library()[1]
+    have = sum(bool(one.library) for one in everybody)
+    advice = (
+        f"redlock-check --functions | redis-cli -u {facts.url} -x FUNCTION LOAD REPLACE; its start should do that, too"
+    )
+    if facts.library == "" and any(right in facts.missing for right in _SCRIPTS):
+        message = (
+            f"the function library {scripts.LIBRARY} is not loaded, and the user {facts.user!r} may run no scripts"
+        )
+        yield Finding("critical", "functions", message, advice)
+    elif facts.library == "" and have:
+        message = (
+            f"the function library {scripts.LIBRARY} is not loaded, and {have} of {len(everybody)} masters have it"
+        )
+        yield Finding("warning", "functions", message, advice)
+    elif facts.library and facts.library != said:
+        message = f"its function library {scripts.LIBRARY} is another one, {facts.library} and not {said}"
+        yield Finding("warning", "functions", message, advice)
+    if facts.needless:
+        yield Finding(
+            "warning",
+            "more-rights-than-needed",
+            f"the user {facts.user!r} has rights that no client needs: {' '.join(facts.needless)}",
+            f"if programs take locks with it, give it the rule that redlock-check --acl"
+            f"{' --functions' if facts.library else ''} prints; {_TO_BE_KEPT}",
+        )
 
 
 def _own(facts: MasterFacts, findings: Sequence[Finding]) -> Iterator[Finding]:

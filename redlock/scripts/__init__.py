@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Policy: TypeAlias = Literal["shared", "fair", "recorded", "resumed"]
 _MODES: Final[tuple[tuple[Policy, ...], ...]] = ((), ("shared",), ("fair",))
 
-# Of the functions (R44): greater by one as soon as keys, arguments or answers of any of them change, or there are others.
+# Of the functions (R44): greater by one as soon as keys, arguments or answers of one change, or there are others.
 WIRE: Final = 1
 LIBRARY: Final = f"redlock_{WIRE}"
 # On a full master these do what scripts do there: a lease is extended and given back, and a client is told and tells.
@@ -170,6 +170,5 @@ def library() -> tuple[str, str]:
 
 def _function(name: str, body: str, flag: str) -> str:
     flags = f"'{flag}'" if flag else ""
-    return (
-        f"redis.register_function{{function_name='{name}', flags={{{flags}}}, callback=function(KEYS, ARGV)\n{body}end}}\n"
-    )
+    given = f"function_name='{name}', flags={{{flags}}}, callback=function(KEYS, ARGV)"
+    return f"redis.register_function{{{given}\n{body}end}}\n"

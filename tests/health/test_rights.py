@@ -29,11 +29,22 @@ def test_every_command_of_a_connection_is_in_the_rule():
     source = (Path(redlock.__file__).parent / "_connect.py").read_text(encoding="utf-8")
     handshake = source[source.index("def _handshake") : source.index("def read_info")]
     called = set(re.findall(r'\("([A-Z]+)", "?([\w*]+)', handshake))
-    granted = commands(rights.rule(""))
+    granted = commands(rights.rule("")) | commands(rights.rule("", functions=True))
     assert called
     for command, argument in called:
         assert {command.lower(), f"{command}|{argument}".lower()} & granted, command
-    assert {"evalsha", "eval"} <= granted  # see `Call.words`
+    assert {"evalsha", "eval", "fcall"} <= granted  # see `Call.words`
+
+
+def test_the_rule_of_who_calls_functions_has_no_scripts():
+    """R44."""
+    assert commands(rights.rule("p:")) - commands(rights.rule("p:", functions=True)) == {
+        "eval",
+        "evalsha",
+        "script|load",
+    }
+    assert commands(rights.rule("p:", functions=True)) - commands(rights.rule("p:")) == {"fcall"}
+    assert not {one.needs for one in rights.questions("p:", "n", functions=True)} & {"eval", "evalsha", "script|load"}
 
 
 @pytest.mark.parametrize("prefix", ["p:", ""])

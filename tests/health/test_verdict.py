@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from redlock import Probe
+from redlock import Probe, scripts
 from redlock._core.wire import Announced, Known
 from redlock._health.facts import ClockOffset, ClockRate, RefusedCommand
 from redlock._health.verdict import governing_max_ttl, judge
@@ -83,6 +83,13 @@ def test_five_healthy_ones():
         id="renamed"),
     pytest.param(healthy(4, info={"uptime_in_seconds": ""}), "no-command", False, "itself", id="no-uptime"),
     pytest.param(healthy(4, optional=("+publish",)), "no-permission", True, "--acl", id="rights-it-can-do-without"),
+    pytest.param(healthy(4, library="", missing=("+eval", "+evalsha")), "functions", False,
+        "redlock-check --functions | redis-cli -u redis://10.0.0.4:6379 -x FUNCTION LOAD REPLACE", id="no-functions"),
+    pytest.param(healthy(4, library="0" * 16), "functions", True, "FUNCTION LOAD", id="other-functions"),
+    pytest.param(healthy(4, user="locks", needless=("+eval", "+keys")), "more-rights-than-needed", True, "--acl prints",
+        id="too-many-rights"),
+    pytest.param(healthy(4, user="locks", library=scripts.library()[1], needless=("+eval",)), "more-rights-than-needed", True,
+        "--acl --functions prints", id="eval-beside-functions"),
     pytest.param(healthy(4, write=RefusedCommand("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
     pytest.param(healthy(4, info={"maxmemory": "1000001"}), "low-memory", True, "maxmemory", id="nearly-full"),
     pytest.param(healthy(4, write=RefusedCommand("MISCONF", "M")), "read-only", False, "disk", id="disk-full"),
@@ -360,6 +367,15 @@ def test_a_clock_is_judged_by_the_median_and_by_how_well_it_is_known():
     for offset, found in ((0.601, []), (0.604, ["clock-skew"])):
         health = of_five(healthy(4, clock=ClockOffset(offset, 0.0005)))
         assert codes(health.masters[FIFTH].findings) == found
+
+
+def test_of_a_mixed_set_it_is_said_where_the_function_library_is_missing():
+    """R44.  A user that may not call functions learns nothing, and misses nothing."""
+    said = scripts.library()[1]
+    health = of([*(healthy(i, library=said) for i in range(3)), healthy(3), healthy(4, library="")])
+    assert [codes(master.findings) for master in health.masters] == [[], [], [], [], ["functions"]]
+    assert "3 of 5 masters have it" in health.masters[FIFTH].findings[0].message
+    assert of([healthy(i, library="") for i in range(5)]).ok
 
 
 def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():

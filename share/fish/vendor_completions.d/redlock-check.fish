@@ -67,6 +67,7 @@ complete -c redlock-check -n _shtab_redlock_check_using -l plan -x -d 'take no l
 complete -c redlock-check -n _shtab_redlock_check_using -l json -d 'for programs: see docs/redlock-check.md for the schema'
 complete -c redlock-check -n _shtab_redlock_check_using -l prometheus -d 'metrics in the text exposition format'
 complete -c redlock-check -n _shtab_redlock_check_using -l acl -d 'print the smallest ACL rule that the library needs, without contacting any master'
+complete -c redlock-check -n _shtab_redlock_check_using -l functions -d 'print the function library for masters, without contacting any; with --acl, the rule of users who call functions and may run no scripts'
 complete -c redlock-check -n _shtab_redlock_check_using -l config -xka "(__fish_complete_path (commandline -ct))" -d 'TOML file with what all programs share: masters, credentials, TLS files and options of the deployment'
 complete -c redlock-check -n _shtab_redlock_check_using -l prefix -x -d 'prefix of every key (default: redlock:)'
 complete -c redlock-check -n _shtab_redlock_check_using -l max-ttl -x -d 'the longest TTL of any client, the same in all of them'

@@ -5,7 +5,9 @@ Each is a bug that was there, or could have been.  A patch names the text that i
 of these would prove nothing by being green.
 """
 
-from tests.bench.variants import client, confirming, decisions, fleet, holding, leading, quorum, rates, sharing, waiting
+from tests.bench.variants import (
+    client, confirming, decisions, fleet, functions, holding, leading, quorum, rates, sharing, waiting,
+)  # fmt: skip
 from tests.bench.variants.variant import Caught, Variant, cases, hunt
 
 VARIANTS: dict[str, Variant] = {
@@ -15,6 +17,7 @@ VARIANTS: dict[str, Variant] = {
     **fleet.VARIANTS,
     **quorum.VARIANTS,
     **rates.VARIANTS,
+    **functions.VARIANTS,
     **confirming.VARIANTS,
     **waiting.VARIANTS,
     **sharing.VARIANTS,
