@@ -537,25 +537,27 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
     )
     functions = isinstance(library, bytes)
     asked_at = clock.now()
-    announce = wire.announce(prefix, max_ttl)
-    # Each a request of its own: two keys would need one slot of a cluster.
-    calls = [announce, wire.known(prefix), *(() if fleet is None else (fleet,))]
+    # Each is a request of its own: two keys would need one slot of a cluster.
+    announce, replid = wire.announce(prefix, max_ttl), wire.known(prefix)
+    calls = [announce, *(() if fleet is None else (fleet,))]
     rights = [wire.fence_key(f"{prefix}redlock-rights", kind) for kind in (":fence", ":grant") if records]
     loaded = () if functions else scripts.USUAL + (scripts.RECORDED if records else ())
-    writes, loads, (info, config), (announced, known, *lists), usual = _ask(
+    writes, loads, (info, config), (announced, *lists), [known] = _ask(
         connection,
         [("FCALL", scripts.LIBRARY, "1", key) if functions else ("EVAL", "return 1", "1", key) for key in rights],
         [("SCRIPT", "LOAD", script.text) for script in loaded],
         [("INFO", "server"), ("CONFIG", "GET", "*append*")],
         [call.words_as_function if functions else call.words_with_text for call in calls],
-        [] if functions else [announce.words],  # as it is asked from now on
+        [replid.words_as_function if functions else replid.words],  # as it is asked from now on
     )
+    if isinstance(known, ResponseError) and "No matching script" in str(known):  # none may be loaded
+        [[known]] = _ask(connection, [replid.words_with_text])
     identity = read_info(info) if isinstance(info, bytes) else {}
     if identity.get("redis_mode") == "sentinel":
         raise ResponseError("unknown command EVAL: it is a Sentinel; give the address of an independent server instead")
     if records:
         _check_records(prefix, *writes)
-    for answer in (announced, *usual):
+    for answer in (announced, known):
         if isinstance(answer, NoPermissionError) and _OF_CALLS.search(str(answer)):
             raise NoPermissionError(f"{answer} ({_neither(library)})")
     for load in loads:

@@ -92,8 +92,8 @@ def test_a_user_who_may_run_no_script_does_all_that_there_is(world, servers):
 def test_scripts_are_forbidden_and_the_library_is_replaced_and_flushed_under_a_lease(world, servers):
     each(servers, "function_flush")
     each(servers, "execute_command", "ACL", "SETUSER", "locks", "+eval", "+evalsha", "+script|load")
-    with world.Masters(as_locks(servers), restart_guard=False) as masters:
-        lock = masters.lock("job", ttl=6.0)
+    with world.Masters(as_locks(servers), restart_guard=False, node_timeout=5.0) as masters:
+        lock = masters.lock("job", ttl=30.0)
         lease = take(lock)
         each(servers, "function_load", scripts.library()[0])
         each(servers, "execute_command", "ACL", "SETUSER", "locks", "-eval", "-evalsha", "-script|load")

@@ -6,7 +6,17 @@ of these would prove nothing by being green.
 """
 
 from tests.bench.variants import (
-    client, confirming, decisions, fleet, functions, holding, leading, quorum, rates, sharing, waiting,
+    client,
+    confirming,
+    decisions,
+    fleet,
+    functions,
+    holding,
+    leading,
+    quorum,
+    rates,
+    sharing,
+    waiting,
 )  # fmt: skip
 from tests.bench.variants.variant import Caught, Variant, cases, hunt
 
