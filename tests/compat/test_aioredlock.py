@@ -65,7 +65,7 @@ async def test_async_with(manager, other, servers):
         assert lock.valid is True
         assert lock.lease.fence > 0
         assert await manager.get_active_locks() == [lock]
-        with pytest.raises(LockAcquiringError, match="somebody else has 'resource_name'"):
+        with pytest.raises(LockAcquiringError, match="another client has 'resource_name'"):
             await other.lock("resource_name")
         with pytest.raises(LockError):  # not re-entered, in the same task neither
             await manager.lock("resource_name")
