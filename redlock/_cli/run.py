@@ -534,7 +534,7 @@ class Run:
     def _words(self, status: LockStatus) -> str:
         if status.shared:
             who = ", ".join(sorted({owner or "another client" for owner in status.readers})[:_MOST_NAMED])
-            read = f"{self._name!r} is shared by {len(status.shared)} readers ({who})"
+            read = f"{self._name!r} is held shared by {len(status.shared)} ({who})"
             why = "; a writer is waiting, and new readers come after it" if self._shared else ""
             return f"{read} for {status.remaining:.1f} s more, unless they renew{why}"
         if status.token is None and any(vote.outcome == "held" for vote in status.votes):

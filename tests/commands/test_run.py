@@ -139,7 +139,7 @@ def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(ser
                 assert "'job' is held shared by an outer redlock-run, and a writer is waiting" in errors
                 assert "env -u REDLOCK_TOKEN" in errors
             else:
-                assert "not acquired: 'job' is read by 1 (" in errors
+                assert "not acquired: 'job' is held shared by 1 (" in errors
                 assert "; a writer is waiting, and new readers come after it\n" in errors
             assert line(writer) == "written"
 

@@ -64,7 +64,7 @@ def test_a_body_that_calls_a_slow_provider_is_told_what_happened(server, way, wr
         if writes:
             server.pay(session, 40)
     assert told.value.name == "account:7"
-    assert "a pause between two statements may take 1.0 s" in str(told.value)
+    assert "a pause between two statements may last 1.0 s" in str(told.value)
     assert "between two fenced(lease, ...) of one lease" in str(told.value)
     assert isinstance(told.value.__cause__, ERRORS)
     assert lock.free

@@ -134,7 +134,7 @@ def test_no_other_client_is_granted_a_name_while_a_client_waits_in_order(at: At)
         server.master.evaluate(call, text=True)
     began = at.now
     for options in ({"shared": True}, {}, {"fair": True}):
-        with pytest.raises(at.errors.NotAcquired, match=r"wait in order|the turn of another"):
+        with pytest.raises(at.errors.NotAcquired, match=r"wait in order|is next in the queue"):
             yield at.within(at.masters.lock("job", timeout=0, **options), lambda _: at.nothing())
     lock = at.masters.lock("job", retry=NEVER)  # the end of that ticket wakes it
     yield lock.acquire

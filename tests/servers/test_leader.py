@@ -209,9 +209,9 @@ def test_a_lock_of_the_name_would_wait_for_its_own_term(masters, others):
     with masters.lock("beat"):  # it leads no more
         pass
     with masters.lock(["a", "beat"]):
-        with pytest.raises(WouldDeadlock, match="to be elected"):
+        with pytest.raises(WouldDeadlock, match="its election would wait"):
             second.run(until_told)
-        with pytest.raises(WouldDeadlock, match="to be elected"):
+        with pytest.raises(WouldDeadlock, match="its election would wait"):
             next(iter(second.terms()))
         with Running(second, until_told):
             pass

@@ -187,7 +187,7 @@ def test_a_reader_that_is_handed_over_without_shared_is_told_that_it_is_one(redl
     given = take(lock := masters.lock("job", shared=True, ttl=10))
     eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))  # else: lost
     for _ in range(2):
-        with pytest.raises(ConfigurationError, match=r"the token of 'job' is that of a reader: .*shared=True"):
+        with pytest.raises(ConfigurationError, match=r"the token of 'job' belongs to a reader: .*shared=True"):
             resumed(others, given).acquire()
     assert given.valid
     taken = resumed(others, given, shared=True)
@@ -203,7 +203,7 @@ def test_a_writer_that_is_handed_over_with_shared_is_no_reader(redlock_servers, 
     given = take(lock)
     taken = resumed(others, given, shared=True)
     for _ in range(2):
-        with pytest.raises(ConfigurationError, match=r"the token of 'job' has it alone: .*downgrade"):
+        with pytest.raises(ConfigurationError, match=r"the token of 'job' holds it exclusively: .*downgrade"):
             taken.acquire()
     assert taken.lease is None
     assert readers_on(redlock_servers) == [set()] * 5
