@@ -380,7 +380,7 @@ def test_redlock_run_shared(redlock_servers):
         eventually(lambda: run([*RUN, "job", NEW, "--shared", "--wait", "20", "--", "true"], urls).returncode == 0)
         done = run([*RUN, "job", NEW, *NO_WAIT, "--verbose", "--", "true"], urls)
         assert done.returncode == 75
-        assert "read by 1 (batch)" in done.stderr
+        assert "held shared by 1 (batch)" in done.stderr
         listed = run([*CHECK, "--held", NEW], urls)
         assert "batch, shared" in listed.stdout
     finally:
