@@ -4,9 +4,8 @@ Also considered: to take every value as it is.  But an empty one, or an address 
 too many calls or none at all, unnoticed.  A value with braces would move the hash tag of the key.
 
 A value makes the name that it makes after a queue that speaks JSON has delivered it.  So a program that locks by a
-member of an enumeration, and a worker that gets its value, wait for each other.  Values that are equal make one name:
-True makes that of 1.  A value that a queue may deliver as something else is refused, unless the template says how it is
-written.
+member of an enumeration, and a worker that gets its value, wait for each other.  True makes the name of
+1.  A value that a queue may deliver as something else is refused, unless the template says how it is written.
 """
 
 from __future__ import annotations
