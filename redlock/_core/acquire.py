@@ -156,8 +156,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
 def reserved(refusal: Refusal) -> float:
     """Seconds until another attempt makes sense, as the name is kept from all.
 
-    A release left keys for that time (R28): until a majority may be free, if all others go now.  Or a key that blocks a
-    lease on record ends then (R35).
+    A release left keys for that time (R28): until a majority may be free; or a key that blocks one ends then (R35).
     """
     if refusal.doubt.soon:
         return refusal.doubt.soon

@@ -15,8 +15,7 @@ Also considered:
 - Send everything over the loop that acquired.  A release would wait for a blocked loop, and for ever for a closed
   one.  It would not help another process.
 - Let that loop wait for its late answers.  That takes as long, and adds a state.
-- Leave a mark on the masters, for an acquire to see.  That is one more key in the hottest script, and other
-  libraries would not look at it.
+- Leave a mark on the masters, for an acquire to see.  That is one more key in the hottest script, for us alone.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ AnySend = TypeVar("AnySend", bound=Send)
 class ReleaseDoubt:
     """The doubt of a release when other connections carry the requests that set its keys (R10).
 
-    A master without the key may not have seen the acquire yet.  If a repair may have given a master the key, its
-    first answer that the key was ours may be about the repair alone.  Then a second such answer is needed: by then
-    the acquire has come as well.
+    A master without the key may not have seen the acquire yet.  If a repair may have given it the key, its first answer
+    that the key was ours may be about the repair alone.  By a second such answer the acquire has come as well.
     """
 
     __slots__ = ("_once", "_repaired", "_token")

@@ -8,11 +8,9 @@ unless it is said below that it waits.
                    ``wait_for`` it waits like a `Wait`
     Wait           resume with the next event: a decided `Send`, a `Turn`, a `Notified`, or a `Timeout`
     Leave          leave the line of this process, in which `Send.enters` has put the operation
-    LookAhead      read the latest answers of the operations ahead in line; their next answer wakes the operation with
-                   a `Turn`
+    LookAhead      read the latest answers of the operations ahead in line; their next one wakes it with a `Turn`
     WakeBehind     it has an answer: wake those behind it that have looked ahead
-    Listen         get announcements of releases until the operation ends; a `Notified` comes whenever the
-                   `Subscription` has reason to look
+    Listen         get announcements of releases until the operation ends: a `Notified` when there is reason to look
     ReleaseHeard   say how many other connections got the announcement of our release
     WakeOnStop     wake the operation with a `Turn` whenever a `Stop` is requested, from any thread
 
@@ -24,8 +22,7 @@ What every driver must do:
 - It enters the line before it writes, and leaves it after that (``Send.enters``, ``Send.leaves``).
 - It hands a `Send` one answer at a time, and none while the operation sees a `Timeout` (``Wait.closes``).
 - It writes what an answer asks for (``Send.more``) before anything else to that master.
-- It throws into the generator whatever interrupts a wait.  Then it goes on driving the generator, for that is
-  how an operation cleans up (R11).
+- It throws into the generator whatever interrupts a wait, and goes on driving it: so an operation cleans up (R11).
 """
 
 from __future__ import annotations
@@ -55,8 +52,7 @@ class Send:
     cannot do it now, it is sent again until that time (R10).  ``NEVER``: also from `Masters` that close, but not again.
 
     ``doubt``: a release that may overtake the acquire, as another connection carries that.  A master that does not say
-    that the key was ours is asked again until ``owed_until`` (R10).  It gets each master and its answer, and returns
-    whether the master remains.
+    that the key was ours is asked again until ``owed_until`` (R10), while this returns True for it and its answer.
 
     ``only_if``: the request is dropped unless this is true when it is written, with nothing written in between.  So a
     repair cannot follow the release of another thread.
@@ -68,8 +64,7 @@ class Send:
 
     ``leaves``: leave the line with this place as soon as the request is written.
 
-    ``wait_for``: resume with the next event, or with a `Timeout` that many seconds after the request was sent.  It is
-    handed no more answers then.
+    ``wait_for``: resume with the next event, or so many seconds after the sending with a `Timeout`: no answers then.
 
     ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of
     `voted`.  ``inbox``: where its driver reports the decision.  ``open``: answers are still counted; `voted`,

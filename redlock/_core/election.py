@@ -2,8 +2,7 @@
 
 A leader is the holder of one lease.  Its term is that lease, and the number of the term is its fence.  So two terms
 that are valid never overlap (P1), and their numbers rise (P2).  This file adds the order of what one candidate does.
-`election` is a generator: it yields each step, and is resumed with what came of it.  Threads and asyncio
-carry the steps out.
+`election` is a generator: it yields each step, and is resumed with what came of it.  Threads and asyncio do the steps.
 
 The order is the promise:
 

@@ -8,8 +8,7 @@ Interruptions.  A Ctrl-C can come between any two calls.  A connection that has 
 each walk over the connections leaves one trace until it is through.  `mend_walk` finds by it which connection was
 being used when the walk was interrupted, and tears it; the slow path does the same.  A request is added to `_voted_on`
 before its votes are counted, so an interruption cannot hide a decided round.  A vote is counted in one step, and only
-then taken off the queue.  Until then a torn connection reports its failure to the request, which checks again whether
-it is decided.
+then taken off the queue.  Until then a torn connection fails the request, which checks again whether it is decided.
 
 Votes count to the end of a walk: answers that were read together are all in the result.
 """

@@ -8,8 +8,7 @@ Any other answer takes leases out of the batch, for it needs the rules for one l
 
 - A master does not extend one of the leases: the key is gone, or another client's, or of another type.  Then this lease
   leaves the batch, and is extended by itself at once.  The other leases go on: that master has extended them.
-- A master says so after the batch was decided.  If the key is gone, it gets the key back where the answer is read
-  (R14).
+- A master says so after the batch was decided.  If the key is gone, it gets it back where the answer is read (R14).
 - A master refuses the request as a whole, although it is well: it is part of a cluster, or its user may touch only
   some names (`Failure.refused`).  Then all leases leave, and stay by themselves from then on.  A master that refuses
   after the batch was decided is noticed as well.  Otherwise its keys would expire, if it always answers last.

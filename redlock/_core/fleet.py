@@ -83,8 +83,7 @@ class Fleet:
     """The list of masters of one `Masters`, and what its masters say of others.
 
     ``rejected``: we give way.  ``refusal``: why no vote counts; "" if they do.  ``counts_from``: votes count after
-    that; infinity: not yet.  ``known_until``: from then on others may have forgotten our list, so no lease may last
-    longer.
+    that; infinity: not yet.  ``known_until``: no lease may last longer, as others may have forgotten our list by then.
     """
 
     def __init__(

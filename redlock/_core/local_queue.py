@@ -6,8 +6,7 @@ does, and keeps new readers away there.  No waiter behind a writer has its turn 
 
 Waiters behind the first know only what the first one's attempts returned.  A waiter whose time is up asks for that
 (`LocalQueue.look_ahead`): an outage is an outage for it, too, and no holder (C2).  The answer holds until the first one
-has its next.  It does not expire: the pauses already limit how old it can be (R25), and time does not turn an outage
-into a holder.
+has its next.  It does not expire: the pauses limit its age (R25), and time does not turn an outage into a holder.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 An operation is a generator (`redlock/_core/effects.py`).  The engine resumes it, and its `Host` carries out what it
 yields.  What differs is only how it waits:
 
-- An operation of a caller's thread is driven to its end by that thread, which sleeps where the operation waits
-  (`redlock/_io/waiter.py`).
+- An operation of a caller's thread is driven to its end by that thread, which sleeps in its waits (`_io/waiter.py`).
 - Every other operation is a `SteppedOperation`.  Where it waits, the engine returns to the host.  The host calls `step`
   when there is an event, and `on_alarm` when the time is up.  So one thread or one loop looks after many.
 

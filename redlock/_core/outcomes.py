@@ -46,8 +46,7 @@ class ErrorReply(NamedTuple):
     def read(cls, text: str) -> ErrorReply:
         """Make one of the text that a master sent.
 
-        Redis before 7 wraps an error inside a script in another one.  If the ACL forbids a command to a script, the
-        error has no code.
+        Redis before 7 wraps an error inside a script in another one.  If the ACL forbids a command, it has no code.
         """
         wrapped = _WRAPPED.match(text)
         inner = text.removeprefix("ERR ") if wrapped is None else wrapped[1]

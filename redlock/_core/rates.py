@@ -39,8 +39,7 @@ def bounds(first: Reading, second: Reading) -> tuple[float, float]:
 class Rates:
     """The rates of the masters of one `Masters`.
 
-    ``surely``: by how much the clock of each runs faster than ours at least; negative: slower; 0.0: neither is sure, or
-    `drift_factor` allows for it.
+    ``surely``: how much the clock of each runs faster than ours at least; negative: slower; 0.0: not sure, or allowed.
     """
 
     def __init__(self, masters: int, drift_factor: float) -> None:

@@ -24,8 +24,7 @@ def keep_new_readers_away(
     """A writer that waits keeps new readers away, or it might wait for ever (R33).
 
     When readers refuse a writer, the writer leaves a mark on every master, except where another writer has the name.
-    From then on masters refuse new readers, and present ones may extend.  So the writer gets in when they have released
-    or expired.
+    From then on masters refuse new readers.  So the writer gets in when the present ones have released or expired.
 
     - It renews the mark after every failed attempt, for whatever reason it failed.  ``marks`` take it back at the end.
     - A master without readers is marked as well.  An attempt that takes the name there ends the mark, and its rollback
@@ -46,9 +45,8 @@ def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now:
     """Share the lease with readers, without a moment in between (R33).  Readers that wait in this process enter.
 
     A downgrade is an extension: where a master has the key of the lease for itself, the script of readers makes it one
-    of them.  From the sending on, the lease claims only the shared lock, whatever the masters answer: some of them may
-    let readers in already.  A master that it did not reach gives the name to no other client until then, and follows
-    with the next renewal.
+    of them.  From the sending on, the lease claims only the shared lock, whatever the masters answer: some may let
+    readers in already.  A master that it did not reach lets no other client in, and follows with the next renewal.
 
     There is no way back but a release: two readers that both wait to be alone would wait for each other.
     """

@@ -8,8 +8,7 @@ When a lease is due (R15):
 - A lease is due when a third of its TTL has passed, or up to a fifth of that earlier, at random.  Otherwise
   thousands of leases that were granted at once would be due at once.
 - That time is rounded down to a step of a 32nd of the TTL.  There the lease meets other leases of the same client:
-  they leave in one packet, and wake the renewer once.  Each client has a phase of its own, so the steps of several
-  clients do not coincide.
+  they leave in one packet, and wake the renewer once.  Each client has a phase of its own, so that clients do not meet.
 - Leases that were extended together get the same pause, so they meet again.  They stay together until one of them
   ends, leaves (`extend_many.py`), or is tried again sooner.  So requests are full.
 - A large ``drift_factor`` may leave little of the TTL.  Then a quarter of what it leaves passes before the next
@@ -197,8 +196,7 @@ class Renewal:
             runs_on = self.spec.keeps_keys and lease.holds and self.held_by.presence() != "abandoned"
             return "nothing" if self._guards or runs_on else "give up"
         if not lease.extendable(now):
-            # If no holder can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
-            # reports the loss.
+            # Without a holder its keys go now.  `put_back` then sees that the lease has ended, and reports the loss.
             gone = lease.lost and self.held_by.presence() == "abandoned"
             return "give up" if gone and not lease.guards else "nothing"
         if self.settings.voters.refused:  # clients with other masters go on (R34)

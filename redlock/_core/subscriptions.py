@@ -6,8 +6,7 @@ A lost message costs the rest of a pause, and a needless one costs an attempt.
 When a waiter tries again.  It takes announcements from a majority, for one master says nothing of the others.
 Announcements of different tokens count together: then contenders had split the votes, and took them back.  One of
 these masters must have refused the last attempt, or the next one would fail as well.  After an attempt that was
-unreachable or too slow, announcements do not count.  Rollbacks are announced as well, so contenders in an outage
-would wake each other for ever.
+unreachable or too slow, announcements do not count: rollbacks are announced, too, and would wake contenders for ever.
 
 No stampede.  A waiter tries at once when a release is announced, until attempts collide.  An attempt has collided if
 no token was seen on a majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5,
@@ -17,11 +16,9 @@ process begins with the pause of the last one.  So two processes pass a lock on 
 Among many processes, the pauses settle where about one attempt in five collides.
 
 Taking turns.  PUBLISH returns to the releasing process how many others listen.  If there are any, this process stays
-away for 3 ms and three times the duration of the release (`LocalQueue.released`), or until another release is
-announced.
+away for 3 ms and three times the duration of the release (`LocalQueue.released`), or until another one is announced.
 
-A caller of `wait_until_free` only wants to know when a name is free.  It listens beside the waiter in line, and
-disturbs no waiter.
+A caller of `wait_until_free` only wants to know when a name is free.  It listens beside the waiter in line.
 
 A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
 

@@ -114,8 +114,7 @@ class Voters:
         """``master`` said whose data it has.  None: it does not say.
 
         A process that has the data of another one has forgotten what it granted, as after a restart.  One with other
-        data than before may have replaced them just now.  If this client has not seen it before, the record of other
-        clients applies.
+        data than before may have replaced them just now.  At first sight the record of other clients applies.
         """
         before = self._replids[master]
         if known is None or known.replid == before:

@@ -4,8 +4,7 @@ It asks as well whose data they have: `REPLICAOF` breaks no connection (R21).  A
 which rates their clocks run (R43).
 
 The first announcements go with the handshake of each connection.  The background sends the later ones to each master
-every half `max_ttl`, and tells what has come of them.  The last one is sent when the connections are closed for good:
-it takes the list back.
+every half `max_ttl`, and reports the answers.  The last one, when connections are closed for good, takes the list back.
 """
 
 from __future__ import annotations

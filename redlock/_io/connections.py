@@ -482,8 +482,7 @@ class Connections(Exchange):
         elif isinstance(connection, Subscriber):
             self.subscriptions.lost(connection.master)
         connection.close(abort=not self.closed)
-        # Connect again at once.  But pause if the connection was short: a master may accept us only to close it, for
-        # ever.
+        # Connect again at once.  But pause if the connection was short: a master may accept us only to close it again.
         connection.retry_at = now if now - connection.opened_at > _LASTED else now + delay(BETWEEN_CONNECTIONS, 1)
         connection.put_down()
         self.port.tick_at(connection.retry_at)

@@ -158,8 +158,7 @@ class Driver:
     def _on_loop(self, what: Callable[[], None]) -> None:
         """Call ``what`` in the loop's thread; in this thread if the loop is closed or does not run.
 
-        Any thread may call this, and so may the garbage collector: it throws coroutines away in the middle of anything,
-        also of what the loop does here.
+        Any thread may call this, and the garbage collector, which throws coroutines away in the middle of anything.
         """
         process.check()
         running = running_loop() is self.loop and not isinstance(sys.exc_info()[1], GeneratorExit)

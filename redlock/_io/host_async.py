@@ -1,8 +1,7 @@
 """Looks after the operations of one event loop: of all locks and tasks there of one `AsyncMasters`.
 
 If an operation is alone, its requests leave at once.  With several operations, all requests of one tick of the loop
-are gathered, and leave at its end in one packet for each master.  An answer is read when it comes, and steps the
-operations that wait for it.
+are gathered, leave at its end in one packet for each master.  An answer is read when it comes, and steps operations.
 """
 
 from __future__ import annotations
@@ -67,8 +66,7 @@ class LoopHost:
         self._step_due = NEVER
         self._answers_due = NEVER  # then the background checks which connections answer nothing
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
-        # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
-        # were not closed makes Python warn.
+        # All sockets, closed when this object is dropped, as Python warns of sockets that the user forgot to close.
         self._sockets: set[socket.socket] = set()
         # The loop watches one descriptor, and that watches all sockets: so one call of ours reads all that is there.
         # macOS has none.  There the loop watches the sockets.
@@ -236,8 +234,7 @@ class Alarm:
     """Goes off for an operation when its time has come.
 
     Most operations end long before that, and the next one begins.  The next one takes over an alarm that is still set
-    (`LoopHost.spare`): an alarm that goes off too early does no harm, and to set a new one costs more than to look
-    at a clock.
+    (`LoopHost.spare`): an early alarm does no harm, and to set a new one costs more than to look at a clock.
     """
 
     __slots__ = ("_host", "handle", "operation")

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from redlock._io.stream import Stream
     from redlock._io.waiter import Waiter
 
-# "The other side has hung up" without "there is something to read".  Linux has a name for it.  Elsewhere poll()
-# reports a hang-up in any case.
+# "The other side has hung up" without "there is something to read": Linux has a name for it, elsewhere poll() says so.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
 
 
@@ -119,8 +118,7 @@ class ThreadHost:
         asked = self.asked
         while asked:
             request, waiter, at, was_open = asked[0]
-            # An attempt that has ended must not be sent any more.  Its rollback was asked for as well, and will find
-            # nothing.
+            # An attempt that has ended must not be sent any more.  Its rollback, also asked for, will find nothing.
             if request.open or not was_open or request.owed_until is not None:
                 self.connections.submit(request, waiter, at, corked=True)
             asked.popleft()

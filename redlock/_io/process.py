@@ -39,8 +39,7 @@ class ForkLock:
 
     Use it only for state that is right whatever the other threads were doing.
 
-    Has a ``lock`` to use in a ``with``.  This object is no lock itself: a Ctrl-C inside an `__enter__` written in
-    Python would leave it locked.
+    Has a ``lock`` for a ``with``.  It is none itself: a Ctrl-C in an `__enter__` in Python would leave it locked.
     """
 
     def __init__(self) -> None:

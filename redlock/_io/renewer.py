@@ -97,8 +97,7 @@ class Renewer:
     def _changed_elsewhere(self, renewal: Renewal) -> None:
         """The lease changed on another event loop, whose local queue and connections are not ours.
 
-        If the lease ended there, send its release here as well, behind all that may still set its keys (R10), and let
-        others in line pass (R23).
+        If it ended there, send its release here as well, behind requests that may set its keys (R10), wake the line.
         """
         if renewal.over and not self._connections.closed:
             self._port.start(renewal.give_up(), [renewal])

@@ -5,8 +5,7 @@ and what a closed or forked one does instead.  Threads have one driver in each p
 
 Each event loop has one of its own, with its connections, also two loops in two threads.  The connections of a closed
 loop are closed when the next loop comes, when the masters are dropped, or at the interpreter's exit, which first gives
-owed releases `node_timeout`.  A lease that was acquired on a closed loop and is thrown away later is released over the
-connections of the latest loop.
+owed releases `node_timeout`.  A lease of a closed loop that is thrown away later is released over the latest loop.
 """
 
 from __future__ import annotations

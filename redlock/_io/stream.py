@@ -51,8 +51,7 @@ class Stream(ABC):
         "retry_at", "sock", "tls", "tried_beside",
     )  # fmt: skip
 
-    # Takes one parsed value, with its time.  True: there is more to do than that.  OSError: the connection cannot be
-    # trusted any more.
+    # Takes one parsed value, with its time.  True: there is more to do.  OSError: the connection cannot be trusted.
     _take: Callable[[Any, float], bool]
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:

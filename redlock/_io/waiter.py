@@ -10,14 +10,11 @@ What always holds:
 - A following thread takes no lock.  It notes its request in one step (`ThreadHost.asked`), that it waits in another
   one (`followers`), and only then looks whether a thread still leads.  A thread that stops leading first says so, and
   then looks for followers.  So one of the two sees the other.
-- The leading thread writes what was asked before it goes to poll().  While it sits there (`polling`), threads write for
-  themselves.
-- A thread on the chain (`served`) has events.  Each thread of the chain wakes the next one, when it has finished or
-  sleeps again.
+- The leading thread writes what was asked before its poll().  While it is in there (`polling`), threads write alone.
+- A thread on the chain (`served`) has events.  Each wakes the next one, when it has finished or sleeps again.
 
 Why following threads take no lock.  At each call of the kernel the leading thread lets other threads run.  If they
-needed its mutex they would all stop there, one behind the other: a convoy, with fifteen switches of threads for one
-acquire and release.
+needed its mutex they would all stop there, one behind the other: a convoy, fifteen switches of threads for one pair.
 
 Why a chain.  The threads of Python run in turns anyway.  If all were woken at once, they would fight for the
 interpreter's lock with each other and with the leading thread, and each would lose it again and again.  The leading
@@ -30,8 +27,7 @@ until then, and the leading thread wakes the threads that are left on the chain.
 
 Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in
 the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.  And a thread for
-all I/O: each caller has to be woken once in either case, so that thread would only add one that fights for the
-interpreter.
+all I/O: each caller has to be woken once in any case, so that one would only be one more to fight for the interpreter.
 """
 
 from __future__ import annotations
@@ -54,8 +50,7 @@ if TYPE_CHECKING:
     from redlock._io.host_threads import ThreadHost
 
 _LONGEST_POLL = 3600.0
-# How long a following thread sleeps without an event before it checks that some thread reads, in seconds: first, and at
-# most.
+# How long a following thread sleeps without an event before it checks that some thread reads, in seconds: first, most.
 _PATIENCE, _MOST_PATIENCE = 0.03, 0.5
 _LET_RUN = 0.005  # seconds for which the leading thread lets others run before it reads again
 

@@ -210,8 +210,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         max_hold: the longest term, in seconds: then it is lost, and others lead when the body has ended, or
             one TTL later at most.  None: until the body ends.
         hold_at_least: seconds in which no other candidate leads, even if the body ends sooner (R28).
-        guard: seconds for which no other candidate leads after a lost term, or a dead leader (R36).  None: as the
-            masters say.
+        guard: seconds for which no other candidate leads after a lost term, or a dead leader (R36).  None: as masters.
         min_validity: a term begins only if it has at least these seconds left (R7).
         retry: a tenacity wait strategy for the pause between attempts (R25).
         owner: the leader's name, for people (R27); None: that of the masters.
@@ -260,8 +259,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
     def stop(self) -> None:
         """End the election for this candidate, for good: no campaign begins, and the body of a term is notified.
 
-        Any thread and any signal handler may call this.  It does not wait: the lock is given back when the body has
-        ended.
+        Any thread and any signal handler may call this.  It does not wait: the lock is given back after the body.
         """
         self._stop.request()
 

@@ -7,18 +7,16 @@ stacks do the same with the class of a lock.  Two things follow, and both are ne
 - A `WithExit` knows what its ``with`` was given.  A generator is closed by the thread that drops it, perhaps inside a
   ``with`` of that thread on the same lock.  It still gives back its own lease (P8).
 - A `WithExit` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
-  entered has ended (R15): a generator may move through a pool of threads.  When it is gone without an exit, its
-  frame was torn down, and no holder can give the lease back.  So the lease is not entered again, and the renewer
-  releases it at once.  A signal handler that raises between the grant and the body, or between the body and the
-  release, is one such case.
+  entered has ended (R15): a generator may move through a pool of threads.  When it is gone without an exit, its frame
+  was torn down, and no holder can give the lease back.  So the lease is not entered again, and the renewer releases it
+  at once.  A signal handler that raises between the grant and the body, or between body and release, is one such case.
 
 "Gone" must mean really taken apart, which a weak reference would tell too early: see `Lifetime`.
 
 A lock with ``bound=False`` is itself the owner.  Its holds are released when it is gone, found out in the same way.
 
-Also considered: the frame of the ``with`` (Python has no weak references to frames, a strong one keeps
-all its variables alive, and a frame goes on after a ``with`` in it was torn down); the lock object (one object serves
-many holders).
+Also considered: the frame of the ``with`` (there are no weak references to frames, a strong one keeps all its variables
+alive, and a frame goes on after a ``with`` in it was torn down); the lock object (one object serves many holders).
 
 Re-entry (R26).  A holder is a thread and a context (`contextvars`).  A pool's thread may serve the next request
 while a generator that it entered for the first request is suspended.  But the context has
@@ -302,8 +300,7 @@ def note_here(state: LeaseState, hold: Hold[Any]) -> None:
     while entered and ((last := entered[-1]()) is None or last.released):
         entered = entered[:-1]
     if len(entered) >= _MANY and not len(entered) & (len(entered) - 1):
-        # Contexts that are copied again and again collect ended leases.  They are dropped when their number
-        # has doubled.
+        # Contexts that are copied again and again keep ended leases.  They are dropped when their number has doubled.
         entered = tuple(one for one in entered if (lease := one()) is not None and not lease.over)
     _ENTERED.set((*entered, weakref.ref(state)))
 
@@ -335,8 +332,7 @@ class WithExit(functools.partial[Any]):
     """The end of one ``with``: calls ``exit_method(lock, entered, kind, error, trace)``.
 
     The interpreter calls it without a Python function of ours in between.  The frame of such a function would refer
-    to us, and a traceback that a user keeps would keep the frame: the lease of a ``with`` that was interrupted there
-    would stay.
+    to us, and a kept traceback would keep the frame: the lease of a ``with`` that was interrupted there would stay.
     """
 
     __slots__ = ("anchor", "entered", "lock")

@@ -11,8 +11,7 @@ instructions.  Three places deal with that, and each takes over where the one be
 
 - The operation.  Whatever interrupts it is thrown into the generator, which takes its keys back by sending.  Until its
   last step it leaves no key and no hold.
-- The call.  `acquire`, `release` and the beginning of a ``with`` give the hold back if they do not get to their end
-  (`_abandon`).
+- The call.  `acquire`, `release` and the beginning of a ``with`` give back a hold that they do not finish (`_abandon`).
 - The end of a ``with``.  When it is gone and the hold is still entered, the renewer gives the lease back (`holds.py`).
 
 A hold is made before the operation begins, entered in one place and exited in one place.  To exit it twice, or
@@ -128,16 +127,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 dies keeps it for no longer than its lease was valid.  None or 0: a release frees it at once.
             guard: seconds for which the name stays taken after its lease was lost or its holder died (R36), so that
                 work under way can arrive.  The lease is valid for no longer, and a release frees the name at once.
-                It is an allowance for the clocks of masters, too.  With the ``ttl`` at most `max_ttl`.  None: that of
-                the masters.
-            min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL.  It
-                must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
-                the TTL allows it.
+                It is an allowance for the clocks of masters, too.  With the ``ttl`` at most `max_ttl`.  None: theirs.
+            min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL, or
+                ``hold_at_least`` if the TTL allows it.  Less than the TTL minus the allowance for clock drift.
             shared: share the lock with other readers (R33): many of them hold it together, without any writer.  A lock
-                without ``shared`` is a writer: it waits for the present readers, and keeps new ones away.  All names
-                are shared, or none.
-            max_readers: refuse a reader where a name has this many already.  For ``shared`` alone; each reader goes by
-                its own limit.
+                without ``shared`` is a writer: it waits for readers, and keeps new ones away.  All names or none.
+            max_readers: refuse a reader where a name has this many.  For ``shared`` alone; each goes by its own limit.
             max_waiters: how many of this process may wait in line for a name, behind the one that has the lock or asks
                 for it (R40).  The next one is refused at once, as `NotAcquired` with ``kind="crowded"``, so that no
                 queue grows until a pool of threads is full.  None: no limit.
@@ -244,8 +239,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _latest(self, holder: list[Hold[AnyLease]]) -> Hold[AnyLease] | None:
         """The hold that the caller may release or extend; ``holder``: its list of holds.
 
-        A hold that a ``with`` entered in another context is left out: it belongs to a suspended generator, perhaps to
-        another request.
+        A hold that a ``with`` entered in another context is left out: it belongs to a suspended generator.
         """
         for hold in reversed(holder):
             if hold.through is self._me and (
@@ -347,8 +341,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
         holder: Holder[AnyLease] = self._own.holds
         mine = [hold for hold in reversed(holder) if hold.through is self._me and hold.by_hand]
-        # Valid ones first.  Two leases of one lock are never valid at once, and to release an ended one does no harm
-        # (P8).
+        # Valid ones first.  Two leases of one lock are never valid at once, to release an ended one is harmless (P8).
         if not self._bound:
             mine.sort(key=lambda hold: not hold.state.over)
         if not mine:

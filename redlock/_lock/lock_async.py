@@ -178,8 +178,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     async def release(self) -> None:
         """Release the lock on every master that can be reached.
 
-        The lease ends with this call, even if it fails.  A master that does not answer gets the release as soon as it
-        can be reached.
+        The lease ends with this call, even if it fails.  A master that is away gets the release when it is back.
 
         Raises:
             NotHeld: this task does not hold it.

@@ -212,8 +212,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
         standard error where no log is configured) says that they are none for production.
 
         Raises:
-            ConfigurationError: the variable is not set or empty, or an option cannot be right; or no server program
-                is installed for ``local``.
+            ConfigurationError: the variable is not set or empty; an option cannot be right; ``local`` finds no server.
             RedlockError: the masters of this machine could not be started. The text says why.
         """
         value = os.environ.get(variable, "")

@@ -89,10 +89,8 @@ class Masters(MastersBase[Driver]):
                 prefix; or an option cannot be right.  When the lease is extended: a majority knows the token in another
                 mode (``shared``), or has it on record (``confirm_expiry``).
             TypeError: there is no such option.
-            LockLost: from its extensions: a majority of masters denied it.  It has expired, was released, or another
-                client has the name.
-            QuorumUnreachable: from the first of them: too few masters answered to tell.  It may be held until its TTL
-                has passed: try again.
+            LockLost: from its extensions: a majority of masters denied it.  It has expired, was released or is taken.
+            QuorumUnreachable: from the first of them: too few masters answered to tell.  Try again until its TTL ends.
         """
         from redlock._lock.resume_threads import Resumed  # noqa: PLC0415 - few programs resume
 
@@ -225,8 +223,7 @@ class Masters(MastersBase[Driver]):
         """Wait until ``name`` is free, and take nothing.
 
         True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
-        no lease lasted for all of that time; another client may have acquired the lock since.  False: it was not seen
-        to be free before the timeout.
+        no lease lasted all that time; another may have it since.  False: it was not seen free before the timeout.
 
         A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Several names
         all have to be free when it looks.  A holder of the name does not see it free.
@@ -234,8 +231,7 @@ class Masters(MastersBase[Driver]):
         Args:
             name: one name, or a sequence of names.
             timeout: seconds; negative waits for ever, 0 looks once.  The last look comes at the end of that time, and
-                takes at most `node_timeout` for each name.  The very first operation also waits for connections, as
-                that of a `status`.
+                takes at most `node_timeout` for each name.  The very first operation also waits, as a `status` does.
 
         Raises:
             QuorumUnreachable: too few masters answered the last look.  Or no majority is left without those that

@@ -10,9 +10,8 @@ order that is the same for all clients, and the others only if that one took it:
 
 If a key that is in the way ends soon, the attempt is repeated at that moment, once, before anything is left.
 
-An attempt for one slot does the same (R32).  An attempt for any of several takes a recorded slot for taken: it follows
-a refused one, and asks for recorded slots one by one after the next pause.  It leaves no phantom while most masters
-report another slot free.
+An attempt for one slot does the same (R32).  An attempt for any of several follows a refused one: it takes a recorded
+slot for taken, and asks for it after the next pause.  It leaves no phantom while most masters report another slot free.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ class ConfirmingBallot(Ballot):
     def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:
         """Keep the name from all for one TTL, if its last lease may still be valid.
 
-        Not if this process was stopped until now: others know more by then.  Nor while most masters report another slot
-        of the group free.
+        Not if this process was stopped until now: others know more.  Nor while most masters report another slot free.
         """
         free = zip(*(one.slots for one in self.held if one.slots), strict=True)
         if any(2 * left.count(0.0) > len(left) for left in free):

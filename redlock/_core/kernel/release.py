@@ -93,8 +93,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     """Release on every master that may have the key.  Returns True if the lease was still ours until then.
 
     Masters that do not answer are owed the release (R10).  If too few answer to tell, the lease was ours: it was valid,
-    and no majority has denied it.  It was ours, too, if an interrupted call or another thread has released it before:
-    missing keys prove nothing then.
+    and not denied.  So it was if an interrupted call or another thread released it: missing keys prove nothing then.
     """
     again = lease.released
     claim: Claim | None = None
@@ -108,8 +107,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         # after the lease has ended: no repair is written from now on, so no master is added.
         claim = doubted(Claim(settings, _call(settings, spec, lease), lease.asked, lease.keys_until), lease)
         lease.last_votes = claim.tally.votes
-        # The next waiter in line need not wait for the answers: on each connection its acquire follows this release
-        # (R10).
+        # The next waiter need not wait for the answers: on each connection its acquire follows this release (R10).
         claim.leaves, claim.wait_for = lease.place, settings.node_timeout
         # If another loop acquired the lease, that loop learns of it later.  It sends a release as well, which could
         # overtake this one, and the lease would seem to have been lost (C8).

@@ -4,8 +4,7 @@ A round counts its own votes, where an answer is read.  With threads, another th
 of the connections.  A vote that decides the round also closes it, in the same step.  A `Timeout` is handed out only
 after the round was closed under that mutex.
 
-A master that grants nearly always answers the same bytes (`Call.usual`).  `_core/exchange.py` counts these in place.
-All other votes are counted here.
+A master that grants nearly always answers the same bytes (`Call.usual`): `_core/exchange.py` counts these in place.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ waits for an attempt that has had no answer yet: that one takes one slot of seve
 Also considered:
 
 - One slot for each attempt.  Then of k contenders on k free slots one in 20 (k = 3) to one in seven (k = 8) needs a
-  third round, and it is little better if masters count those that they refuse, or if contenders that see each other's
-  tokens choose apart.
+  third round, and it is little better if masters count refusals, or if contenders that see others' tokens choose apart.
 - Any slot from the first attempt on.  It needs one round while all clients reach all masters in one order.  Otherwise
   an attempt gets some slots here and others there, and all have to begin anew: one in ten needs a third round.
 - To subscribe to the channel of each slot.  That is k subscriptions on each connection, and nothing for the scripts.
