@@ -44,7 +44,7 @@ class Slots(MultiLock):
     Slot i is the lock ``name#i``, with all promises of a lock.  `Lease.slot` says which one it is, and its fence
     orders the holders of *that slot*.  A waiter gets the slot that is free first.
 
-    Many threads may use one object; each of them holds a slot for itself.  A thread that has one and acquires again gets
+    Many threads may use one object; each holds a slot for itself.  A thread that has one and acquires again gets
     the same one, counted (R26).  With ``bound=False`` it gets another one, and a release gives back the latest one.
     """
 
