@@ -20,8 +20,8 @@
 --                                      "waiting:" and how long the mark of a writer lasts; "shared:full" and when the first --[shared]
 --                                      of its readers ends; --[shared]
 --                                      "ticket:" and the token of the waiter whose turn it is, and how long that lasts; --[fair]
---                                      "tickets:" if nobody holds it, and others may wait in order (R42)
---         {3, fence, {which, stamp, ttl, token}, ...}   nobody holds a name, but these are on record, each for the name with --[recorded]
+--                                      "tickets:" if it is free, and others may wait in order (R42)
+--         {3, fence, {which, stamp, ttl, token}, ...}   a name is free, but these are on record, each for the name with --[recorded]
 --                                      that number: nothing was changed.  confirm.lua can take it --[recorded]
 -- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 8 characters of the value.

@@ -1,5 +1,5 @@
 -- Tell this master the longest TTL that the caller may ask for, and learn the longest that
--- anybody announced (R21).
+-- any client announced (R21).
 --
 -- KEYS  the key of the announcement
 -- ARGV  max_ttl in ms, and ms for which that counts
@@ -10,7 +10,7 @@
 -- the greater one ends when no client with it is left, and then the next announcement is stored.
 --
 -- Clients of 0.1 announce once, on connecting, and for good.  Their value does not end here, nor
--- does a greater one in its place: nobody would say it again.  It ends when somebody deletes the key.
+-- does a greater one in its place: it would not be said again.  It ends when the key is deleted.
 --
 -- What is no number is replaced, and what is no string is the error BADMAXTTL.  A number that no client can have announced is not: it may stand where the largest was.
 

@@ -1,9 +1,9 @@
 -- The second round where an expiry is confirmed by more than one clock (R17, R35): take every name, or none of them, with
--- a fence greater than what is there.  A name can be had if its lock key is the caller's; or if nobody has it, and what
+-- a fence greater than what is there.  A name can be had if its lock key is the caller's; or if it is free, and what
 -- is on record is what the caller was shown.
--- Or leave a phantom there, if the caller cannot tell whether that is over: nobody's lease, for as long as it may last.
+-- Or leave a phantom there, if the caller cannot tell whether that is over: a lease without a holder, for as long as it may last.
 -- A name can be read if the caller reads it; or if no writer holds it, and what is on record is what the caller was shown: --[shared]
--- that goes.  A phantom takes the place of the caller, where nobody else reads (R33). --[shared]
+-- that goes.  A phantom takes the place of the caller, where no other client reads (R33). --[shared]
 --
 -- KEYS  n lock keys, then their n fence keys, then their n grant keys
 -- ARGV  n, token, proposed fence (decimal), life of a fence key in ms, life of a record in ms, ttl in ms (as it was asked
@@ -13,7 +13,7 @@
 --
 -- returns {1, fence}    taken or ours, stored and on record; or the phantom is there
 --         {0, fence}    could be had, but the fence that is there is not smaller; nothing was changed
---         {-1, fence}   somebody has a name, or another record is there; nothing was changed
+--         {-1, fence}   a name is taken, or another record is there; nothing was changed
 -- A lock key of another type is the error WRONGTYPE, a fence key that holds none the error BADFENCE.
 
 -- (fences.lua)

@@ -16,13 +16,13 @@
 --       where the caller has to be a reader already: anything --[shared]
 --
 -- returns {1}            extended, and the fence keys live on (R20)
---         {0, holder}    not all ours: the token of somebody else who holds one, "" if nobody does ("''": somebody does, with
+--         {0, holder}    not all ours: the token of another holder of one, "" if there is none ("''": there is, with
 --                        an empty one); "shared:" if readers do (R33); of what is longer than any token of ours, the first
 --                        128 bytes.  A writer that waits for readers has left a mark, and holds none
 --         {-1}           the caller is one of its readers (R33) --[not shared]
 --         {-2}           it has to be a reader, and has one for itself; nothing was changed --[shared]
 --         {-3}           the lease is on record; nothing was changed --[resumed]
--- The error STALE: a later extension was here, or somebody else is on record; nothing was changed. --[recorded, not shared]
+-- The error STALE: a later extension was here, or another lease is on record; nothing was changed. --[recorded, not shared]
 -- A key of another type is the error WRONGTYPE.
 
 -- (owned.lua)

@@ -81,7 +81,7 @@ local function write(seen, lasts, client, status)
   return answer
 end
 
-if says == 'left' then -- where others have this list it stays as it is: nobody knows when they took a lock
+if says == 'left' then -- where others have this list it stays as it is: it is not known when they took a lock
   if before and before.client == who then
     if before.status == '-' or before.status == '~' then
       redis.call('HDEL', KEYS[1], own)

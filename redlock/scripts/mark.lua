@@ -1,5 +1,5 @@
 -- A writer waits for the readers of these names: keep new ones away for a while (R33).  Those that are there may extend.
--- Or take that back, and tell readers who wait.  A name that nobody has is marked as well: otherwise the writer's own
+-- Or take that back, and tell readers who wait.  A free name is marked as well: otherwise the writer's own
 -- rollback would let new readers in wherever it had taken the name.
 --
 -- KEYS  n lock keys

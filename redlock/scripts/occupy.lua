@@ -12,14 +12,14 @@
 -- returns {1, fence}                        the first one taken, and the proposal stored; "0" without fencing
 --         {2, fence}                        taken, but the fence that is there is not smaller (R18)
 --         {1 or 2, fence, slot}             the same, but another one was taken: this one
---         {0, fence, holder, pttl, slots}   somebody holds each of them.  Of the first one the token and the remaining ms
+--         {0, fence, holder, pttl, slots}   each of them is held.  Of the first one the token and the remaining ms
 --                                           (-1: a key without expiry), and the same time of each slot (-2: free);
 --                                           "shared:" and until the last of its readers ends (R33); "other:" if
 --                                           something is there that is no lock; nothing was changed.
 --                                           Of what is longer than any token of ours, the first 128 bytes
---         {3, fence, {which, stamp, ttl, token}, slots}   the first that nobody holds is on record: of those that are asked --[recorded]
+--         {3, fence, {which, stamp, ttl, token}, slots}   the first that is not held is on record: of those that are asked --[recorded]
 --                                           for the one with that number; nothing was changed.  Of a slot that is on record --[recorded]
---                                           and that nobody holds, `slots` has 0 ms --[recorded]
+--                                           and are not held, `slots` has 0 ms --[recorded]
 -- A lock key of another type is as good as taken.  It is the error WRONGTYPE if no slot has another one.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 8 characters of the value.
 

@@ -11,7 +11,7 @@
 --
 -- returns of each lease, in the same order
 --         1         extended, and its fence keys live on
---         holder    not all ours: the token of somebody else who holds one, as extend.lua
+--         holder    not all ours: the token of another holder of one, as extend.lua
 --         an error  a key has another type: readers have it, for one.  The mark of a writer that waits for readers
 --                   holds none (R33)
 --                   STALE: a later extension was here, or another lease is on record --[recorded]

@@ -5,11 +5,11 @@
 --       "new" if the number is a proposal, "again" if it has settled
 --
 -- returns {1, fence, turns, wait}     it stands in line: after so many releases it is its turn, 0: now; and the ms until
---                                     every name can be its own here, unless somebody stays for longer (-1: nobody can
---                                     tell).  For several names the greater ones
+--                                     every name can be its own here, unless a holder stays for longer (-1: that is not
+--                                     known).  For several names the greater ones
 --         {0, fence}                  a proposal that is not greater than the fence that is there (R18); nothing was changed
 --         {2, fence}                  it stands here no longer.  Who waits is told if the turn has passed on; and where
---                                     nobody waits, the fence says so again
+--                                     no client waits, the fence says so again
 -- The number of a ticket is a fence as well, so no later one is smaller (R16).
 -- A lock key of another type is the error WRONGTYPE, a fence key that holds none the error BADFENCE.
 

@@ -3,17 +3,17 @@
 -- Or keep it from everybody for a while: then its value says who released it, and there is nothing to tell yet (R28).
 -- Where an expiry is confirmed by more than one clock (R35), the caller is not on record any more.  A release has a fence, --[recorded]
 -- so it also takes away what is on record from before; a rollback has none. --[recorded]
--- A key of somebody else is left alone (P8).
+-- A key of another client is left alone (P8).
 --
 -- KEYS  the lock key of the slot; of several slots, if the caller may have been given any of them
 --       then their grant keys --[recorded]
--- ARGV  token, channel of the group, ms for which nobody may have it, for `hold_at_least` (0: none)
+-- ARGV  token, channel of the group, ms for which no client may have it, for `hold_at_least` (0: none)
 --       the fence of the lease ("": a rollback, or not known) --[recorded]
 --       and the number of each slot
 --
 -- returns {1, listeners}    it was the caller's; how many connections heard of it
---         {0, holder}       it was not: the token of somebody else who holds it, "" if nobody does; of what is longer than
---                           any token of ours, the first 128 bytes; "released:" and a token if nobody may have it yet;
+--         {0, holder}       it was not: the token of another holder of it, "" if there is none; of what is longer than
+--                           any token of ours, the first 128 bytes; "released:" and a token if no client may have it yet;
 --                           "shared:" if readers have it (R33).  Of several slots: the last one
 -- A key of another type is the error WRONGTYPE; among several it is not the caller's.
 -- The message to the group is the number of the slot, a space, and the token.

@@ -37,7 +37,7 @@ local function fail(failure)
 end
 
 -- Put `member` there, for so many ms; `sign`: '' a reader, '-' the mark of a writer.
--- If the ACL lacks a right for that, a set without an expiry must not stay: nobody could ever have the name again.
+-- If the ACL lacks a right for that, a set without an expiry must not stay: no client could ever have the name again.
 local function put(key, member, sign, ms)
   local added = redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)
   local tidied, failure = pcall(tidy, key)

@@ -8,12 +8,12 @@
 -- Who has attempted with the lowest ticket has a third: "h" and the token of that attempt, whose score is 0.  If that one
 -- holds the name, its ticket is about to go.
 -- While there may be tickets, the fence of the name is written with a zero in front, as 17 digits.  So acquire.lua, which
--- reads it anyway, knows that without another key, and nobody else pays for it.
+-- reads it anyway, knows that without another key, and no other client pays for it.
 
 local LIFE = 1000
 local now = clock()
 
--- The token whose ticket at `key` has the lowest number, and the ms for which it lasts; nil: nobody waits.
+-- The token whose ticket at `key` has the lowest number, and the ms for which it lasts; nil: no client waits.
 local function first(key)
   for _, ended in ipairs({
     redis.call('ZRANGE', key, string.format('%.0f', -now), '(0', 'BYSCORE', 'LIMIT', 0, 1000),
