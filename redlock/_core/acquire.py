@@ -358,7 +358,7 @@ class Target:
             if who := _who_holds(look.learned, event.at, self.settings.fences):
                 text = f"{self.spec.shown} not acquired after {event.at - patience.began:.0f} s of waiting: held {who}"
                 patience.reports_at = self.settings.waits.waited(self.place.keys, event.at, text)
-            event = Turn(event.at)  # it looks again, as something may have happened meanwhile
+            event = Turn(event.at)  # it looks again, as something may have happened since
         return event
 
     def refused(self, refusal: Refusal) -> Refusal | None:

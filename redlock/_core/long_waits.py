@@ -28,7 +28,7 @@ class LongWaits:
         self._due: dict[tuple[str, ...], list[float]] = {}
 
     def waited(self, keys: tuple[str, ...], at: float, text: str) -> float:
-        """Somebody has waited for ``keys`` for long.  Returns when to come again."""
+        """A waiter for ``keys`` has waited for long.  Returns when to come again."""
         entry = self._due.setdefault(keys, [NEVER])
         try:
             due = entry.pop()

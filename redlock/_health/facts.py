@@ -63,7 +63,7 @@ class MasterFacts:
         lacks: commands that every client needs and that the master does not have, with its answer to each.
         missing: rights that a client needs and its user lacks, in the words of an ACL rule.
         library: the fingerprint of the function library, "" if there is none; None: the user may not call it (R44).
-        needless: rights that its user has, and that no client needs. Nobody asks for the user `default`.
+        needless: rights that its user has, and that no client needs. Not asked for the user `default`.
         own: what is wrong with the connection that this process uses for its locks; empty: nothing, or it has none.
         optional: rights that the user lacks and a client can do without.
     """

@@ -65,7 +65,7 @@ def rule(prefix: str, *, database: bool = False, listing: bool = False, function
     """The rule, to be appended to ``ACL SETUSER name on >password``.
 
     ``database``: the masters' addresses name a database, so clients need SELECT. ``listing``: it lists locks (R29).
-    ``functions``: all masters have the function library, so nobody needs scripts (R44).
+    ``functions``: all masters have the function library, so no client needs scripts (R44).
     """
     commands = [
         *(command for command in _COMMANDS if not (functions and command in _OF_SCRIPTS)),

@@ -12,7 +12,7 @@ The scripts are composed at import, not when a wheel is built: then a checkout, 
 their files say.  It takes some 5 ms.  ``python -m redlock --scripts`` prints what masters get.
 A composition is the body of a function of KEYS and ARGV: it needs nothing else from outside but `redis`.  So one
 library has them all as functions (R44), each by the version of the wire and its name: the clients of two versions find
-what is theirs, and a library that is loaded again takes no function from anybody.
+what is theirs, and a library that is loaded again removes no function.
 """
 
 from __future__ import annotations
