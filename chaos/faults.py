@@ -69,6 +69,12 @@ _ALL: Final = (
     Fault("memory", "master", "its memory is full, so that it takes no lock but releases"),
     Fault("disk", "master", "its disk is full, so that it takes no write"),
     Fault("flush", "master", "SCRIPT FLUSH", (0.02, 0.1)),
+    Fault(
+        "library",
+        "master",
+        "the function library is loaded, connections are made again, and it is flushed (R44)",
+        (0.2, 1.0),
+    ),
     Fault("lose", "master", "it carries out commands, but its answers are lost and connections break"),
     Fault("slow", "master", "its answers are late"),
     Fault("half", "master", "the first bytes of an answer arrive, the rest does not", (0.1, 0.6)),
@@ -122,7 +128,9 @@ MOVES: Final = ("move", "early", "grow")
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("one", "oneway", "halves", "ring", "flap"),
     "all": tuple(
-        fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", "minority", *MOVES)
+        fault.name
+        for fault in _ALL
+        if fault.in_model and fault.name not in ("disk", "roll", "minority", "library", *MOVES)
     ),
 }
 

@@ -74,6 +74,8 @@ _ALL: Final = (
     Scenario("full-disk-everysec", "masters have no disk left; with appendfsync everysec they refuse writes",
              {"faults": ("disk",), "persistence": "everysec", "restart_guard": False}),
     Scenario("flush", "SCRIPT FLUSH", {"faults": ("flush",)}),
+    Scenario("functions", "the function library is loaded, replaced, flushed, and lost in restarts, while connections break (R44)",
+             {"faults": ("library", "forget", "lose"), "persistence": "none", "lanes": 2, "locks": 2, "duration": 15.0}),
     Scenario("lost-replies", "answers are lost after the command was applied", {"faults": ("lose",)}),
     Scenario("slow", "answers are late", {"faults": ("slow",)}),
     Scenario("half-replies", "only the beginning of an answer arrives", {"faults": ("half",)}),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from redis.exceptions import ResponseError
+
+from redlock.scripts import library
 from redlock.testing import LocalMasters
 
 from ..faults import CLOCKS
@@ -104,6 +108,16 @@ class LocalRig(Rig):
 
     def flush(self, master: int) -> None:
         self.masters.client(master - 1).script_flush()
+
+    def load(self, master: int) -> None:
+        client = self.masters.client(master - 1)
+        with suppress(ResponseError):  # Redis before 7 has no functions
+            client.function_load(library()[0], replace=True)
+            client.client_kill_filter(_type="normal", skipme=True)  # the connections that are there go on with scripts
+
+    def unload(self, master: int) -> None:
+        with suppress(ResponseError):
+            self.masters.client(master - 1).function_flush()
 
     def evict(self, master: int) -> None:
         client = self.masters.client(master - 1)

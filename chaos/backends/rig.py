@@ -113,6 +113,14 @@ class Rig(ABC):
         """SCRIPT FLUSH."""
 
     @abstractmethod
+    def load(self, master: int) -> None:
+        """FUNCTION LOAD REPLACE, of the function library (R44)."""
+
+    @abstractmethod
+    def unload(self, master: int) -> None:
+        """FUNCTION FLUSH."""
+
+    @abstractmethod
     def evict(self, master: int) -> None:
         """Its lock keys are gone; fences and records stay."""
 

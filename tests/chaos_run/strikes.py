@@ -214,6 +214,12 @@ class Scenes:
         with self.struck("flush", masters=(1,)):
             assert line.ask(f"EVALSHA {sha} 0").startswith("-NOSCRIPT")
 
+    def library(self):
+        with self.struck("library", masters=(1,)):
+            said = self.line().ask("FCALL redlock_1 0")
+            assert said.startswith(("$16", "-ERR unknown command")), "Redis before 7 has no functions"
+        assert self.line().ask("FCALL redlock_1 0").startswith("-ERR")
+
     def lose(self):
         line, other = self.line(), self.line(1, 2)
         with self.struck("lose", masters=(1,)):
