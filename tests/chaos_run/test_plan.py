@@ -248,7 +248,7 @@ def test_clocks_are_slewed_briefly_between_two_measurements(seed):
 def test_the_words_for_several():
     assert named("kill, partition,kill") == ("kill", *GROUPS["partition"])
     beyond = {"clock", "liar", "swing", "slew", "slewed", "evict", "kleppmann"}
-    assert beyond | {"disk", "roll", "minority", "move", "early", "grow"} == set(FAULTS) - set(named("all"))
+    assert beyond | {"disk", "roll", "minority", "library", "move", "early", "grow"} == set(FAULTS) - set(named("all"))
     with pytest.raises(ValueError, match="no fault 'nonsense'"):
         named("kill,nonsense")
     assert by_name("kill, partition,pause") == ("kill", "pause")

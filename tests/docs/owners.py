@@ -19,7 +19,7 @@ TESTS = ROOT / "tests"
 PAGE = TESTS / "owners.md"
 # What chaos has of a rule: what it judges, or the scenario or the broken variant that is about it.
 CHAOS = dict(
-    pair.split("=") for pair in ["P1=exclusive", "P2=fenced", "P3=live", "P4=live", "P5=amnesia-guarded", "P6=prompt", "P7=clean", "P8=no-owner-check", "R1=minority", "R5=wall-clock", "R8=one-token", "R9=no-rollback", "R10=clean", "R11=clean", "R12=resurrecting-extension", "R14=no-repair", "R16=fence-by-maximum", "R17=fenced", "R18=fenced", "R19=fenced", "R21=amnesia-guarded", "R22=amnesia", "R31=resigns-late", "R32=slots", "R33=counts-no-readers", "R34=records-every-list", "R35=trusts-expiry", "R39=without-fence-row", "R42=in-order", "R43=slewed"]
+    pair.split("=") for pair in ["P1=exclusive", "P2=fenced", "P3=live", "P4=live", "P5=amnesia-guarded", "P6=prompt", "P7=clean", "P8=no-owner-check", "R1=minority", "R5=wall-clock", "R8=one-token", "R9=no-rollback", "R10=clean", "R11=clean", "R12=resurrecting-extension", "R14=no-repair", "R16=fence-by-maximum", "R17=fenced", "R18=fenced", "R19=fenced", "R21=amnesia-guarded", "R22=amnesia", "R31=resigns-late", "R32=slots", "R33=counts-no-readers", "R34=records-every-list", "R35=trusts-expiry", "R39=without-fence-row", "R42=in-order", "R44=functions", "R43=slewed"]
 )  # fmt: skip
 _TABLE = re.compile(r"\| rule \|.*", re.DOTALL)
 _RULE = re.compile(r"\b[PRC]\d+\b")
