@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from redlock import QuorumUnreachable
 from redlock._core import wire
@@ -22,13 +22,15 @@ prefixes = st.sampled_from(["redlock:", "", "{x}:", "p*", "redlock-max"])
 
 
 @PROPERTY
+@example("", "redlock-fleet:")
 @given(prefixes, st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
 def test_every_name_is_found_at_its_key_and_its_other_keys_are_none(prefix, name):
     keys = wire.keys_for(prefix, [name])
     (lock,), (fence,) = keys.locks, keys.fences
     assert wire.name_of(prefix, fence.encode()) is None
     assert wire.name_of(prefix, wire.announcement_key(prefix).encode()) is None
-    if not name.endswith("}:fence") and not lock.endswith(":fence"):
+    announces = lock.startswith(("redlock-max-ttl:", "redlock-fleet:"))  # with an empty prefix; it may be of another one
+    if not announces and not name.endswith("}:fence") and not lock.endswith(":fence"):
         assert wire.name_of(prefix, lock.encode()) == name
 
 
