@@ -1,6 +1,6 @@
 #!/bin/sh
 # What kustomization.yaml makes Secrets of: an authority, one certificate for the five masters, their users, a password,
-# and redlock.toml for clients.
+# and redlock.toml for clients; and for each start of a master the function library, and the password of who may load it.
 #
 #   compose/kubernetes/secrets.sh [FOLDER [DAYS]]       FOLDER: compose/kubernetes/secrets    DAYS: 365
 #
@@ -21,7 +21,7 @@ if [ -e "$folder" ]; then
     echo "secrets.sh: $folder exists; whoever uses it would be locked out by a new authority: remove it first" >&2
     exit 64
 fi
-rule=$(redlock-check --acl 2>/dev/null) || exec redlock-check --acl # which says why
+rule=$(redlock-check --acl --functions 2>/dev/null) || exec redlock-check --acl --functions # which says why
 rule=$(printf %s "$rule" | tr -d "'") # an aclfile has no quotes
 
 umask 077
@@ -48,9 +48,13 @@ quiet openssl x509 -req -in "$folder/request.pem" -days "$days" -CA "$folder/ca.
 openssl rand -hex 32 | tr -d '\n' >"$folder/password"
 # The servers see the hash alone.
 hash=$(openssl dgst -sha256 -r <"$folder/password" | cut -d ' ' -f 1)
+openssl rand -hex 32 | tr -d '\n' >"$folder/loader"
+loader=$(openssl dgst -sha256 -r <"$folder/loader" | cut -d ' ' -f 1)
+redlock-check --functions 2>/dev/null >"$folder/functions.lua"
 cat >"$folder/users.acl" <<END
 user default off
 user health on nopass resetchannels -@all +info
+user loader on #$loader resetchannels -@all +function|load
 user locks on #$hash $rule
 END
 

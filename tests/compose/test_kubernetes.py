@@ -89,7 +89,7 @@ def test_the_addresses_are_those_of_the_set(secrets):
 def test_the_secrets_are_for_their_owner(secrets):
     assert secrets.stat().st_mode & 0o077 == 0
     assert {file.name for file in secrets.iterdir()} == {
-        "ca.crt", "tls.crt", "tls.key", "users.acl", "password", "redlock.toml",
+        "ca.crt", "tls.crt", "tls.key", "users.acl", "password", "redlock.toml", "functions.lua", "loader",
     }  # fmt: skip
     password = (secrets / "password").read_text()
     assert password not in (secrets / "users.acl").read_text()
@@ -131,12 +131,16 @@ def master(secrets, tmp_path):
     here[here.index("--tls-port") + 1] = str(port)
     started = subprocess.Popen([*here, "--bind", "127.0.0.1"], cwd=tmp_path, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
 
-    def probe(max_ttl):
-        *shell, line = server["readinessProbe"]["exec"]["command"]
+    def ended(what, max_ttl=""):
+        *shell, line = what["exec"]["command"]
         line = line.replace("/secrets/", f"{secrets}/").replace("redis-cli ", f"redis-cli -p {port} ")
         environment = {**ENVIRONMENT, "MAX_TTL": max_ttl}
         return subprocess.run([*shell, line], env=environment, capture_output=True, text=True, check=False).returncode
 
+    def probe(max_ttl):
+        return ended(server["readinessProbe"], max_ttl)
+
+    assert ended(server["lifecycle"]["postStart"]) == 0
     yield port, probe
     started.terminate()
     assert started.wait(30) == 0
@@ -159,6 +163,8 @@ def test_the_probe_and_a_client_and_nobody_else(master, secrets):
     checked = run("redlock-check", url, "--json")
     assert '"code": "recently-restarted"' in checked.stdout
     assert '"rights_missing": []' in checked.stdout
+    assert '"code": "functions"' not in checked.stdout
+    assert '"code": "more-rights-than-needed"' not in checked.stdout
     with Masters([url], restart_guard=False) as masters, masters.lock("job") as lease:
         assert lease.fence
     for other in (f"rediss://localhost:{port}?{tls}", f"rediss://health:none@localhost:{port}?{tls}"):
