@@ -20,7 +20,7 @@ class Nemesis(Strikes):
     def __init__(self, run: Run) -> None:
         super().__init__(run.world, run.setting.base, run.judge.masters)
         self.run = run
-        self._fast: set[Any] = set()
+        self._slewed: list[Any] = []  # masters, or a client
         self.begin(run.setting.base.faults)
 
     # -- whom it hits --------------------------------------------------------------------------------
@@ -178,30 +178,32 @@ class Nemesis(Strikes):
         self._until(0.7, heal)
 
     def _slew(self) -> None:
-        """The clocks of some run faster than `drift_factor` allows (R43)."""
-        right = [master for master in self.run.judge.masters if master not in self._fast]
-        if not right:
+        """The clocks of some masters run faster than `drift_factor` allows, or the clock of a client slower (R43)."""
+        if self._slewed:
             return
-        masters = self.random.sample(right, self.random.randint(1, len(right)))
-        slew, rate = self.run.judge.slewed(), self.random.choice((1.0833, 1.2))
-        self.world.log("fault: slew", [f"m{master.index}" for master in masters], rate)
-        self._fast.update(masters)
-        for master in masters:
-            master.runs(rate)
+        masters, client, rate = self.run.judge.masters, self._client(), self.random.choice((1.0833, 1.2))
+        self._slewed = self.random.sample(masters, self.random.randint(1, len(masters)))
+        if self.random.random() < 0.3 and client is not None:
+            self._slewed, rate = [client], 1 / rate
+        names = [getattr(one, "name", None) or f"m{one.index}" for one in self._slewed]
+        self.world.log("fault: slew", names, rate)
+        slew = self.run.judge.slewed()
+        for one in self._slewed:
+            one.runs(rate)
 
         def heal() -> None:
-            self.world.log("healed: slew", [f"m{master.index}" for master in masters])
-            self._fast.difference_update(masters)
+            self.world.log("healed: slew", names)
             slew.end = self.world.now
-            for master in masters:
-                master.runs(self.run.rate())
+            for one in self._slewed:
+                one.runs(self.run.rate())
+            self._slewed = []
 
-        self._until(8.0, heal)
+        self._until(10.0, heal)
 
     def _wander(self) -> None:
         """A clock runs at another rate from now on, within what `drift_factor` allows for."""
-        right: list[Any] = [one for one in self.run.judge.masters if one not in self._fast] + [self._client()]
-        if (one := self.random.choice(right)) is not None:
+        one: Any = self.random.choice([*self.run.judge.masters, self._client()])
+        if one is not None and one not in self._slewed:
             one.runs(self.run.rate())
 
     # -- processes -----------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class _Waits:
 
 @dataclass
 class Slew:
-    """Clocks of masters run faster than `drift_factor` allows, from ``begin`` on."""
+    """Clocks of masters run faster than `drift_factor` allows, or that of a client slower, from ``begin`` on."""
 
     begin: float
     end: float = math.inf
@@ -189,7 +189,7 @@ class Judge(invariants.Judge):
             super()._alone(hold)
 
     def _harms(self, slew: Slew) -> bool:
-        longest = self.parameters.max_ttl
+        longest = 1.2 * self.parameters.max_ttl  # on the clock of a client that is slewed
         known = slew.begin + KNOWN * longest + 0.5
         return slew.begin <= self.world.now < (known + longest if slew.end > known else slew.end + 2 * longest)
 

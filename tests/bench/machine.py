@@ -47,6 +47,7 @@ class Thread:
         self.waiting = True  # ... for `Machine.wake`, or for a time
         self.woken = False
         self.ticket = 0  # of this wait: what was meant for an earlier one is void
+        self.until = EVER  # it waits no longer than that, in true time
         self.interrupt_in: int | None = None  # steps until a Ctrl-C strikes it
         self.interrupt_again: int | None = None  # ... and steps from then until another one does
         self.loop: Any = None  # the event loop that runs in it
@@ -105,9 +106,9 @@ class Machine:
         """The running thread waits until it is woken, or until ``until`` in true time.  True: it was woken."""
         thread = self._caller()
         thread.ticket += 1
-        thread.waiting, thread.woken = True, False
-        if until is not None and until < EVER:
-            self.world.at(until + self._latency(), self._run, thread, thread.ticket)
+        thread.waiting, thread.woken, thread.until = True, False, EVER if until is None else until
+        if thread.until < EVER:
+            self.world.at(thread.until + self._latency(), self._run, thread, thread.ticket)
         self._give_way(thread)
         return thread.woken
 
@@ -285,9 +286,16 @@ class Process:
         return self._offset + self._rate * self.world.now
 
     def runs(self, rate: float) -> None:
-        """From now on; what waits for a time already is not woken at another one."""
+        """From now on.  No thread that waits for a time wakes too late; where the clock is slower now, it wakes early."""
+        faster = rate > self._rate
+        waits = [
+            (one, self._offset + self._rate * one.until) for one in self.threads if one.waiting and one.until < EVER
+        ]
         self._offset += (self._rate - rate) * self.world.now
         self._rate = rate
+        for thread, clock in waits if faster else ():
+            thread.until = max(self.world.now, self.true_time(clock))
+            self.world.at(thread.until, self.machine._run, thread, thread.ticket)
 
     def true_time(self, clock: float) -> float:
         return (clock - self._offset) / self._rate

@@ -162,10 +162,10 @@ def wrong_clocks(seed: int) -> Setting:
 
 
 def slewed(seed: int) -> Setting:
-    """Clocks run at other rates for a while: within what is allowed for, and those of masters faster than that (R43)."""
+    """Clocks wander within what is allowed for.  Those of masters run faster for a while, or that of a client slower (R43)."""
     drawn = draw(
-        seed, calm=False, more=False, names=1, slots=0, delay=0.002, slow=0.0, budget=1200,
-        faults=(("slew", 0.5), ("wander", 1.0)), besides={"users": 3, "hows": ("with", "hand")},
+        seed, calm=False, more=False, clients=3, names=1, slots=0, delay=0.002, slow=0.0, budget=2500,
+        faults=(("slew", 0.5), ("wander", 1.0)), besides={"users": 2, "hows": ("hand",), "longest": 4.0},
     )  # fmt: skip
     return replace(drawn, base=replace(drawn.base, duration=20 * drawn.base.ttl))
 

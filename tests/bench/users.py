@@ -368,7 +368,8 @@ class User:
         """An acquire has ended: no later than it may (C3)."""
         client, base = self.client, self.client.setting.base
         most = timeout + 20 * base.node_timeout + CONNECT + client.judge.slack(client) + client.stalled - stalled
-        if (took := client.world.now - began) > most * (1 + base.drift_factor):
+        slower = 1.2 if base.rate("slew") else 1 + base.drift_factor
+        if (took := client.world.now - began) > most * slower:
             client.judge.fail(ENDS, f"an acquire by {self} took {took:.3f} s, at most {most:.3f} s are right")
 
     def _passes(self, error: Any) -> None:

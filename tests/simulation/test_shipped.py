@@ -96,7 +96,7 @@ def test_seeds_of_each_family_keep_every_promise(name):
 def test_seeds_with_slewed_clocks_see_a_client_that_counts_the_votes_of_fast_masters():
     """R43: what is measured is judged, and what nobody can have measured yet is not."""
     with pytest.raises(Violation, match="P1 exclusive"):
-        for seed in (18, *range(MOST)):
+        for seed in (14, *range(MOST)):
             play(FAMILIES["slewed"](seed), VARIANTS["rates-ignored"].patches)
 
 
