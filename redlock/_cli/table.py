@@ -190,7 +190,7 @@ def _findings(health: Health, style: Style) -> list[str]:
             shared.setdefault(key, (finding, []))[1].append(where)
     for finding, names in shared.values():
         where = style.paint(", ".join(names), "bold")
-        report += ["", f"{style.paint(finding.level, finding.level)}  {where}  [{finding.code}]"]
+        report += ["", f"{style.paint(finding.level, finding.level)} for {where}  [{finding.code}]"]
         report += _broken("  ", finding.message, style)
         report += _broken("  -> ", finding.advice, style)
     return report

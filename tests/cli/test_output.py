@@ -136,6 +136,13 @@ def test_what_several_masters_share_is_said_once():
     assert "10.0.0.3:6379, 10.0.0.4:6379  [unreachable]" in report
 
 
+def test_a_critical_finding_of_one_master_is_critical_for_that_one_and_not_for_the_heading_above():
+    """C22: the status is about the quorum, and WARNING stood above "critical"."""
+    report = table.lines(judge([healthy(0), healthy(1), dead(2)], CLIENT_OPTIONS, None), table.Style(io.StringIO()))
+    assert report[0].startswith("WARNING: ")
+    assert "critical for 10.0.0.2:6379  [unreachable]" in report
+
+
 def test_colours_are_for_terminals_alone_and_not_where_they_are_unwanted(monkeypatch):
     health = mixed()
     assert "\x1b" not in "\n".join(table.lines(health, table.Style(io.StringIO())))
