@@ -370,7 +370,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     if not found:
         return f"*{_NOT_MEASURED.capitalize()} in this run.*"
     line: Callable[[Sequence[str]], str] = lambda cells: f"| {' | '.join(cells)} |"  # noqa: E731
-    return "\n".join([line(heads), line(["---"] * len(heads)), *map(line, found)])
+    return "\n".join([line(heads), line(["---"] * len(heads)), *map(line, found)]).replace(" ×", "\u00a0×")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
