@@ -44,14 +44,8 @@ _SHOWN = {
 
 _REMARKS = """\
 - **Python costs more than the network here.** On loopback a round trip takes less than the interpreter needs for counting
-  votes, so the ratios above are the worst case; and they are ratios to a loop that does nothing at all with the answers.
-- **Threads share one interpreter.** With many threads the operations per second are those of one processor; processes
-  add up, up to what the masters can do.
-- **Processes are served in order only with `fair=True`.** Without it `luckiest to unluckiest` says how unequal it gets; inside
-  a process the line is first come, first served.
-- **A release that nobody announces** (a raw `DEL`, a holder that died) is noticed after a pause of up to half a second, or
-  when its TTL is over.
-- **A lock weighs more than a bare key:** a held lease has its votes, its deadlines and its place in the renewer."""
+  votes, so the ratios above are the worst case.
+- **Threads share one interpreter.** With many threads the operations per second are those of one processor."""
 
 
 def digest(file: Path) -> str:
@@ -86,7 +80,6 @@ def parts(results: Results, drawn: Sequence[str]) -> dict[str, str]:
             [one for one in alone if one.subject not in _FOR_USERS or one.subject in (THREADS_TITLE, ASYNCIO_TITLE)]
         ),
         "peers_table": _alone([one for one in alone if one.subject in _FOR_USERS]),
-        "apart_table": _alone(results.of("apart")),
         "sizes_picture": picture("sizes"),
         "patience": f"{EFFORTS[results.effort].patience:g} s",
         "peers_faults_picture": picture("faults"),
@@ -105,7 +98,6 @@ def parts(results: Results, drawn: Sequence[str]) -> dict[str, str]:
         "shared_table": _wide(results.of("leaders"), (THREADS_TITLE, ASYNCIO_TITLE)),
         "added_table": _added([one for name in ("confirmed", "readers", "transactions") for one in results.of(name)]),
         "masters_table": _by_subject(results.of("masters")),
-        "weights_table": _plain([*results.of("memory"), *results.of("imports")]),
         "missed": _missed(results),
         "beaten": _beaten(results),
         "remarks": _REMARKS,
@@ -213,11 +205,8 @@ def _alone(records: Sequence[Record]) -> str:
     rows = []
     for title in sorted(times, key=lambda title: times[title].value or 0):
         record = times[title]
-        half = f"{number(record.half[0])} to {number(record.half[1])}" if record.half else ""
-        rows.append(
-            [title, record.shown, half, f"{number(record.typical or 0)} {record.typical_unit}", cpu[title].shown]
-        )
-    heads = ["", "time, to bare sockets", "half of the samples", "median", "processor time, to theirs"]
+        rows.append([title, record.shown, f"{number(record.typical or 0)} {record.typical_unit}", cpu[title].shown])
+    heads = ["", "time, to bare sockets", "median", "processor time, to theirs"]
     return _table(heads, rows)
 
 
@@ -312,11 +301,6 @@ def _added(records: Sequence[Record]) -> str:
         for one in records
     ]
     return _table(["", ""], rows)
-
-
-def _plain(records: Sequence[Record]) -> str:
-    rows = [[f"{one.case} ({one.measure})" if one.case else one.measure, one.subject, one.shown] for one in records]
-    return _table(["", "", ""], rows)
 
 
 def _missed(results: Results) -> str:
