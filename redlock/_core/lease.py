@@ -311,12 +311,12 @@ class LeaseState:
         denied = False
         end: ExtensionEnd = "lost"
         with self.mutex():
-            self.last_votes = tally.votes
+            self.last_votes = tally
             if not self.extendable(self.clock()):  # it ended while we asked: whatever they are, they come too late
                 pass
             elif tally.won:
                 if not 0 < pending.number < self._won:  # else the keys have the TTL of a later one by now
-                    self.extended(pending, valid_until, tally.votes)
+                    self.extended(pending, valid_until, tally)
                     self.count_bare()
                     self.last, self._mended_at = tally, math.inf
                 end = "extended"

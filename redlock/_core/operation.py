@@ -67,6 +67,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     subscription: Subscription | None = None
     result: T  # once it has ended
     _struck: BaseException | None = None  # what was thrown into the generator first that is no error: a Ctrl-C
+    _running = False
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
@@ -102,33 +103,43 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self._host.operations.discard(self)
         return True
 
+    @abstractmethod
+    def wake(self) -> object:
+        """There are events that nobody may have seen."""
+
     # ------------------------------------------------------------------------------------------------
 
     def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
         """Step the generator until it has to wait, or until it ends."""
-        while True:
-            try:
-                while (argument := self._perform(step(argument))) is not WAITS:
-                    step = self._op.send
-                break
-            except StopIteration as stop:
+        self._running = True
+        try:
+            while True:
                 try:
-                    self.result = stop.value
-                    self._conclude(None)
-                except BaseException:  # from a signal handler: else the caller would wait for ever
-                    self.result = stop.value
-                    self._conclude(None)
-                    raise
-                break
-            except BaseException as error:
-                if _is_closed(self._op):  # it has cleaned up and raised this
-                    error = self._ends_with(error)
-                    if self._conclude(error) or isinstance(error, (GeneratorExit, KeyboardInterrupt, SystemExit)):
-                        raise error  # noqa: TRY201 - perhaps another one
+                    while (argument := self._perform(step(argument))) is not WAITS:
+                        step = self._op.send
                     break
-                if not isinstance(error, Exception):
-                    self._struck = self._struck or error
-                step, argument = self._op.throw, _Struck() if isinstance(error, GeneratorExit) else error
+                except StopIteration as stop:
+                    try:
+                        self.result = stop.value
+                        self._conclude(None)
+                    except BaseException:  # from a signal handler: else the caller would wait for ever
+                        self.result = stop.value
+                        self._conclude(None)
+                        raise
+                    break
+                except BaseException as error:
+                    if _is_closed(self._op):  # it has cleaned up and raised this
+                        error = self._ends_with(error)
+                        if self._conclude(error) or isinstance(error, (GeneratorExit, KeyboardInterrupt, SystemExit)):
+                            raise error  # noqa: TRY201 - perhaps another one
+                        break
+                    if not isinstance(error, Exception):
+                        self._struck = self._struck or error
+                    step, argument = self._op.throw, _Struck() if isinstance(error, GeneratorExit) else error
+        finally:
+            self._running = False
+        if self.events:  # that another thread added just before `_running` was false
+            self.wake()
 
     def _ends_with(self, error: BaseException) -> BaseException:
         """``error`` was raised by the generator; but a Ctrl-C in the cleanup after another one is not lost (R11)."""
@@ -166,7 +177,6 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
     _excused = False
     _closes: Send | None = None  # the request whose answers it waits for
     _armed: float | None = None  # the time for which its alarm is set
-    _running = False
     _queued = False  # the host knows that it is to be stepped
 
     def send(self, request: Send) -> None:
@@ -186,7 +196,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
     def step(self) -> None:
         """Resume the generator with the next event."""
         self._queued = False
-        if self.events and not self._running and not self.over:
+        if self.events and not self._running and self in self._host.operations:
             self._drive(self._op.send, self.events.popleft())
 
     def on_alarm(self) -> None:
@@ -199,7 +209,8 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
             return
         now = self._host.now()
         if now < self.until or self._excuse(now):
-            self._arm(now)
+            self._armed = self.until
+            self._wait(now)
             return
         self._host.read_and_close(self._closes)
         if self.events:
@@ -225,15 +236,6 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
 
     # ------------------------------------------------------------------------------------------------
 
-    def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
-        self._running = True
-        try:
-            super()._drive(step, argument)
-        finally:
-            self._running = False
-        if self.events:  # that another thread added just before `_running` was false
-            self.wake()
-
     def _await(self, until: float, closes: Send | None, *, quiet: bool = False) -> Event:  # noqa: ARG002
         self._closes = closes
         now = self._host.now()
@@ -244,13 +246,10 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
             self._host.read_and_close(closes)
             return self.events.popleft() if self.events else Timeout(now)
         if self._armed != self.until:  # one alarm for all answers of one round
-            self._arm(now)
+            self._armed = self.until
+            self._wait(now)
         waits: Event = WAITS
         return waits
-
-    def _arm(self, now: float) -> None:
-        self._armed = self.until
-        self._wait(now)
 
     def _excuse(self, now: float) -> bool:
         """Put `until` off, once, if it waits for answers and the alarm came late.

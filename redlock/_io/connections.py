@@ -92,7 +92,7 @@ class Connections(Exchange):
             turns = self.local_queue.leave(place, stays)
             for other in turns:
                 self.local_queue.set_yield_until(other, now, turn=True)
-            inboxes = self._give_turns(turns, now)
+            inboxes = self._give_turns(turns, now) if turns else ()
         for inbox in inboxes:
             inbox.wake()
 

@@ -237,11 +237,12 @@ class Alarm:
     (`LoopHost.spare`): an early alarm does no harm, and to set a new one costs more than to look at a clock.
     """
 
-    __slots__ = ("_host", "handle", "operation")
+    __slots__ = ("_host", "at", "handle", "operation")
 
     def __init__(self, operation: Operation[Any], host: LoopHost, at: float) -> None:
         self.operation: Operation[Any] | None = operation
         self._host = host
+        self.at = at  # on the loop's clock
         self.handle = host.loop.call_at(at, self._go_off)
 
     def _go_off(self) -> None:
@@ -257,7 +258,8 @@ class Operation(SteppedOperation[T, "LoopHost"]):
     _alarm: Alarm | None = None
 
     def __init__(self, op: Op[T], host: LoopHost) -> None:
-        super().__init__(op, host)
+        self.events = deque()
+        self._op, self._host = op, host
         self.future: asyncio.Future[T] = host.loop.create_future()
 
     def poke(self) -> None:
@@ -265,7 +267,7 @@ class Operation(SteppedOperation[T, "LoopHost"]):
             self._host.loop.call_soon_threadsafe(self.put, Turn(clock.now()))
 
     def _conclude(self, error: BaseException | None) -> bool:
-        super()._conclude(error)
+        self._host.operations.discard(self)
         if self.subscription is not None:
             self._host.unlisten(self)
         alarm, self._alarm = self._alarm, None
@@ -289,7 +291,7 @@ class Operation(SteppedOperation[T, "LoopHost"]):
             self._alarm = self._host.spare.pop()
         due = self._host.loop.time() + (self.until - now) + LATE
         if self._alarm is not None:
-            if self._alarm.handle.when() <= due:
+            if self._alarm.at <= due:
                 self._alarm.operation = self
                 return
             self._alarm.handle.cancel()

@@ -6,6 +6,7 @@ import contextlib
 import math
 import sys
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING
 
 from redlock._core.kernel.release import leave_line
@@ -39,6 +40,7 @@ class Renewer:
         self._mutex = ForkLock()  # guards the schedule: any thread may add and change leases
         self.wakes_at = math.inf
         self._all_due = False  # whether `work` is to take all leases as due
+        self._told = self._changed
         self.closing = False  # operations are broken off now: their failures are not logged, and nothing is given back
 
     # -- from any thread -----------------------------------------------------------------------------
@@ -46,7 +48,7 @@ class Renewer:
     def add(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float) -> Renewal:
         """Renew a new lease from now on, see `Renewal`."""
         renewal = Renewal(settings, spec, lease, held_by, at)
-        lease.on_change = partial(self._changed, renewal)
+        lease.on_change = MethodType(self._told, renewal)  # one object for each lease; a `partial` takes three
         queue = self._schedule.queue
         queue.append(renewal)
         if len(queue) > MANY:

@@ -67,7 +67,7 @@ class TaskHoldings:
     """What each task holds."""
 
     def __init__(self) -> None:
-        self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], Holder[AsyncLease]] = weakref.WeakKeyDictionary()
+        self._own: dict[weakref.ref[asyncio.Task[Any]], Holder[AsyncLease]] = {}  # each until its task is gone
 
     @property
     def holds(self) -> Holder[AsyncLease]:
@@ -78,8 +78,8 @@ class TaskHoldings:
             task = None
         if task is None:
             return Holder(bool)
-        holder = self._own.get(task)
+        holder = self._own.get(weakref.ref(task))
         if holder is None:
-            own = weakref.ref(task)
-            self._own[task] = holder = Holder(lambda: (alive := own()) is not None and not alive.done())
+            own = weakref.ref(task, self._own.pop)
+            self._own[own] = holder = Holder(lambda: (alive := own()) is not None and not alive.done())
         return holder

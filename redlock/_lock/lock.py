@@ -243,7 +243,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """
         for hold in reversed(holder):
             if hold.through is self._me and (
-                hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))
+                hold.with_exit is None or (not hold.abandoned and (hold.entered_here or not self._bound))
             ):
                 return hold
         return None

@@ -24,6 +24,9 @@ class Closed(OperationBase[None, Any]):
     def send(self, request: Any) -> None:
         raise AssertionError
 
+    def wake(self) -> None:
+        raise AssertionError
+
     def _await(self, *_: Any, **__: Any) -> Any:
         raise RedlockError("closed")
 

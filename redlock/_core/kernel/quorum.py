@@ -139,3 +139,5 @@ class Tally:
             else Vote(name, entry[0], entry[1], entry[2])
             for name, entry in zip(self.masters, self.entries, strict=True)
         )
+
+    __call__ = votes  # so a lease needs no bound method besides

@@ -106,7 +106,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         # The release goes to every master that may have a key of this lease, and is owed to each.  `asked` is read
         # after the lease has ended: no repair is written from now on, so no master is added.
         claim = doubted(Claim(settings, _call(settings, spec, lease), lease.asked, lease.keys_until), lease)
-        lease.last_votes = claim.tally.votes
+        lease.last_votes = claim.tally
         # The next waiter need not wait for the answers: on each connection its acquire follows this release (R10).
         claim.leaves, claim.wait_for = lease.place, settings.node_timeout
         # If another loop acquired the lease, that loop learns of it later.  It sends a release as well, which could

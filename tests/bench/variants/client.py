@@ -30,10 +30,10 @@ def _where(
 # No variant: a second Ctrl-C strikes where the engine has caught the first one.
 STRUCK_AGAIN = Patch(
     "redlock._core.operation",
-    "                if _is_closed(self._op):",
-    "                if isinstance(error, KeyboardInterrupt) and not hasattr(self, 'again'):\n"
-    "                    self.again = True\n                    raise\n"
-    "                if _is_closed(self._op):",
+    "                    if _is_closed(self._op):",
+    "                    if isinstance(error, KeyboardInterrupt) and not hasattr(self, 'again'):\n"
+    "                        self.again = True\n                        raise\n"
+    "                    if _is_closed(self._op):",
 )
 
 NOT_NOTICED = Patch(
