@@ -197,6 +197,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         """Resume the generator with the next event."""
         self._queued = False
         if self.events and not self._running and self in self._host.operations:
+            self._closes = None  # it refers to this operation: the two would wait for the garbage collector
             self._drive(self._op.send, self.events.popleft())
 
     def on_alarm(self) -> None:
