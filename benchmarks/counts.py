@@ -9,6 +9,7 @@ thread, task    bytecodes of a pair in a thread, in a task alone and in each of 
 instructions    of the processor, outside of the kernel, and allocations of Python: by callgrind, if valgrind is installed.
                 Sockets do nothing: a request is not sent, and its answer is there (`benchmarks.scripted.Silent`).
 objects         that the garbage collector tracks, for each lock, and for each lease beyond its lock.
+garbage         objects that a pair in a task leaves to the garbage collector, because they refer to each other.
 
 Budgets are in counts.json, for each version of Python.  There is room for 2 % above each: beyond that the exit code is 1.
 `--write` makes the figures of this run the budgets.  What raises one is said in the commit.
@@ -35,7 +36,7 @@ from unittest import mock
 
 from benchmarks import shape
 from benchmarks.scripted import Silent, scripted, standstill, urls, warming
-from redlock import Masters
+from redlock import AsyncMasters, Masters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +56,7 @@ def counted() -> dict[str, float]:
     figures: dict[str, float] = {what: thread[what] for what in ("thread", "thread python", "thread calls")}
     figures["task"], figures["task calls"], figures["task python"] = asyncio.run(shape.in_tasks(1))
     figures["tasks"], _, figures["tasks python"] = asyncio.run(shape.in_tasks(64))
-    return figures | kept()
+    return figures | kept() | {"task garbage": asyncio.run(garbage())}
 
 
 def kept() -> dict[str, float]:
@@ -85,6 +86,21 @@ def _more(make: Callable[[], object]) -> int:
 def _tracked() -> int:
     gc.collect()
     return len(gc.get_objects())
+
+
+async def garbage() -> int:
+    with scripted() as wired:
+        async with AsyncMasters(urls(), **shape.ALONE) as masters:
+            lock = masters.lock("old", ttl=shape.TTL)
+            with standstill():
+                for _ in warming(wired):
+                    assert await lock.acquire() is not None
+                    await lock.release()
+                gc.collect()
+                for _ in range(_MANY):
+                    await lock.acquire()
+                    await lock.release()
+                return gc.collect() // _MANY
 
 
 def by_callgrind() -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -53,6 +54,10 @@ def test_objects_that_others_keep_for_a_while_are_not_counted(monkeypatch):
 
     monkeypatch.setattr(MultiLock, "acquire", disturbed)
     assert (counts.kept(), len(others)) == (usual, 40)
+
+
+def test_a_pair_in_a_task_leaves_nothing_to_the_garbage_collector():
+    assert asyncio.run(counts.garbage()) == 0
 
 
 def test_masters_that_do_nothing_grant_and_release():
