@@ -165,8 +165,7 @@ class Exchange(ABC):
         self._walk = ready, walk
         current: Send | None = None  # most answers that are read together are to one request that is open
         tally: Tally | None = None
-        entries: list[Entry | None] = []  # of this tally
-        vote: Entry | None = None
+        said: list[Entry | float | None] = []  # to this tally
         for fd, _ in walk:
             pipeline = by_fd[fd]
             if not pipeline.plain:
@@ -188,11 +187,11 @@ class Exchange(ABC):
                     if request is not current:
                         current, tally = request, request.counts
                         if tally is not None:
-                            entries, vote = tally.entries, ("granted", now - request.sent_at, "", False, False)
+                            said = tally.said
                             over.append(request)
                     master = pipeline.master
-                    if tally is not None and entries[master] is None and now > votes_from[master]:
-                        entries[master], tally.yes = vote, tally.yes + 1
+                    if tally is not None and said[master] is None and now > votes_from[master]:
+                        said[master], tally.yes = now - request.sent_at, tally.yes + 1
                     elif request.voted(master, now):
                         request.inbox.put(request)
                 elif request.counts is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from redlock._core.lease import LeaseState
@@ -81,5 +82,10 @@ class TaskHoldings:
         holder = self._own.get(weakref.ref(task))
         if holder is None:
             own = weakref.ref(task, self._own.pop)
-            self._own[own] = holder = Holder(lambda: (alive := own()) is not None and not alive.done())
+            self._own[own] = holder = Holder(MethodType(_goes_on, own))
         return holder
+
+
+def _goes_on(own: weakref.ref[asyncio.Task[Any]]) -> bool:
+    task = own()
+    return task is not None and not task.done()

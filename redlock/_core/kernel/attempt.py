@@ -64,8 +64,8 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
         # than they know both, and no attempt is granted that was sent before they knew both (again).
         known = ballot.sent_at >= settings.voters.known_from and valid_until <= settings.voters.known_until
         if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:  # a majority, and in time (R7)
-            votes = ballot.tally
-            grant = Grant(token, fence, valid_until, at, ballot.reached(), votes, number, request.place, tally, spec)
+            reached = ballot.reached()
+            grant = Grant(token, fence, valid_until, at, reached, ballot.tally, number, request.place, tally, spec)
             if granted is not None:
                 granted(grant)
             outcome: Grant | Refusal = grant

@@ -42,7 +42,7 @@ class Tally:
         self.masters = masters
         self.size = size = len(masters)
         self.need = majority(size)
-        self.entries: list[Entry | None] = [None] * size
+        self.said: list[Entry | float | None] = [None] * size  # of a usual grant only the latency
 
     def count(
         self,
@@ -55,9 +55,9 @@ class Tally:
         of_name: bool = False,
     ) -> None:
         """Record one vote.  A master votes once in a round: its second answer changes nothing."""
-        if self.entries[master] is not None:
+        if self.said[master] is not None:
             return
-        self.entries[master] = (outcome, latency, reason, configuration, of_name)
+        self.said[master] = (outcome, latency, reason, configuration, of_name)
         if outcome == "granted":
             self.yes += 1
         else:
@@ -74,6 +74,11 @@ class Tally:
             outcome, latency, reason, configuration, of_name = entry
             self.count(master, outcome, latency, reason, configuration=configuration, of_name=of_name)
         return entry is not None
+
+    @property
+    def entries(self) -> list[Entry | None]:
+        """What each master said; None: nothing yet."""
+        return [("granted", one, "", False, False) if isinstance(one, float | int) else one for one in self.said]
 
     @property
     def won(self) -> bool:
@@ -99,10 +104,8 @@ class Tally:
             return True
         if self.no < self.need <= self.size - self.no:
             return False  # the usual case: too few answers yet for either
-        open_ = self.size - self.yes - self.no
-        denials = self.number("held")
-        possible = self.yes + open_ >= self.need or denials + open_ >= self.need
-        return denials >= self.need or not possible
+        denials, left = self.number("held"), self.size - self.yes - self.no
+        return denials >= self.need or max(self.yes, denials) + left < self.need
 
     @property
     def complete(self) -> bool:
@@ -133,11 +136,9 @@ class Tally:
         return self.lost and self.size - self.absent() < self.need
 
     def votes(self) -> tuple[Vote, ...]:
+        pending: Entry = ("pending", None, "decided without it", False, False)
         return tuple(
-            Vote(name, "pending", None, "decided without it")
-            if entry is None
-            else Vote(name, entry[0], entry[1], entry[2])
-            for name, entry in zip(self.masters, self.entries, strict=True)
+            Vote(name, *(entry or pending)[:3]) for name, entry in zip(self.masters, self.entries, strict=True)
         )
 
     __call__ = votes  # so a lease needs no bound method besides

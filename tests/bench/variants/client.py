@@ -355,7 +355,7 @@ VARIANTS = {
                 "redlock._core.kernel.attempt",
                 "        if fencing and (ballot.unstored or tally.yes < tally.need):\n",
                 "        if tally.yes < tally.need and ballot._needs_another_round():\n            for flagged in ballot.shown:\n"
-                "                tally.entries[flagged] = None\n                tally.count(flagged, 'granted')\n"
+                "                tally.said[flagged] = None\n                tally.count(flagged, 'granted')\n"
                 "        elif fencing and ballot.unstored:\n",
             ),
         ),

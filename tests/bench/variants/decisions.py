@@ -11,8 +11,8 @@ VARIANTS = {
         "core/test_quorum.py",
         Patch(
             "redlock._core.kernel.quorum",
-            "else Vote(name, entry[0], entry[1], entry[2])",
-            'else Vote(name, entry[0], entry[1], "")',
+            "Vote(name, *(entry or pending)[:3])",
+            'Vote(name, *(entry or pending)[:2], "")',
         ),
     ),
     "names-with-braces": broken(
