@@ -69,8 +69,9 @@ def _by_commit(runs: Sequence[Line]) -> Iterator[str]:
     for (date, commit), lines in groups.items():
         figures = [figure for what in _COUNTED for figure in _sum(lines, what).values()]
         shown = " | ".join(f"{figure:,.0f}" if figure else "–" for figure in figures)
-        violated = "; ".join(f"`{one}`" for line in lines for one in line["violated"]) or "nothing"
-        yield f"| {date} | `{commit}` | {shown} | {violated} |"
+        violated = "; ".join(f"`{one}`" for line in lines for one in line["violated"])
+        if violated:
+            yield f"| {date} | `{commit}` | {shown} | {violated} |"
 
 
 def _judges(lines: Sequence[Line]) -> Iterator[str]:
