@@ -13,7 +13,7 @@ the inside of redis-py is in this file. It depends on this:
 - `DefaultParser` is the one of hiredis, and has its reader in `_reader` from `on_connect` on.
 
 On the day that this is not so any more, one sentence says it (`installed.misfit`): an ImportError or a
-ConfigurationError where the masters are given. What shows only while connecting is the vote of each master, and ends an
+ConfigurationError where the masters are given. A later defect is the vote of each master, and ends an
 acquire at once.
 """
 

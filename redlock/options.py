@@ -157,7 +157,7 @@ def owner(value: object) -> str:
 
 def is_owner(text: str) -> bool:
     """Whether ``text`` may be an owner, and not "": 1 to 64 bytes of printable UTF-8."""
-    # What can be printed can also be encoded.
+    # Printable text can also be encoded.
     return text != "" and text.isprintable() and len(text.encode()) <= LONGEST_OWNER
 
 

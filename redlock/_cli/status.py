@@ -111,7 +111,7 @@ class Status:
         lease = self.lease  # once: it may end at any moment
         leads = lease is not None and lease.valid
         if path == "/leader":
-            # What was seen may be stale. That we lead is not: it ends with the lease, noticed or not.
+            # A seen leader may be stale. That we lead is not: it ends with the lease, noticed or not.
             owner = lease.owner if lease is not None and leads else "" if lease is not None else self.leader
             about = {"name": self.name, "leads": leads, "leader": owner}
             if lease is not None and leads:

@@ -131,7 +131,7 @@ def unfinished(progress: Progress, interruption: BaseException) -> Generator[Ste
 
 
 def _first(errors: list[BaseException | None]) -> BaseException | None:
-    """The first error, with a note of each other one.  What is no `Exception`, as a Ctrl-C, goes before all."""
+    """The first error, with a note of each other one.  One that is no `Exception`, as a Ctrl-C, goes first."""
     raised = sorted((error for error in errors if error is not None), key=lambda error: isinstance(error, Exception))
     for other in raised[1:]:
         raised[0].add_note(f"besides, {type(other).__name__}: {other}")

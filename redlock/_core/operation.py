@@ -1,7 +1,7 @@
 """The engine: steps operations.  Threads, event loops, renewals and the simulation run this one.
 
 An operation is a generator (`redlock/_core/effects.py`).  The engine resumes it, and its `Host` carries out what it
-yields.  What differs is only how it waits:
+yields.  Hosts differ only in how they wait:
 
 - An operation of a caller's thread is driven to its end by that thread, which sleeps in its waits (`_io/waiter.py`).
 - Every other operation is a `SteppedOperation`.  Where it waits, the engine returns to the host.  The host calls `step`

@@ -74,7 +74,7 @@ IN_ORDER = frozenset(
     if script.verb in ("acquire", "extend", "mark", "occupy", "renew", "confirm", "repair", "ticket")
 )
 
-# What was stored is not greater than itself, a fence (R18), a stamp (R35) or a ticket (R42): the second one is refused.
+# A stored fence (R18), stamp (R35) or ticket (R42) is not greater than itself: the second one is refused.
 _ONCE = frozenset(
     script.name
     for script in (

@@ -132,7 +132,7 @@ class Voters:
         self._said_at[master] = math.inf if announced is None else sent_at
         if announced is not None:
             value, until, process = self._longest[master]
-            # What a process before this one said applies to its end: the master may have forgotten it.
+            # The announcement of a process before this one applies to its end: the master may have forgotten it.
             if process == self._run_id(master) or until <= at or value <= announced.max_ttl:
                 left = min(announced.left, wire.LIFE * announced.max_ttl) * self._slower + validity.ROUNDING
                 self._longest[master] = announced.max_ttl, at + left, self._run_id(master)

@@ -215,7 +215,7 @@ def _failure(facts: MasterFacts) -> Finding:
     return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
 
 
-# What is in the text of an error of TLS, and what it means.  The first match is taken.
+# Parts of the texts of errors of TLS, and their meaning.  The first match is taken.
 _TLS = (
     (
         "_ALERT_CERTIFICATE_EXPIRED",
@@ -636,7 +636,7 @@ def _fast(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding
 
 
 def _set_right(facts: MasterFacts, *, behind: bool, max_ttl: float) -> str:
-    # What it kept on disk ends at a time of day: a clock that was set forward in between has let it expire too early.
+    # Its keys on disk end at a time of day: a clock that was set forward in between has let them expire too early.
     # One that may have forgotten does not vote for as long by itself (R21).
     pause = f", wait {max_ttl:g} s (max_ttl), for it votes at once" if behind and facts.durable else ""
     return (

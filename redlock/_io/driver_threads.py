@@ -1,6 +1,6 @@
 """Runs operations in the caller's thread: carries out what they yield, and resumes them with what happens.
 
-What no caller does, one thread does for each `Masters`: it connects in the background, reads late answers, sends owed
+The rest one thread does for each `Masters`: it connects in the background, reads late answers, sends owed
 releases, and renews leases.  It sleeps while all masters are up and have answered and no lease is due.
 
 When that thread ends it ends the renewals under way.  The garbage collector would end them in any thread, in the

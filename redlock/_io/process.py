@@ -1,6 +1,6 @@
 """Tells which process this is: a forked child must not take its parent's locks for its own, nor sign with its name.
 
-Python runs a hook in each child that it forks.  What forks without Python (uWSGI, an embedded interpreter, a library
+Python runs a hook in each child that it forks.  A fork without Python (uWSGI, an embedded interpreter, a library
 in C) runs none.  So `pid` is compared with that of the kernel, and `notice` is called if they differ: when an operation
 begins, whenever a lease is asked for its state, and before anything is written or read.
 

@@ -4,7 +4,7 @@ Everything is in one directory, which no other user may enter.  It has a name th
 programs that have different variables in their environments still have to meet.  The servers listen on sockets in it:
 no ports, no passwords.  The lock of the directory is that of the keeper, which is handed on to it with the socket on
 which it listens.  So of two programs that start at the same moment one starts the servers, and both are connected to
-the same keeper.  Whatever is left there after a crash is in no program's way.
+the same keeper.  Leftovers of a crash are in no program's way.
 
 The servers write everything to a file before they answer.  So they forget nothing, and may vote at once (R21): after an
 idle end, a crash and ``kill -9`` the next ones remember which locks are held, and which fences were given.
@@ -106,7 +106,7 @@ def found() -> str:
 
 
 def stop() -> bool:
-    """End the masters, even if programs use them.  What they remember stays.  False: none run."""
+    """End the masters, even if programs use them.  Their data stays.  False: none run."""
     line = _connected(_place() / "door")
     if line is None:
         return False

@@ -186,7 +186,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
                 was not lost, it is still valid.  With asyncio it may be asynchronous, and is awaited.
             on_new_leader: called with the owner (R27) of another leader that was seen.  It may be
                 stale, and terms may be missed.  It must not block, nor use these masters.  With asyncio it may be
-                asynchronous instead, and is not awaited.  What it raises is logged.
+                asynchronous instead, and is not awaited.  Its errors are logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.

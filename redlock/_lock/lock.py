@@ -9,7 +9,7 @@ A lock with ``bound=False`` is not re-entered.
 Interruptions (R11, P7).  A Ctrl-C, a cancellation, or a signal handler that raises can strike between any two
 instructions.  Three places deal with that, and each takes over where the one before ends:
 
-- The operation.  Whatever interrupts it is thrown into the generator, which takes its keys back by sending.  Until its
+- The operation.  An interruption is thrown into the generator, which takes its keys back by sending.  Until its
   last step it leaves no key and no hold.
 - The call.  `acquire`, `release` and the beginning of a ``with`` give back a hold that they do not finish (`_abandon`).
 - The end of a ``with``.  When it is gone and the hold is still entered, the renewer gives the lease back (`holds.py`).

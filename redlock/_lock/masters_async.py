@@ -260,8 +260,8 @@ class AsyncMasters(MastersBase[Driver]):
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
 
         It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
-        name.  It also reports connections for locks that do not work.  What is wrong with the masters is not raised:
-        it is in the result.
+        name.  It also reports connections for locks that do not work.  Faults of the masters are not raised:
+        they are in the result.
 
         Args:
             timeout: the most seconds that it takes, however many masters hang.

@@ -83,7 +83,7 @@ class _Led:
             self._scheduler.pause()
 
     def _skip_missed(self) -> None:
-        """What was due before the term was for the leader of that time, which a store in memory knows nothing of."""
+        """Runs due before the term belong to the leader of that time; a store in memory does not know it."""
         now = datetime.now(self._scheduler.timezone)
         for alias, store in list(self._scheduler._jobstores.items()):  # noqa: SLF001
             for job in self._scheduler.get_jobs(alias) if isinstance(store, MemoryJobStore) else ():

@@ -105,7 +105,7 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
     # -- leading -------------------------------------------------------------------------------------
 
     def tick(self, *args: Any, **kwargs: Any) -> Any:
-        """What is due is sent if this beat leads.  Returns the seconds until the next tick."""
+        """Send what is due, if this beat leads.  Returns the seconds until the next tick."""
         if self._thread is None:
             thread = threading.Thread(target=self._stand, name="redlock-beat", daemon=True)
             thread.start()
@@ -255,7 +255,7 @@ def _now() -> datetime:
 
 @contextlib.contextmanager
 def _signals_later() -> Iterator[None]:
-    """What ends beat waits until the fire that was taken is sent."""
+    """The end of beat waits until the fire that was taken is sent."""
     came: list[int] = []
 
     def keep(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - part of the interface

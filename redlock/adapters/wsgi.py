@@ -31,7 +31,7 @@ def _stop_all() -> None:
         stop()
 
 
-# What is registered here is called in reverse order, when the main thread has just ended.  `atexit` is later: by then
+# Functions registered here run in reverse order, when the main thread has just ended.  `atexit` is later: by then
 # pools of threads, which a body may use, take no more work, and what ran in them was waited for.  A forked child calls
 # it as well, on copies whose threads it does not have.
 getattr(threading, "_register_atexit", atexit.register)(_stop_all)

@@ -1,6 +1,6 @@
 """The calls of aioredlock (0.7): seconds, an error where another client has the lock, ``async with await``.
 
-What is behind them is of this library: a restarted master does not vote, no key is left behind, and `Lock.valid` looks
+Behind them is this library: a restarted master does not vote, no key is left behind, and `Lock.valid` looks
 at the clock each time.
 
 - A lock without ``lock_timeout`` is renewed until it is given back; one with a ``lock_timeout`` is not.

@@ -1,6 +1,6 @@
 """The calls of redlock-py (1.0): milliseconds, False where another client has the lock, else a named tuple.
 
-What is behind them is of this library: all masters are asked at once, each has a time limit, a restarted master does
+Behind them is this library: all masters are asked at once, each has a time limit, a restarted master does
 not vote, no key is left behind, and a dead minority is no error.
 
 - `Redlock.lock` waits as long as there were pauses between its attempts.  A release wakes it.

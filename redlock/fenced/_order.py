@@ -81,7 +81,7 @@ class CommitUnknown(RedlockError):  # noqa: N818
 class PausedTooLong(RedlockError):  # noqa: N818
     """The database ended the transaction in a pause: the body called another service, or the process was frozen.
 
-    Nothing of the transaction was written.  What the body did elsewhere is done.  A pause between two statements may
+    Nothing of the transaction was written.  Effects of the body elsewhere stay.  A pause between two statements may
     take as long as the lease had left when the transaction began, also if the lease is renewed: the row of the name is
     locked for as long.  To try again meets the same end.  Have the slow part between two transactions of one lease,
     and outside of both.
@@ -94,9 +94,8 @@ class PausedTooLong(RedlockError):  # noqa: N818
         return cls(
             f"the database ended the transaction under {name!r} and wrote nothing of it: its connection was gone "
             f"{took:.1f} s after the begin, and a pause between two statements may last {allowed:.1f} s, which is "
-            "what the lease had left. What the body did elsewhere stays done. Do the slow part between two "
-            "fenced(lease, ...) of "
-            "one lease, outside of both",
+            "what the lease had left. Effects of the body elsewhere stay. Do the slow part between two "
+            "fenced(lease, ...) of one lease, outside of both",
             name=name,
         )
 

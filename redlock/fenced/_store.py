@@ -91,7 +91,7 @@ class Store(ABC):
 
     @abstractmethod
     def _rollback(self) -> bool:
-        """Whether the database has said that no transaction is open.  What it said of the commit is no answer."""
+        """Whether the database has said that no transaction is open.  An answer to the commit does not say so."""
 
     @abstractmethod
     def _throw_away(self) -> None:

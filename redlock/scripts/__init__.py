@@ -35,7 +35,7 @@ _MODES: Final[tuple[tuple[Policy, ...], ...]] = ((), ("shared",), ("fair",))
 WIRE: Final = 1
 LIBRARY: Final = f"redlock_{WIRE}"
 # On a full master these do what scripts do there: a lease is extended and given back, and a client is told and tells.
-# Whatever takes a name is refused.  The last three change nothing.
+# Calls that take a name are refused.  The last three change nothing.
 _ON_FULL_MASTERS: Final = ("announce", "extend", "fleet", "known", "release", "renew", "vacate")
 _READING: Final = ("look", "scan", "status")
 

@@ -26,8 +26,7 @@ class ClockUnavailable(RuntimeError):  # noqa: N818 - its name says what is the 
 
 
 class Clock:
-    """The wall clock of one server: true time plus an offset, or at a rate of its own. What it is ahead by survives
-    restarts of the server.
+    """The wall clock of one server: true time plus an offset, or at a rate of its own, kept in restarts of the server.
 
     Only the wall clock moves, not the monotonic one. A server computes its uptime from the wall clock, so a jump
     changes the uptime as well.

@@ -1,7 +1,7 @@
 """Finds views that use a lock inside of the transaction that ``ATOMIC_REQUESTS`` opens around them.
 
 There the view returns, the lock is given back, and then the transaction commits.  The next holder reads the old row.
-What is looked at is the code of each view: whether a name in it means something of redlock.  A lock that a function
+The check reads the code of each view: whether a name in it means something of redlock.  A lock that a function
 further down takes is not found; `fenced` refuses there when it runs.
 """
 
@@ -75,7 +75,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _home(value: Any) -> str:
-    """The package that ``value`` comes from.  What is lazy stays so: it may need a database, or a request."""
+    """The package that ``value`` comes from.  A lazy value stays so: it may need a database, or a request."""
     kind = type(value)  # `isinstance` would ask a lazy one for its class
     name = value.__name__ if issubclass(kind, ModuleType) else getattr(value, "__module__", None) or kind.__module__
     return str(name).partition(".")[0]
