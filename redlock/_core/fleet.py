@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
 SOON = 0.05  # of max_ttl: a list is announced again, until it works, while another one is new, and after connecting
+_MOST = 64  # lists of one master that are remembered: whoever may write there can invent any number of them
 _NEW, _WORKING = "1", "2"  # of the statuses of fleet.lua, those that count
 
 
@@ -160,9 +161,11 @@ class Fleet:
         else:
             until = sent_at + self._counts
             self.differs = self.differs or lists.differs > 0
-            for shown in lists.others:
-                left = shown.left * self._slower + validity.ROUNDING
-                others[shown.names] = _Other(shown.status, at + left)
+            # First those that count.  So many of them are reason enough to give way.
+            for shown in sorted(lists.others, key=lambda one: one.status not in (_NEW, _WORKING)):
+                if shown.names in others or len(others) < _MOST:
+                    left = shown.left * self._slower + validity.ROUNDING
+                    others[shown.names] = _Other(shown.status, at + left)
             self._answers[master] = _Answer(lists.state, others, until)
         self._judge(at)
 

@@ -34,6 +34,7 @@ Way: TypeAlias = Literal["confirmed", "trusted"]
 # The most readers that a look at one name names, and that a look at many names does.
 MOST_NAMED = 1000
 _FEWER_NAMED = 50
+_LONGEST_LIST = 1 << 16  # bytes of the names of masters that a client uses; more are no list of ours
 
 
 class Call(NamedTuple):
@@ -623,7 +624,7 @@ def read_way(value: bytes) -> tuple[float, float] | None:
 def _read_other_list(value: bytes) -> OtherList:
     head, _, names = value.partition(b"\n")
     match head.split(b" "):
-        case [(b"1" | b"2" | b"-" | b"~") as status, left] if _are_digits(left) and names:
+        case [(b"1" | b"2" | b"-" | b"~") as status, left] if _are_digits(left) and 0 < len(names) < _LONGEST_LIST:
             return OtherList(status.decode(), int(left) / 1000, frozenset(_lines(names)))
     raise BadReply(_odd(value))
 

@@ -306,6 +306,21 @@ def test_an_answer_that_makes_no_sense_costs_no_vote() -> None:
     assert not one.refusal
 
 
+def test_ever_new_lists_that_last_for_ever_fill_no_memory_and_open_no_way() -> None:
+    """Whoever may write to the hash of lists can invent them, as many as it likes and as long as they fit."""
+    one = fleet()
+    for number in range(200):
+        one.answered(0, wire.Lists(0, (wire.OtherList("2", 1e12, frozenset((f"x{number}",))),)), 1.0, 1.0)
+    assert len(one.disagreement.others) <= 100
+    assert one.refusal
+    given_way = tuple(wire.OtherList("-", LIFE, frozenset((f"y{number}",))) for number in range(200))
+    one = fleet()
+    one.answered(0, wire.Lists(0, (*given_way, *shows(NEW).others)), 1.0, 1.0)
+    assert one.refusal
+    with pytest.raises(wire.BadReply):
+        wire.read_fleet([0, b"2 100\n" + 70_000 * b"x"])
+
+
 @pytest.mark.parametrize("permitted", [True, False])
 def test_the_price(permitted: bool) -> None:
     """Two requests to each master at first, and then one every half `max_ttl`, also for who may not announce."""
