@@ -259,7 +259,8 @@ def test_who_only_warns_works_says_so_once_and_leaves_the_others_alone() -> list
         while at.now < 2 * LIFE:
             assert (yield from gets(at, "another", of=masters))
             yield at.sleep(0.5)
-        assert sum("two clients may hold one lock" in line and "WARNING" in line for line in at.log) == 2  # here, and the first
+        # here, and the first
+        assert sum("two clients may hold one lock" in line and "WARNING" in line for line in at.log) == 2
         yield masters.close
 
     return [first, late]

@@ -51,7 +51,7 @@ VARIANTS = {
     "new-ones-do-not-count": broken(
         "A client goes on although its master has recorded others, which have not said yet that they work (R34)",
         _HUNG,
-        Patch("redlock._core.fleet", "                elif other is not None and other.counts(at):", "                elif other is not None and other.counts(at) and other.mark == _SETTLED:"),
+        Patch("redlock._core.fleet", "                elif other is not None and other.counts(at):", "                elif other is not None and other.counts(at) and other.status == _WORKING:"),
     ),
     "trusts-what-it-knew": broken(
         "A client that stood still takes its list for known to others (R34)",
