@@ -120,7 +120,7 @@ def test_a_client_that_was_out_of_touch_until_its_list_was_forgotten_begins_anew
             at.cut(3)
             yield at.sleep(20.0)
             at.heal([0, 1])
-            at.client.world.after(0.1, at.heal, [2])
+            at.client.world.after(0.2, at.heal, [2])
         assert at.now > 20.0
         while at.now < 22.0:
             assert not (yield from gets(at))

@@ -49,6 +49,7 @@ def test_clients_that_masters_give_different_slots_hold_different_slots() -> lis
             yield at.sleep(1.0 + turn - at.now)
             slot = at.masters.slots(f"group-{turn}", limit=3)
             lease = yield partial(slot.acquire, timeout=0.5)
+            assert lease is not None
             given[turn, near] = lease.name
             yield at.sleep(1.6 + turn - at.now)
             assert given[turn, 0] != given[turn, 1], turn
