@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from abc import abstractmethod
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
-from redlock.scripts import library
 from redlock.testing import LocalMasters
 
 from ..faults import CLOCKS
@@ -112,7 +114,7 @@ class LocalRig(Rig):
     def load(self, master: int) -> None:
         client = self.masters.client(master - 1)
         with suppress(ResponseError):  # Redis before 7 has no functions
-            client.function_load(library()[0], replace=True)
+            client.function_load(_functions(), replace=True)
             client.client_kill_filter(_type="normal", skipme=True)  # the connections that are there go on with scripts
 
     def unload(self, master: int) -> None:
@@ -131,6 +133,13 @@ class LocalRig(Rig):
 
     def free_memory(self, master: int) -> None:
         self.masters.client(master - 1).config_set("maxmemory", self._memory[master])
+
+
+@lru_cache(maxsize=1)
+def _functions() -> str:
+    """The function library, as an operator gets it."""
+    printed = [sys.executable, "-P", "-m", "redlock._cli.check", "--functions"]
+    return subprocess.run(printed, capture_output=True, text=True, check=True).stdout
 
 
 def relayed(settings: Settings) -> bool:
