@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.bench.library import CORE, SHARED, Patch, text_of
-from tests.bench.parameters import FAMILIES, FAULTS, alone, draw, struck, wrong_clocks
+from tests.bench.parameters import FAMILIES, FAULTS, alone, draw, slewed, struck, wrong_clocks
 from tests.bench.run import Run, play
 from tests.bench.users import User
 from tests.bench.variants import VARIANTS, hunt
@@ -96,8 +97,10 @@ def test_seeds_of_each_family_keep_every_promise(name):
 def test_seeds_with_slewed_clocks_see_a_client_that_counts_the_votes_of_fast_masters():
     """R43: what is measured is judged, and what nobody can have measured yet is not."""
     with pytest.raises(Violation, match="P1 exclusive"):
-        for seed in (14, *range(MOST)):
-            play(FAMILIES["slewed"](seed), VARIANTS["rates-ignored"].patches)
+        for seed in range(4):
+            setting = slewed(seed)  # played for long: few leases outlast the keys that a fast clock has ended
+            base = replace(setting.base, masters=3, budget=50_000, duration=500 * setting.base.ttl)
+            play(replace(setting, base=base), VARIANTS["rates-ignored"].patches)
 
 
 def test_a_violation_says_how_to_see_it_again():
