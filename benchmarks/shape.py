@@ -96,9 +96,9 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "lines": (
         "written lines of core, I/O and locks",
         Budget(
-            16_590,
-            "15,714, 416 for mends, and 460 for clock rates (R43), leases taken over from a text (R46), and the heads of the "
-            "kernel's files.  The kernel is 900 of these; what stands around it is to make all of it 15,000",
+            16_680,
+            "15,714, 416 for mends, and 550 for clock rates (R43), functions (R44), waiting that is reported (R45), leases taken "
+            "over from a text (R46), and the heads of the kernel's files.  The kernel is 900 of these; what stands around it is to make all of it 15,000",
             room=200,
         ),
     ),
@@ -106,9 +106,8 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "test lines": (
         "lines of tests",
         Budget(
-            64_300,
-            "63,710, and the tests of those mends, of fenced transactions above all; one simulation instead of two has taken "
-            "away 4,000, and scenes instead of tests of real servers are to make it 53,000",
+            65_150,
+            "63,710, and the tests of those mends and of R43 to R46; one simulation instead of two has taken away 4,000, and scenes instead of tests of real servers are to make it 53,000",
             room=200,
         ),
     ),
