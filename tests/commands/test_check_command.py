@@ -180,6 +180,17 @@ def user(client) -> set[str]:
     return set(found.split())
 
 
+def test_the_functions_and_their_rule_say_how_they_get_to_a_master():
+    """R44."""
+    done = run([*CHECK, "--functions"])
+    assert (done.returncode, done.stdout.partition("\n")[0]) == (0, "#!lua name=redlock_1")
+    assert "-x FUNCTION LOAD REPLACE" in done.stderr
+    rule = run([*CHECK, "--acl", "--functions"])
+    assert "+fcall" in rule.stdout
+    assert "+eval" not in rule.stdout
+    assert "-x FUNCTION LOAD REPLACE" in rule.stderr
+
+
 def test_the_rule_says_how_it_outlives_a_restart():
     done = run([*CHECK, "--acl"])
     assert "\n" not in done.stdout.strip(), "standard output is the rule alone"
@@ -234,7 +245,8 @@ def test_as_many_open_files_as_it_asks_for_are_enough(servers):
 
 
 def test_a_file_with_the_masters(servers, tmp_path):
-    each(servers, "execute_command", "ACL", "SETUSER", "locker", "on", ">geheim", "+@all", "~*", "&*", masters=3)
+    rule = rights.rule("redlock:").split()
+    each(servers, "execute_command", "ACL", "SETUSER", "locker", "on", ">geheim", *rule, masters=3)
     file = tmp_path / "redlock.toml"
     hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports[:3])
     file.write_text(
