@@ -11,6 +11,7 @@ import contextlib
 import faulthandler
 import itertools
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -276,28 +277,28 @@ def test_closed_at_any_line(redlock_servers, thread):
     """Closed or refused, and nothing stands still."""
     refused = closed = 0
 
-    def scene():
+    def scene(at):
         nonlocal refused, closed
-        for at in range(5, 700, 29):
-            masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
-            close_once = Often(at, lambda masters=masters: masters.close() or ENOUGH, thread)
-            threading.settrace(close_once if thread else None)
-            eventually(lambda masters=masters: all_up(masters))
-            threading.settrace(None)
-            close_once.active = True
-            try:
-                with close_once.tracing() if not thread else contextlib.nullcontext():
-                    for _ in range(30):
-                        work(masters, f"job-{at}")  # the close may leave its key: it releases no lease that is held
-            except RedlockError as error:
-                if "were closed" not in str(error):
-                    raise
-            masters.close()
-            eventually(lambda: not close_once.active or close_once.left)  # noqa: B023 - else it is still in there
-            refused, closed = refused + close_once.refused, closed + close_once.done
+        masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
+        close_once = Often(at, lambda: masters.close() or ENOUGH, thread)
+        threading.settrace(close_once if thread else None)
+        eventually(lambda: all_up(masters))
+        threading.settrace(None)
+        close_once.active = True
+        try:
+            with close_once.tracing() if not thread else contextlib.nullcontext():
+                for _ in range(30):
+                    work(masters, f"job-{at}")  # the close may leave its key: it releases no lease that is held
+        except RedlockError as error:
+            if "were closed" not in str(error):
+                raise
+        masters.close()
+        eventually(lambda: not close_once.active or close_once.left)  # else it is still in there
+        refused, closed = refused + close_once.refused, closed + close_once.done
 
     try:
-        watched(scene)
+        for at in range(5, 700, 29):
+            watched(partial(scene, at))
     finally:
         threading.settrace(None)
     assert closed
