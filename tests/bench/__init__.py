@@ -190,8 +190,12 @@ class At:
 
     def left(self, name: str = "redlock:job") -> list[float]:
         """Seconds until this key expires, on each master; 0: it is not there."""
-        found = [(server.master.find(name), server.master.now_ms) for server in self.servers]
-        return [((key.expires or 0) - now) / 1000 if key is not None else 0.0 for key, now in found]
+        found: list[float] = []
+        for server in self.servers:
+            server.master.tick()  # else it is the time of its last command
+            key = server.master.find(name)
+            found.append(((key.expires or 0) - server.master.now_ms) / 1000 if key is not None else 0.0)
+        return found
 
     def put(self, name: str, value: str | None, *, masters: int | Iterable[int] = 5, ttl: float = 60.0) -> None:
         """As another program would, behind the library's back: a string with an expiry, or None for no key."""
