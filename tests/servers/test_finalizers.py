@@ -280,7 +280,12 @@ def test_closed_at_any_line(redlock_servers, thread):
     def scene(at):
         nonlocal refused, closed
         masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
-        close_once = Often(at, lambda: masters.close() or ENOUGH, thread)
+
+        def close() -> object:
+            masters.close()
+            return ENOUGH
+
+        close_once = Often(at, close, thread)
         threading.settrace(close_once if thread else None)
         eventually(lambda: all_up(masters))
         threading.settrace(None)
