@@ -18,6 +18,7 @@ import hiredis
 import pytest
 from hypothesis import example, given, strategies as st
 from redis.connection import Connection as RedisConnection
+from redis.exceptions import ResponseError
 
 from redlock import Masters, _connect, scripts
 from redlock._core import wire
@@ -396,6 +397,7 @@ class Shaken:
         return reply
 
 
+WITHOUT_FUNCTIONS = (ResponseError("Function not found"), b"OK", *[b"sha"] * len(scripts.USUAL))
 infos = st.one_of(
     answers,
     st.lists(
@@ -419,15 +421,22 @@ announced = st.one_of(answers, st.sampled_from([[60_000, 9], [2**53 - 1, -1], [2
 
 
 @PROPERTY
-@given(infos, configs, announced, st.one_of(answers, st.sampled_from([[b"a", -1], [b"a", 5]])), st.booleans())
-@example(b"uptime_in_seconds:" + b"9" * 400, [], [60_000, 120_000], [b"", -1], True)
-@example("uptime_in_seconds:\u00b2".encode(), [], [60_000, 120_000], [b"", -1], True)
-@example(b"uptime_in_seconds:5", [[], b"yes"], [60_000, 120_000], [b"", -1], True)
-@example(b"run_id:a\nuptime_in_seconds:" + b"9" * 15, [], [2**53 - 1, 5], [b"", -1], True)
-def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, config, value, known, guard):
-    loaded = [b"OK", *[b"sha"] * len(scripts.USUAL)]
+@given(
+    infos,
+    configs,
+    announced,
+    st.one_of(answers, st.sampled_from([[b"a", -1], [b"a", 5]])),
+    st.booleans(),
+    st.booleans(),
+)
+@example(b"uptime_in_seconds:" + b"9" * 400, [], [60_000, 120_000], [b"", -1], True, False)
+@example("uptime_in_seconds:\u00b2".encode(), [], [60_000, 120_000], [b"", -1], True, False)
+@example(b"uptime_in_seconds:5", [[], b"yes"], [60_000, 120_000], [b"", -1], True, False)
+@example(b"run_id:a\nuptime_in_seconds:" + b"9" * 15, [], [2**53 - 1, 5], [b"", -1], True, False)
+def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, config, value, known, guard, functions):
+    begins = [b"library", b"OK"] if functions else WITHOUT_FUNCTIONS
     try:
-        facts = _connect._handshake(Shaken([*loaded, info, config, value, known]), "redlock:", 60.0)
+        facts = _connect._handshake(Shaken([*begins, info, config, value, known]), "redlock:", 60.0)
     except wire.BadReply as error:  # and no other, which would not say what is wrong
         failure = _connect.Connector(ENDPOINT, 1.0).failure(error)
         assert failure.reason
@@ -446,9 +455,7 @@ def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, con
 def test_a_master_whose_clock_was_set_back_has_just_started():
     """As far as anybody can tell: it waits, and is not refused for as long as the step was."""
     info = b"run_id:a\r\nuptime_in_seconds:-50\r\n"
-    facts = _connect._handshake(
-        Shaken([b"OK", *[b"sha"] * len(scripts.USUAL), info, [], [60_000, 9], None]), "redlock:", 60.0
-    )
+    facts = _connect._handshake(Shaken([*WITHOUT_FUNCTIONS, info, [], [60_000, 9], None]), "redlock:", 60.0)
     assert facts.uptime == 0
 
 
