@@ -40,7 +40,7 @@ class Observer:
         failed = _failed_attempts(grant.place.attempts, began) if grant.place is not None else ()
         votes, left, last = grant.votes, grant.valid_until - began - seconds, grant.tally
         fields = name, grant.token, grant.fence, grant.attempts, seconds, votes(), failed, left
-        self._emit(events.LockAcquired(*fields, () if last is None or last.votes == votes else last.votes()))
+        self._emit(events.LockAcquired(*fields, () if last is None or last is votes else last.votes()))
 
     def refused(self, name: str, refusal: Refusal, began: float, seconds: float) -> None:
         failed = _failed_attempts(refusal.waited.before, began)

@@ -260,6 +260,28 @@ def test_a_fence_that_masters_have_already_is_not_granted_a_second_time(at: At) 
     yield lock.release
 
 
+@scene()
+def test_an_event_has_the_votes_of_a_second_round_where_there_was_one(at: At) -> Steps:
+    told: list[Any] = []
+
+    def observe(event: Any) -> None:
+        at.client._observe(event)
+        if type(event).__name__ == "LockAcquired":
+            told.append(event.settled)
+
+    lock = at.client.make(observer=observe).lock("job")
+    first = (yield lock.acquire).fence
+    yield lock.release
+    at.client.skew = -60.0
+    at.put(FENCE, str(first + 1))
+    yield lock.acquire
+    yield lock.release
+    yield from at.until(lambda: len(told) == 2)
+    once, twice = told
+    assert once == ()
+    assert [vote.outcome for vote in twice].count("granted") >= 3
+
+
 # -- masters that come back ------------------------------------------------------------------------------
 
 

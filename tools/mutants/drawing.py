@@ -138,6 +138,8 @@ def _is_silent(node: ast.AST) -> bool:
             ast.Assign(targets=[ast.Name("__all__" | "__slots__")]) | ast.JoinedStr() | ast.Import() | ast.ImportFrom()
         ):
             return True
+        case ast.MatchValue():  # a pattern may have no brackets
+            return True
         case ast.AnnAssign(value=None) | ast.AnnAssign(annotation=ast.Name("TypeAlias")) | ast.Assert():
             return True
     return False
