@@ -45,6 +45,7 @@ class Run:
     def __init__(self, backend, tmp_path, scratch=None):
         needs(backend)
         self.mark = f"CHAOS_TEST_RUN={uuid.uuid4()}"
+        self._seen = {}  # by pid, when it began
         self.scratch = scratch or tmp_path / "scratch"
         self.scratch.mkdir(exist_ok=True)
         self.log = (tmp_path / "log").open("w+")
@@ -58,13 +59,30 @@ class Run:
         )  # fmt: skip
 
     def alive(self):
-        """The processes of this run, with what they are."""
-        found = {}
+        """The processes of this run, with what they are.
+
+        A server writes its title over its environment: it is known by its parent, and from then on by itself.
+        """
+        began, parents, ours = {}, {}, set()
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with suppress(OSError):
-                    if self.mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                        found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    state, parent, *rest = (entry / "stat").read_text().rpartition(")")[2].split()
+                    if state == "Z":
+                        continue
+                    pid = int(entry.name)
+                    began[pid], parents[pid] = rest[17], int(parent)
+                    if self._seen.get(pid) == began[pid] or self.mark.encode() in (
+                        entry / "environ"
+                    ).read_bytes().split(b"\0"):
+                        ours.add(pid)
+        while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        self._seen = {pid: began[pid] for pid in ours}
+        found = {}
+        for pid in ours:
+            with suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
     def said(self):
