@@ -124,5 +124,6 @@ def told(setting: Setting, patches: tuple[Patch, ...] = ()) -> Told:
         "ttl": base.ttl,
         "must": ["exclusive"],
     }
-    asks = base.clocks_hold and not (base.confirm and any("mode" in line for line in judge.lines))
+    # P1 does not hold while a slew is not measured yet (R43).
+    asks = base.clocks_hold and not judge.slews and not (base.confirm and any("mode" in line for line in judge.lines))
     return Told([header, *judge.lines], judge.overlaps if asks else None)
