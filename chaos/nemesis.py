@@ -84,7 +84,7 @@ class Nemesis:
             self._push(strike.at, 2 * number, self._later(self._strike, number, strike, struck))
             return
         if strike.fault == "grow" and not self._may_grow(strike):
-            self._turn = now() - self.began + _LOOK  # so that nobody overtakes it
+            self._turn = now() - self.began + _LOOK  # so that no other strike goes first
             strike = strike.moved(self._turn - strike.at)
             self._push(strike.at, 2 * number, self._later(self._strike, number, strike, struck))
             return

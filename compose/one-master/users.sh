@@ -4,7 +4,7 @@
 #   compose/one-master/users.sh PASSWORD_FILE [LOADER_PASSWORD_FILE]
 #
 # `locks` has the rights that redlock-check --acl prints, and the password that is the first line of PASSWORD_FILE; the
-# server sees its hash alone.  `health` may say PING and nothing else.  Nobody else comes in.  With a second file `locks` may
+# server sees its hash alone.  `health` may say PING and nothing else.  All other users are off.  With a second file `locks` may
 # run no scripts, but call functions (Redis 7, Valkey), and `loader` may load these (load.sh) and nothing else.
 set -eu
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
 SOON = 0.05  # of max_ttl: a list is announced again, until it works, while another one is new, and after connecting
-_MOST = 64  # lists of one master that are remembered: whoever may write there can invent any number of them
+_MOST = 64  # lists of one master that are remembered: a client that may write there can invent any number
 _NEW, _WORKING = "1", "2"  # of the statuses of fleet.lua, those that count
 
 

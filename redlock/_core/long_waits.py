@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST, EVERY = 10.0, 60.0  # seconds of a wait until its first record, and between two records of one name
-_LATER = 0.5  # seconds: whoever has reported does so again, as the one that has waited longest, unless it is gone
+_LATER = 0.5  # seconds after a due record: until then the waiter that reported last, if it still waits, goes first
 
 
 class LongWaits:

@@ -105,7 +105,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     @abstractmethod
     def wake(self) -> object:
-        """There are events that nobody may have seen."""
+        """Events were added that the operation may not have seen."""
 
     # ------------------------------------------------------------------------------------------------
 

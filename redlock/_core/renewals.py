@@ -183,7 +183,7 @@ class Renewal:
 
     @property
     def runs_on(self) -> bool:
-        """Whether it does beside those who get the lock next: at `max_hold` nothing ends the body of a thread (R45)."""
+        """Whether its body goes on while others may enter: nothing ends the body of a thread at `max_hold` (R45)."""
         ended = self.outlived and not self.spec.keeps_keys and self.lease.kind == "Lease"
         return ended and self.lease.loss().reason == "max_hold"
 
