@@ -10,24 +10,12 @@ _FLUSHED = "test_functions.test_the_library_is_flushed_while_clients_work_and_no
 _MIXED = "test_functions.test_two_of_five_masters_have_the_library_and_the_others_run_scripts"
 
 VARIANTS = {
-    "functions-never-called": broken(
-        "A client runs scripts also where the library is loaded (R44)",
-        _ALONE,
-        Patch("redlock._connect", "functions = isinstance(library, bytes)", "functions = False"),
-    ),
-    "chosen-for-ever": broken(
-        "A connection whose library is gone goes on calling functions (R44)",
-        _FLUSHED,
-        Patch("redlock._core.pipeline", "if error.withdrawn:", "if False:"),
-    ),
-    "flushed-is-a-vote-less": broken(
-        "What was asked when the library was flushed fails, and is not asked over the next connection (R44)",
-        _FLUSHED,
-        Patch("redlock._core.pipeline", "self.heard_at = NEVER\n            raise", "raise"),
-    ),
-    "all-asked-as-most-are": broken(
-        "What is packed for most masters is sent to those as well that are asked in the other way (R44)",
-        _MIXED,
-        Patch("redlock._io.connections", "pipeline.odd = pipeline.functions is not functions", "pipeline.odd = False"),
-    ),
-}
+    "functions-never-called": broken("A client runs scripts also where the library is loaded (R44)", _ALONE,
+        Patch("redlock._connect", "functions = isinstance(library, bytes)", "functions = False")),
+    "chosen-for-ever": broken("A connection whose library is gone goes on calling functions (R44)", _FLUSHED,
+        Patch("redlock._core.pipeline", "if error.withdrawn:", "if False:")),
+    "flushed-is-a-vote-less": broken("What was asked when the library was flushed fails, and is not asked over the next connection (R44)", _FLUSHED,
+        Patch("redlock._core.pipeline", "self.heard_at = NEVER\n            raise", "raise")),
+    "all-asked-as-most-are": broken("What is packed for most masters is sent to those as well that are asked in the other way (R44)", _MIXED,
+        Patch("redlock._io.connections", "pipeline.odd = pipeline.functions is not functions", "pipeline.odd = False")),
+}  # fmt: skip

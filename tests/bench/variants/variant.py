@@ -46,6 +46,13 @@ def broken(what: str, scene: str, *patches: Patch) -> Variant:
     return Variant(what, (), None, patches, scene=scene)
 
 
+def seeded(
+    what: str, expected: tuple[str, ...], setting: Callable[[int], Setting], *patches: Patch, first: int = 0
+) -> Variant:
+    """A variant that a seed from ``first`` on violates one of the ``expected`` invariants with."""
+    return Variant(what, expected, setting, patches, first)
+
+
 @dataclass(frozen=True)
 class Caught:
     """What catches a variant, and how."""
