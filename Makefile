@@ -92,7 +92,7 @@ core: $(BIN)/.ready
 		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py tests/test_faces.py \
 		tests/test_fixed_masters.py tests/test_clocks.py
 
-## make simulation        scenes in virtual time, the fixed seeds, the broken variants, the exhaustive small scope
+## make simulation        scenes in virtual time, the fixed seeds, the broken variants
 simulation: $(BIN)/.ready
 	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 tests/simulation tests/scenes  # it computes, so a busy machine makes it slow
 
