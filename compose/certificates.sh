@@ -1,5 +1,6 @@
 #!/bin/sh
-# All that tls.yml needs, and tls-app.yml: an authority, a certificate for each of five masters, a user with a password.
+# All that tls.yml needs, and tls-app.yml: an authority, a certificate for each of five masters, a user with a password,
+# and for each start of a master the function library, and the password of who may load it.
 #
 #   compose/certificates.sh [FOLDER [DAYS]]        FOLDER: compose/secrets    DAYS: 365
 #
@@ -21,7 +22,7 @@ if [ -e "$folder" ]; then
     echo "certificates.sh: $folder exists; whoever uses it would be locked out by a new authority: remove it first" >&2
     exit 64
 fi
-rule=$(redlock-check --acl 2>/dev/null) || exec redlock-check --acl # which says why
+rule=$(redlock-check --acl --functions 2>/dev/null) || exec redlock-check --acl --functions # which says why
 rule=$(printf %s "$rule" | tr -d "'") # an aclfile has no quotes
 
 umask 077
@@ -37,9 +38,12 @@ quiet() { "$@" 2>"$folder/openssl.log" || { cat "$folder/openssl.log" >&2; exit 
 quiet openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days "$days" \
     -subj "/CN=redlock authority" -keyout "$folder/ca-key.pem" -out "$folder/ca.pem"
 
-openssl rand -hex 32 >"$folder/password"
+redlock-check --functions 2>/dev/null >"$folder/functions.lua"
 # The servers see the hash alone.
-hash=$(tr -d '\n' <"$folder/password" | openssl dgst -sha256 -r | cut -d ' ' -f 1)
+hashed() { tr -d '\n' <"$1" | openssl dgst -sha256 -r | cut -d ' ' -f 1; }
+openssl rand -hex 32 >"$folder/password"
+openssl rand -hex 32 >"$folder/loader"
+hash=$(hashed "$folder/password") loader=$(hashed "$folder/loader")
 
 for number in 1 2 3 4 5; do
     master=$folder/master-$number
@@ -52,10 +56,11 @@ END
         -subj "/CN=master-$number" -keyout "$master/key.pem" -out "$folder/request.pem"
     quiet openssl x509 -req -in "$folder/request.pem" -days "$days" -CA "$folder/ca.pem" -CAkey "$folder/ca-key.pem" \
         -CAcreateserial -extfile "$folder/extensions" -out "$master/certificate.pem"
-    cp "$folder/ca.pem" "$master/ca.pem"
+    cp "$folder/ca.pem" "$folder/functions.lua" "$folder/loader" "$master"
     cat >"$master/users.acl" <<END
 user default off
 user health on nopass resetchannels -@all +ping
+user loader on #$loader resetchannels -@all +function|load
 user locks on #$hash $rule
 END
     chmod 755 "$master"
@@ -84,6 +89,6 @@ done
 echo "${masters#,}" >"$folder/worker/masters"
 chmod 755 "$folder/worker"
 chmod 444 "$folder/worker"/*
-rm -f "$folder/request.pem" "$folder/extensions" "$folder/openssl.log" "$folder/ca.srl"
+rm -f "$folder/request.pem" "$folder/extensions" "$folder/functions.lua" "$folder/loader" "$folder/openssl.log" "$folder/ca.srl"
 trap - EXIT
 echo "$folder"

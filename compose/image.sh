@@ -80,4 +80,5 @@ client=${server%-server}-cli
 [ -x "$client" ] || stop 69 "no ${client##*/} beside $server: the health check needs it (Debian: redis-tools, valkey-tools)"
 program "$server"
 program "$client"
+program "$(command -v sleep)" # load.sh
 pack "$name" data "/bin/${server##*/}"

@@ -72,6 +72,9 @@ if [ -n "$tls" ]; then
     "$here/certificates.sh" "$REDLOCK_SECRETS" 2 >/dev/null
     target=(--config "$REDLOCK_SECRETS/redlock.toml")
 else
+    export REDLOCK_FUNCTIONS=$work/functions
+    mkdir "$REDLOCK_FUNCTIONS"
+    redlock-check --functions >"$REDLOCK_FUNCTIONS/functions.lua" 2>"$work/said"
     target=()
     for number in 1 2 3 4 5; do target+=("master-$number=redis://127.0.0.1:$REDLOCK_PORTS$number"); done
 fi
@@ -101,6 +104,22 @@ check() {
     cat "$work/check"
     [ "$status" = "$1" ] || fail "redlock-check ended with $status, not with $1"
     grep -q -- "$2" "$work/check" || fail "redlock-check does not say '$2'"
+}
+
+# loaded: each master has the functions.  With users that is what `check` says, for theirs may run no scripts.
+loaded() {
+    local library number until=$((SECONDS + 60))
+    [ -z "$tls" ] || return 0
+    read -r _ library <"$REDLOCK_FUNCTIONS/functions.lua"
+    for number in 1 2 3 4 5; do
+        # shellcheck disable=SC2016
+        until docker exec "$(container $number)" sh -c '"$(command -v valkey-cli || command -v redis-cli)" -e fcall "$1" 0' \
+            sh "${library#name=}" >"$work/library" 2>&1; do
+            [ "$SECONDS" -lt "$until" ] || { cat "$work/library"; fail "master-$number has no functions"; }
+            sleep 0.5
+        done
+    done
+    say "all masters have the functions"
 }
 
 workers() { docker ps --quiet --filter "label=com.docker.compose.project=$project" --filter label=com.docker.compose.service=worker; }
@@ -169,6 +188,7 @@ await_nobody() {
 
 in_compose up -d
 await_health 5
+loaded
 
 if [ -n "$volatile" ]; then
     say "they keep nothing, and are young: no vote yet"
@@ -243,6 +263,7 @@ fi
 say "and started again"
 in_compose start
 await_health 5
+loaded
 if [ -n "$volatile" ]; then
     say "they have forgotten everything, and say so"
     check 2 recently-restarted --max-ttl 60  # with five seconds they might vote again before we look

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -79,7 +80,10 @@ def test_five_masters_that_share_nothing():
     assert sorted(document["volumes"]) == MASTERS
     assert len({service["ports"][0] for service in services.values()}) == 5
     for name, service in services.items():
-        assert service["volumes"] == [f"{name}:/data"]
+        data, functions, load = service["volumes"]
+        assert data == f"{name}:/data"
+        assert functions == "${REDLOCK_FUNCTIONS:-./functions}:/functions:ro"
+        assert load == "./one-master/load.sh:/load.sh:ro"
         assert service["restart"] == "no"  # the word: YAML's own no is false, which Compose refuses
         assert service["healthcheck"]["test"]
         assert service["mem_limit"]
@@ -109,6 +113,7 @@ def test_every_dollar_is_meant():
     for path in COMPOSE.glob("*.yml"):
         text = path.read_text(encoding="utf-8").replace("$$", "")
         assert set(re.findall(r"\$\{?(\w+)", text)) <= {
+            "REDLOCK_FUNCTIONS",
             "REDLOCK_IMAGE",
             "REDLOCK_PORTS",
             "REDLOCK_SECRETS",
@@ -166,11 +171,16 @@ def test_every_master_has_a_certificate_for_its_names(secrets, master):
 
 
 def test_the_users_are_those_of_redlock_check(secrets):
-    rule = " ".join(shlex.split(run("redlock-check", "--acl").stdout))
+    """They may run no scripts, for each master loads the functions when it is started (R44)."""
+    rule = " ".join(shlex.split(run("redlock-check", "--acl", "--functions").stdout))
+    functions = run("redlock-check", "--functions").stdout
     password = (secrets / "password").read_text().strip()
     assert len(password) >= 32
     for master in MASTERS:
         users = (secrets / master / "users.acl").read_text()
+        loader = hashlib.sha256((secrets / master / "loader").read_text().strip().encode()).hexdigest()
+        assert f"user loader on #{loader} resetchannels -@all +function|load\n" in users
+        assert (secrets / master / "functions.lua").read_text() == functions
         assert "user default off\n" in users
         assert re.search(rf"^user locks on #[0-9a-f]{{64}} {re.escape(rule)}$", users, re.MULTILINE)
         assert password not in users

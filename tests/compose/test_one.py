@@ -87,7 +87,7 @@ def test_a_user_who_may_run_no_script_where_the_start_loads_the_functions(users,
     assert PASSWORD[::-1] not in users.read_text()
     with _started(with_functions()[0], users, tmp_path) as (port, _):
         url, environment = f"redis://locks@127.0.0.1:{port}", {"REDLOCK_PASSWORD": PASSWORD}
-        load = partial(run, ONE / "load.sh", tmp_path, str(port))
+        load = partial(run, ONE / "load.sh", tmp_path, "-p", str(port))
         assert load().returncode == 0, "there is nothing to load"
         assert "[functions]" in run("redlock-check", url, **environment).stdout
         (tmp_path / "functions.lua").write_text(run("redlock-check", "--functions").stdout)
