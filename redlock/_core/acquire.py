@@ -1,8 +1,4 @@
-"""Takes a lock.  Each attempt wins a majority, or leaves nothing behind.
-
-One attempt is one round to all masters, with a token of its own.  In the common case that round also settles
-the fencing token.  If a master had a greater fence, a second, short round follows (R17).
-"""
+"""Takes a lock.  Each attempt wins a majority, or leaves nothing behind (`attempt`)."""
 
 from __future__ import annotations
 
@@ -46,10 +42,7 @@ def acquire(  # noqa: C901 - flat: each call costs
 ) -> Op[Grant | Refusal]:
     """Try until ``target`` is granted or ``deadline`` has passed: at least once, and once more at the deadline.
 
-    ``began``: now.  Without a deadline an outage ends it (`Patience`).
-
-    The operation first waits in line in this process (R23).  ``granted`` gets the grant as soon as there is one, so a
-    Ctrl-C on the way back to the caller cannot hide from it what it has to release (R11).
+    ``began``: now.  Without a deadline an outage ends it (`Patience`).  ``granted``: see `attempt`.
     """
     settings, place, marks = target.settings, target.place, target.marks
     try:
@@ -154,10 +147,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
 
 
 def reserved(refusal: Refusal) -> float:
-    """Seconds until another attempt makes sense, as the name is kept from all.
-
-    A release left keys for that time (R28): until a majority may be free; or a key that blocks one ends then (R35).
-    """
+    """Seconds until another attempt makes sense, as the name is kept from all (R28, R35); 0: it is not."""
     if refusal.doubt.soon:
         return refusal.doubt.soon
     if any(one.slots for one in refusal.held):  # another slot may be released
@@ -173,10 +163,7 @@ def _keep(target: Target, refusal: Refusal) -> None:
 
 
 def is_answer(refusal: Refusal, deadline: float, patience: Patience) -> Op[bool]:
-    """Whether ``refusal`` is what the caller gets.  Else, if its time is up, it is worth another attempt now (C3).
-
-    An outage may pass.  A wrong password stays wrong, however long we wait (C1).
-    """
+    """Whether ``refusal`` is what the caller gets (C1).  Else, if its time is up, another attempt is worth it (C3)."""
     if readings.misconfigured(refusal.tally) or refusal.at < deadline:
         return readings.misconfigured(refusal.tally)
     if refusal.doubt.soon:  # a key that is in the way ends then, whatever the deadline is (R35)
@@ -195,10 +182,10 @@ def share_refusal(target: Target, refusal: Refusal) -> Op[None]:
 
 
 def in_line(target: Target) -> Op[Refusal | None]:
-    """Wait until ``target`` is first in line.  Returns a `Refusal` if the deadline comes first.
+    """Wait until ``target`` is first in line.  Returns a `Refusal` if the deadline comes first (C2).
 
-    If the waiter in front has met an outage, or masters that answer too late, so have all behind it (C2).
-    If the first answer to that one is still on its way, this waits for it as well: `node_timeout` twice at most.
+    If the first answer to the one in front is still on its way, this waits for it as well: `node_timeout` twice at
+    most.
     """
     settings, place = target.settings, target.place
     until = deadline = target.patience.deadline
@@ -219,10 +206,7 @@ def in_line(target: Target) -> Op[Refusal | None]:
 
 
 def _in_line_without_a_deadline(target: Target) -> Op[Refusal | None]:
-    """As `in_line`.  An outage that the first in line has met is one for all, each from its own call on (R38).
-
-    If the first one, or another client, has the lock, a majority takes part, and the time begins anew.
-    """
+    """As `in_line`.  An outage that the first in line has met is one for all, each from its own call on (R38)."""
     place, patience = target.place, target.patience
     while not place.turn:
         event = yield from target.wait(patience.until(math.inf), quiet=True)
@@ -325,9 +309,9 @@ class Target:
         lease.listened = self.subscription is not None and (tally := grant.tally) is not None and tally.yes < tally.size
 
     def our_turn(self) -> Op[None]:
-        """It is our turn in this process.  If this process has just had the lock, let another one have it first (R24).
+        """It is our turn.  If this process has just had the lock, let another one that listens have it first (R24).
 
-        Only if they listen.  The first announcement is that of our own release, the second is theirs.
+        The first announcement is that of our own release, the second is theirs.
         """
         until = self.place.yield_until
         if NEVER < until < self.patience.deadline:

@@ -1,8 +1,8 @@
 """Has all instances of a class share the names of their attributes.
 
-CPython keeps these names once for each class, and learns them from the first instances.  It learns one name less for
-every instance that is made before: after a burst of fifty tasks it has given up, and from then on each instance has a
-dict of its own, with 200 bytes more.  So the names are declared beforehand, in the order in which instances get them.
+CPython keeps these names once for each class, and learns them from the first instances: one name less for every
+instance that is made before.  After a burst of fifty tasks it has given up, and each instance has a dict of its own,
+with 200 bytes more.  So the names are declared beforehand, in the order in which instances get them.
 """
 
 from __future__ import annotations

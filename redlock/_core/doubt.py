@@ -1,21 +1,16 @@
-"""A release in doubt: it may overtake the acquire (R10).
+"""A release in doubt: it may overtake the acquire (R10), as it goes over other connections.
 
-A release may have to go over other connections than its acquire: the lease was handed over by its token, or acquired
-on one event loop and released on another.  Then a master without the key proves nothing, as the acquire may still be on
-its way.  Such a release is in doubt.  A master that does not say that the key was ours is asked again: after a quarter
-of `node_timeout`, then after pauses that double, up to eight times `node_timeout`, until the key must have expired.  If
-an extension gave the key back over such a connection (R14), two answers that it was ours are needed.  Nearly always
-every master has the key, and is asked once.
+The lease was handed over by its token, or acquired on one event loop and released on another.  Then a master without
+the key proves nothing, as the acquire may still be on its way.  A master that does not say that the key was ours is
+asked again, after pauses that double (`Pipeline`), until the key must have expired.  Nearly always every master has the
+key, and is asked once.
 
-Besides, the loop that acquired the lease learns of the release.  While it runs, it sends a release of its own after the
-acquire (P7), once the first one was judged.  Else that second release might be faster, and the lease would seem lost.
+Besides, the loop that acquired the lease sends a release of its own after the acquire (P7), once the first one was
+judged.  Else the second one might be faster, and the lease would seem lost.
 
-Also considered:
-
-- Send everything over the loop that acquired.  A release would wait for a blocked loop, and for ever for a closed
-  one.  It would not help another process.
-- Let that loop wait for its late answers.  That takes as long, and adds a state.
-- Leave a mark on the masters, for an acquire to see.  That is one more key in the hottest script, for us alone.
+Also considered: to send everything over the loop that acquired (a release would wait for a blocked loop, and for ever
+for a closed one); to let that loop wait for its late answers (it takes as long, and adds a state); a mark on the
+masters, for an acquire to see (one more key in the hottest script, for us alone).
 """
 
 from __future__ import annotations
@@ -36,8 +31,8 @@ AnySend = TypeVar("AnySend", bound=Send)
 class ReleaseDoubt:
     """The doubt of a release when other connections carry the requests that set its keys (R10).
 
-    A master without the key may not have seen the acquire yet.  If a repair may have given it the key, its first answer
-    that the key was ours may be about the repair alone.  By a second such answer the acquire has come as well.
+    If a repair may have given a master the key, its first answer that the key was ours may be about the repair alone
+    (R14). By a second such answer the acquire has come as well.
     """
 
     __slots__ = ("_once", "_repaired", "_token")
@@ -59,10 +54,7 @@ class ReleaseDoubt:
 
 
 def doubted(request: AnySend, lease: LeaseState) -> AnySend:
-    """Put ``request`` in doubt, unless it comes after all requests that set the keys.
-
-    A request in doubt is sent again until every master has seen what it takes back.
-    """
+    """Put ``request`` in doubt, unless it comes after all requests that set the keys: see `Send.doubt`."""
     if not lease.in_order:
         request.doubt = ReleaseDoubt(lease).remains
         request.usual = ()  # so that every answer is parsed, and shown to the doubt

@@ -1,18 +1,8 @@
 """The whole vocabulary between an operation and its driver.
 
-An operation is a generator.  It yields effects, and is resumed with events.  An effect resumes at once, with None,
-unless it is said below that it waits.
-
-    Send           ask masters to run a script.  The driver hands the answers to the `Send` itself (`Send.voted`,
-                   `Send.answered`).  Once that returns True, the `Send` is the next event of the operation.  With
-                   ``wait_for`` it waits like a `Wait`
-    Wait           resume with the next event: a decided `Send`, a `Turn`, a `Notified`, or a `Timeout`
-    Leave          leave the line of this process, in which `Send.enters` has put the operation
-    LookAhead      read the latest answers of the operations ahead in line; their next one wakes it with a `Turn`
-    WakeBehind     it has an answer: wake those behind it that have looked ahead
-    Listen         get announcements of releases until the operation ends: a `Notified` when there is reason to look
-    ReleaseHeard   say how many other connections got the announcement of our release
-    WakeOnStop     wake the operation with a `Turn` whenever a `Stop` is requested, from any thread
+An operation is a generator.  It yields effects, and is resumed with events.  An effect resumes at once, with None, but
+for a `Wait` and a `Send` with ``wait_for``.  The driver hands the answers to the `Send` itself (`Send.voted`,
+`Send.answered`); once that returns True, the `Send` is the next event of the operation.
 
 What every driver must do:
 
@@ -131,10 +121,10 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Leave:
-    """Leave the line with ``place``.  A second time does no harm.
+    """Leave the line with ``place``; a second time does no harm.  ``others_until``: until then let others go first
+    (R24).
 
-    ``stays``: stay there as a reader instead.  Readers behind it get their turn (R33).
-    ``others_until``: until then a new operation lets others go first (R24).
+    ``stays``: stay there as a reader instead, and readers behind it get their turn (R33).
     """
 
     place: Place
@@ -144,7 +134,7 @@ class Leave:
 
 @dataclass(slots=True, eq=False)
 class LookAhead:
-    """Set ``learned`` to what the operations ahead of ``place`` know of the masters (`LocalQueue.look_ahead`)."""
+    """Set ``learned`` to what those ahead of ``place`` know of the masters; their next answer puts a `Turn`."""
 
     place: Place
     learned: Sequence[Any] = ()
@@ -159,14 +149,14 @@ class WakeBehind:
 
 @dataclass(slots=True, eq=False)
 class Listen:
-    """Hand ``subscription`` the announcements on its channels."""
+    """Get announcements until the operation ends: a `Notified` when ``subscription`` has reason to look."""
 
     subscription: Subscription
 
 
 @dataclass(slots=True, eq=False)
 class ReleaseHeard:
-    """The release of ``keys`` took ``took`` seconds.  ``heard``: by master, how many connections got it."""
+    """The release of ``keys`` took ``took`` seconds, and that many other connections got it, by master."""
 
     keys: tuple[str, ...]
     heard: Mapping[int, int]
@@ -175,7 +165,7 @@ class ReleaseHeard:
 
 @dataclass(slots=True, eq=False)
 class WakeOnStop:
-    """Put a `Turn` into the inbox of the operation whenever ``stop`` wakes (`Stop.subscribe`)."""
+    """Put a `Turn` into the inbox of the operation whenever ``stop`` wakes (`Stop.subscribe`), from any thread."""
 
     stop: Stop
 

@@ -1,26 +1,16 @@
-"""Elections: one candidate leads at a time, for a term (R31).
+"""Elections: one candidate leads at a time, for a term (R31).  This file is the order of what one candidate does.
 
-A leader is the holder of one lease.  Its term is that lease, and the number of the term is its fence.  So two terms
-that are valid never overlap (P1), and their numbers rise (P2).  This file adds the order of what one candidate does.
 `election` is a generator: it yields each step, and is resumed with what came of it.  Threads and asyncio do the steps.
-
-The order is the promise:
-
-- The lock is given back when the body has ended, and not before: the next leader never meets the body of this one.
-  Only a lost lease ends a term without us.  Then the body is notified; the fence keeps it from doing harm.
-- No campaign begins before that.  So one candidate never has two bodies.
-- `on_stopped` is called once for each body that was begun, whatever the body raised, and still in its term.
-- No body begins after its term has ended: a candidate that was frozen at the moment of the grant stands again.
+The order is the promise: the next leader never meets the body of this one, and one candidate never has two bodies.
+Only a lost lease ends a term without us; then the fence keeps the body from doing harm.  A candidate that was frozen at
+the moment of the grant begins no body, and stands again.
 
 An interruption may strike between two steps: a Ctrl-C, or what a signal handler raises.  So what carries the steps out
-notes in a `Progress` what has begun, right before it begins.  After an interruption `unfinished` has the steps that are
-left: a begun body gets `on_stopped`, and a held lock is given back.  Also considered: to throw the interruption into
-`election` (it may strike the generator itself, and then that has ended).
+notes in a `Progress` what has begun, right before it begins, and `unfinished` has the steps that are left.  To throw
+the interruption into `election` would not do: it may strike the generator itself, and then that has ended.
 
-A stop in a campaign is an interruption, as a Ctrl-C is (`until_stopped`).  It is thrown into the acquire where that
-waits, so that takes its keys back and ends (R11).  No operation has to know of it.  Also considered: a deadline that
-can be moved (each wait would have to look at it again, and one more attempt would follow); to acquire for a second at a
-time (it would lose its place in line, and what it has subscribed to).
+A stop in a campaign is thrown into the acquire where that waits (`until_stopped`), so that takes its keys back and
+ends, as with a Ctrl-C (R11).  No operation has to know of it, and no wait looks at a deadline that can be moved.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The hot path: sends a request to all masters, and counts their usual answers where they are read.
 
 Nothing is called here for each master but `send` and `recv`.  A pipeline is `plain` while all about it is usual.
-Everything else is left at once to the slow path: to the methods below that a subclass adds.  So a case that
-was forgotten is slow, not wrong.  The drivers and the simulation all run these two functions.
+Everything else is left at once to the slow path: to the methods below that a subclass adds.  So a case that was
+forgotten is slow, not wrong.
 
-Interruptions.  A Ctrl-C can come between any two calls.  A connection that has lost bytes must not be used again.  So
-each walk over the connections leaves one trace until it is through.  `mend_walk` finds by it which connection was
-being used when the walk was interrupted, and tears it; the slow path does the same.  A request is added to `_voted_on`
-before its votes are counted, so an interruption cannot hide a decided round.  A vote is counted in one step, and only
-then taken off the queue.  Until then a torn connection fails the request, which checks again whether it is decided.
+Interruptions.  A Ctrl-C can come between any two calls, and a connection that has lost bytes must not be used again.
+So each walk over the connections leaves a trace until it is through: `mend_walk` finds by it which connection was in
+use, and tears it; the slow path does the same.  A request is added to `_voted_on` before its votes are counted, so an
+interruption cannot hide a decided round.  A vote is counted in one step, and only then taken off the queue: until then
+a torn connection fails the request, which checks again whether it is decided.
 
 Votes count to the end of a walk: answers that were read together are all in the result.
 """

@@ -1,23 +1,20 @@
 """Extends many leases by one request (`renew.lua`).
 
-A request for each of thousands of leases has to be packed, sent, read and counted: that was seven tenths of the cost
-of renewing.  So one request extends up to 64 names, and it is optimistic.  Nearly always each master extends all of
-them.  That answer is known by its bytes, and is a vote for all leases at once.
+A request for each of thousands of leases has to be packed, sent, read and counted: that was seven tenths of the cost of
+renewing.  So one request extends up to 64 names, and it is optimistic: the answer that all are extended is known by its
+bytes, and is a vote for all leases at once.  Any other answer takes leases out of the batch, for it needs the rules for
+one lease (R12-R14):
 
-Any other answer takes leases out of the batch, for it needs the rules for one lease (R12-R14):
-
-- A master does not extend one of the leases: the key is gone, or another client's, or of another type.  Then this lease
-  leaves the batch, and is extended by itself at once.  The other leases go on: that master has extended them.
-- A master says so after the batch was decided.  If the key is gone, it gets it back where the answer is read (R14).
-- A master refuses the request as a whole, although it is well: it is part of a cluster, or its user may touch only
-  some names (`Failure.refused`).  Then all leases leave, and stay by themselves from then on.  A master that refuses
-  after the batch was decided is noticed as well.  Otherwise its keys would expire, if it always answers last.
+- A master does not extend one of the leases: it leaves the batch, and is extended by itself at once.  The other leases
+  go on: that master has extended them.  If a key is gone and the batch was decided, it gets it back where the answer is
+  read (R14).
+- A master refuses the request as a whole, although it is well: it is part of a cluster, or its user may touch only some
+  names (`Failure.refused`).  Then all leases leave, and stay by themselves.  A refusal after the decision counts as
+  well: else the keys of a master that always answers last would expire.
 - A master that is down, busy or silent says nothing of any lease, so all of them stay.
 
-So the votes of a batch are about every lease that is still in it (P1), and a batch can win but never prove a loss.
-A batch waits for `node_timeout` at most, and its leases can end before that (P6).
-
-A master is busy with 64 names for a quarter of a millisecond.  That is less than 64 requests take.
+So the votes of a batch are about every lease that is still in it (P1), and a batch can win but never prove a loss.  It
+waits for `node_timeout` at most, and its leases can end before that (P6).
 """
 
 from __future__ import annotations
@@ -66,10 +63,9 @@ AnyMember = TypeVar("AnyMember", bound=BatchMember)
 def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now: float) -> Op[None]:
     """Extend the leases of ``extensions``, which all have the same TTL, and note there how each ended.
 
-    A lease that leaves is removed from ``extensions``.
-
-    Another thread may read the answers.  It first notes the leases that leave, and then counts the vote.  So every
-    counted master has extended each lease that has not left when the batch is decided (P1).
+    A lease that leaves is removed from ``extensions``.  Another thread may read the answers.  It first notes the leases
+    that leave, and then counts the vote: so every counted master has extended each lease that has not left by the
+    decision (P1).
     """
     ttl = next(iter(extensions)).lease.ttl
     asked = _extendable(extensions, ttl, now)

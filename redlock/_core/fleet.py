@@ -1,28 +1,13 @@
-"""Whether all clients use masters that make them exclude each other (R34).
+"""Whether all clients use masters that make them exclude each other (R34): what the answers of masters mean for us.
 
-Two clients do if every majority of the one's masters meets every majority of the other's.  A client cannot know that
-alone: it announces its list at each of its masters, and gets the lists there that are incompatible with its own.  Each
-master decides by itself which list it records (fleet.lua); this file decides what that means for us.
-
-The last to come gives way.  A newcomer works if nothing incompatible is shown to it, or if its list is that of
-working clients on a majority.  It begins when a majority has recorded its list, and all others have answered, are
-down, or were silent for `node_timeout`: a master that is further away may be the only one that two lists share.  A
-client that was out of touch until a majority may have forgotten its list begins anew.  A client that works
-goes on as long as a majority has its list.
-
-A list that was shown counts until it is too old, even if the master that showed it has forgotten it.
-
-Two lists may have come into use while the masters that they share were out of reach.  Then the one that more of these
-record stays; if both have as many, the one with the smaller fingerprint.  Both sides see the same, so one works on.
-On masters that do not have our list, lists of new clients count too: these may already hold locks.  A client that
-sees our list gives way if it is a newcomer.
-
-It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.
+Each master decides by itself which list it records (fleet.lua).  A master that is further away may be the only one that
+two lists share, so a newcomer waits for it as well, for `node_timeout`.  On masters that do not have our list, lists of
+new clients count too: these may already hold locks.
 
 Also considered: to send the fingerprint with each acquire (every lock would pay for it, and a list would have to be
-refused by the scripts of all clients, also of those before); a check by the background that only warns (two services
-would go on to hold one lock); entries for each client in place of each list (a thousand clients, a thousand lines to
-read for each); to begin at the first majority and to take it back (a lock that was granted cannot be taken back).
+refused by the scripts of all clients, also of those before); a check that only warns (two services would go on to hold
+one lock); entries for each client in place of each list (a thousand clients, a thousand lines to read for each); to
+begin at the first majority and to take it back (a lock that was granted cannot be taken back).
 """
 
 from __future__ import annotations
@@ -221,9 +206,9 @@ class Fleet:
         self._works = self._begins <= at
 
     def _silent(self, master: int, at: float) -> bool:
-        """Whether ``master`` may still show us a list: it has not answered, and is not known to be down.
+        """Whether ``master`` may still show us a list: it has not answered more than a mere question, and is not known
+        to be down.
 
-        The answer to a mere question is none: that did not record our list, and others may have come since.
         A client that was cut off ignores earlier answers: the masters come back one after the other.
         """
         one = self._answers[master]

@@ -269,8 +269,8 @@ class LeaseState:
     def extension_call(self, settings: MastersSettings, spec: LockSpec, ttl: float) -> Call:
         """The request that extends it.  Where it is on record, with a stamp that no other extension of it has (R35).
 
-        Marks are numbers that rise in the order in which extensions are sent.  Those of several processes or loops have
-        no common order: then marks are random, begin with ``r``, agree with no other, and stay random.
+        Stamps rise in the order in which extensions are sent.  Those of several processes or loops have no common
+        order: they are random, begin with ``r``, and stay random.
         """
         # `guarded`, not the guard of `spec`: that may be the one of a lock that entered again (R26).
         args = spec.keys, self.token, ttl + self.guarded, settings.fence_ttl
@@ -368,8 +368,8 @@ class LeaseState:
     def drop_extension(self, pending: PendingExtension) -> None:
         """The operation of an extension was dropped.
 
-        The garbage collector may call this in any thread, in the middle of anything.  So it takes no lock and
-        notifies no other object.  If other extensions overlap, the next one that begins finds this one dropped.
+        The garbage collector may call this in any thread: so it takes no lock, and the next extension that begins finds
+        it.
         """
         pending.dropped = True
         if len(self.all_pending) == 1:

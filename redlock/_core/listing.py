@@ -1,14 +1,11 @@
 """A list of the locks that are held, piece by piece (R29).
 
-First the keys of one master after the other, then a look at each name on all of them.  A name that is held has a key
-on a majority, so it is found as soon as a majority of masters was searched.
+First the keys of one master after the other, then a look at each name on all of them.  A name that is held has a key on
+a majority, so it is found as soon as a majority of masters was searched.  A master that is late is asked again: one
+late answer in a thousand steps is no outage.
 
-A step looks at `_COUNT` keys, so that a master is never busy with it for long, however many keys it has.  A master that
-is late is asked again: one late answer in a thousand steps is no outage.
-
-Only the names that were found are kept: a hundred thousand take some 15 MB.  Also considered: to report a name only
-from the first master that shows it.  That needs no memory, but a key may come to this master after it was searched
-(R14), and the lock would be missed; and one SCAN may show a key twice.
+Only the names that were found are kept: a hundred thousand take some 15 MB.  To report a name only from the first
+master that shows it would miss a lock whose key comes to this master after it was searched (R14).
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The lines of waiters inside one process: first come, first served (R23).
 
 Only the first waiter in line asks the masters, so fifty waiters of one process are one waiter to all other clients.
-Readers in front are first together, and with them the writer behind: it asks the masters as a writer of another process
-does, and keeps new readers away there.  No waiter behind a writer has its turn (R33).
+Readers in front are first together, and with them the writer behind (R33).  No waiter behind a writer has its turn.
 
 Waiters behind the first know only what the first one's attempts returned.  A waiter whose time is up asks for that
-(`LocalQueue.look_ahead`): an outage is an outage for it, too, and no holder (C2).  The answer holds until the first one
-has its next.  It does not expire: the pauses limit its age (R25), and time does not turn an outage into a holder.
+(`LocalQueue.look_ahead`, C2).  It does not expire: time does not turn an outage into a holder.
 """
 
 from __future__ import annotations

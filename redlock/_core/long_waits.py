@@ -14,10 +14,9 @@ _LATER = 0.5  # seconds after a due record: until then the waiter that reported 
 
 
 class LongWaits:
-    """Says of each name who holds it, once a minute, however many wait for it.
+    """Says of each name who holds it, once a minute, however many wait for it, for all locks of a `Masters`.
 
-    There is one for all locks of a `Masters`.  It has no clock.  Each waiter asks when its next record is
-    due, and of those that ask at once one reports.
+    It has no clock.  Each waiter asks when its next record is due, and of those that ask at once one reports.
     """
 
     __slots__ = ("_due", "_report")

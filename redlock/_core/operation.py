@@ -1,14 +1,11 @@
 """The engine: steps operations.  Threads, event loops, renewals and the simulation run this one.
 
 An operation is a generator (`redlock/_core/effects.py`).  The engine resumes it, and its `Host` carries out what it
-yields.  Hosts differ only in how they wait:
+yields.  One of a caller's thread is driven to its end by that thread, which sleeps in its waits (`_io/waiter.py`).
+Every other one is a `SteppedOperation`: where it waits, the engine returns to the host, which calls `step` when there
+is an event, and `on_alarm` when the time is up.  So one thread or one loop looks after many.
 
-- An operation of a caller's thread is driven to its end by that thread, which sleeps in its waits (`_io/waiter.py`).
-- Every other operation is a `SteppedOperation`.  Where it waits, the engine returns to the host.  The host calls `step`
-  when there is an event, and `on_alarm` when the time is up.  So one thread or one loop looks after many.
-
-Interruptions (R11).  A Ctrl-C, a cancellation, or an exception out of a `Send` is thrown into the generator at the
-place where it waits.  The generator decides how to unwind.  To clean up it only sends, and so needs no more time.
+Whatever interrupts a wait is thrown into the generator there (R11).  To clean up it only sends, and so needs no time.
 """
 
 from __future__ import annotations
@@ -253,10 +250,9 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         return waits
 
     def _excuse(self, now: float) -> bool:
-        """Put `until` off, once, if it waits for answers and the alarm came late.
+        """Put `until` off, once, if it waits for answers and the alarm came late: then they were not read.
 
-        Then the answers were not read, and perhaps the whole machine was suspended.  They get as much time again, up to
-        a limit.  That is safe: `valid_until` still counts from `sent_at`.
+        Perhaps the whole machine was suspended.  That is safe: `valid_until` still counts from `sent_at`.
         """
         late = now - self.until
         if self._closes is None or self._excused or late < _LATE:

@@ -20,8 +20,8 @@ Report: TypeAlias = "Callable[[Literal['gone', 'still gone', 'back'], float, Tal
 class Outages:
     """Called for every attempt without a quorum and, during an outage, for every attempt.  Any thread may do so.
 
-    There is one for all locks of a `Masters`: a thousand waiters are no thousand records.  It has no clock: in an
-    outage waiters attempt again and again, and without waiters there is nothing to say.  ``since``: when it was found.
+    One for all locks of a `Masters`: a thousand waiters are no thousand records.  It has no clock: without waiters
+    there is nothing to say.  ``since``: when it was found.
     """
 
     __slots__ = ("_due", "_report", "since")

@@ -1,10 +1,8 @@
 """Requests that a master did not carry out: why it has no vote, and what its error means.
 
-Redis starts an error with a code in capitals.  Three questions matter.  Is it worth trying again?  Does it take a
-changed setting?  What do we tell people?  While a connection is being made, redis-py reads the errors and
-takes the code away: see `_connect.classify`.
-
-This file imports nothing of the core: the effects, the replies and the pipeline all need it.
+Is it worth trying again, does it take a changed setting, and what do we tell people?  While a connection is being made,
+redis-py reads the errors and takes their codes away: see `_connect.classify`.  This file imports nothing of the core:
+the effects, the replies and the pipeline all need it.
 """
 
 from __future__ import annotations
@@ -44,10 +42,7 @@ class ErrorReply(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> ErrorReply:
-        """Make one of the text that a master sent.
-
-        Redis before 7 wraps an error inside a script in another one.  If the ACL forbids a command, it has no code.
-        """
+        """Make one of the text that a master sent; Redis before 7 wraps an error inside a script in another one."""
         wrapped = _WRAPPED.match(text)
         inner = text.removeprefix("ERR ") if wrapped is None else wrapped[1]
         if inner.startswith(_DENIED):

@@ -1,18 +1,13 @@
 """How long an operation goes on: through an outage (C1, R38), and where several ask at once (C3).
 
-Several ask at once, and none gets a majority: so a refusal does not mean that the lock is taken.  A waiter tries again
-after its pause (R25).  But a single try, or a waiter whose time is up, would report a holder, and a job that was to run
-once would run nowhere.  So it tries again, up to `MOST` times, even after its deadline.
-
-The sign that several have asked: no token has a majority, and masters that voted have granted it to more than one.
+Several ask at once, and none gets a majority: so a refusal does not mean that the lock is taken.  A single try, or a
+waiter whose time is up, would report a holder, and a job that was to run once would run nowhere.  So it tries again.
 Where only one token is seen, the other masters may just be down, and there is a holder.
 
-Between two attempts there is a random pause: up to twice what the attempt took, and twice as much each time.  Shorter
-pauses than an attempt separate no clients.  So a single try takes five attempts and pauses of fourteen `node_timeout`
-at most, and 35 times as long as an attempt where masters answer soon.  Nearly always the second attempt decides it.
-
-Over links of 1 ms to one master and 15 ms to the others 3 to 8 clients that try at once all fail without this.  With
-two more attempts 6 of 1,500 rounds have no winner, with three more none, and this makes four.
+Pauses that are shorter than an attempt separate no clients.  A single try takes five attempts and pauses of fourteen
+`node_timeout` at most.  Nearly always the second attempt decides it: over links of 1 ms to one master and 15 ms to the
+others 3 to 8 clients that try at once all fail without this; with two more attempts 6 of 1,500 rounds have no winner,
+with three more none, and `MOST` is one more.
 """
 
 from __future__ import annotations

@@ -90,11 +90,10 @@ def _wanted(request: Send) -> bool:
 
 
 def _with_text(request: Send) -> Send:
-    """The request to send with the text of the script that ``request`` needs.
+    """The request to send with the text of the script that ``request`` needs; an owed one is always wanted.
 
-    An acquire whose attempt has ended must not be sent again after its release, nor a repair; nor an extension after a
-    later one.  But the master needs the text of the script, or one that always answers last would never get it.  So the
-    text is sent with a call for no names.  A request that is owed is always wanted.
+    One that must not be sent again is replaced by a call for no names (R12): a master that always answers last would
+    never get the text else.
     """
     alone = request.call.script.name in IN_ORDER and request.owed_until is None and not _wanted(request)
     return Send(wire.nothing(request.call.script)) if alone else request
@@ -103,20 +102,18 @@ def _with_text(request: Send) -> Send:
 class Pipeline:
     """The queue of one connection, and the releases that are owed to its master when the connection breaks.
 
-    A connection that was idle may have been dead for long: a proxy or a server has closed it, or our process was
-    stopped.  The next request would then fail, although the master is well.  So such a connection fails no request when
-    it breaks.  Its requests are asked again over the new one, once, if their rounds are still open by then, and new
-    requests wait for it as well.  If there is none, all of these fail.  The scripts grant a token once more that has
-    the key already, so it does no harm that the master may have carried them out before.
+    A connection that was idle may have been dead for long, although the master is well: so it fails no request when it
+    breaks (R10).  Its requests, and new ones, wait for the next connection, once; if there is none, all fail.  The
+    scripts grant a token once more that has the key already, so it does no harm that the master may have carried them
+    out before.
 
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
     ``functions``: the master is asked by functions, not by scripts (R44); whoever makes the connection finds that out.
     ``odd``: most other masters are asked in the other way, so what is packed for all is not for this one.
 
-    ``patience``: a master that has not answered for that many seconds is sent no new request, so that a frozen master
-    does not pile up requests whose callers are gone.  Releases are still sent.  They are few, for they concern only
-    what was sent before the master froze.
+    ``patience``: a master that has not answered for that many seconds is sent releases alone, so that a frozen master
+    does not pile up requests whose callers are gone.
     """
 
     __slots__ = (

@@ -23,16 +23,10 @@ def keep_new_readers_away(
 ) -> Op[None]:
     """A writer that waits keeps new readers away, or it might wait for ever (R33).
 
-    When readers refuse a writer, the writer leaves a mark on every master, except where another writer has the name.
-    From then on masters refuse new readers.  So the writer gets in when the present ones have released or expired.
-
-    - It renews the mark after every failed attempt, for whatever reason it failed.  ``marks`` take it back at the end.
-    - A master without readers is marked as well.  An attempt that takes the name there ends the mark, and its rollback
-      would let new readers in.  They could get a majority, one master after the other.
-    - A mark lasts for two pauses of its writer, and at least for two `node_timeout`: an attempt may take that long.
-    - The mark of a writer that crashed goes by itself.
-
-    It serves liveness alone: a lost mark costs time, and no lock rests on it.  So no votes are counted.
+    When readers refuse a writer, it leaves a mark on every master, except where another writer has the name; also on
+    one without readers: an attempt that takes the name there ends the mark, and its rollback would let new readers in.
+    It renews the mark after every failed attempt.  ``marks`` take it back at the end.  No votes are counted: a lost
+    mark costs time, and no lock rests on it.
     """
     if spec.mode.shared or not (by_readers or marks):
         return
@@ -44,11 +38,10 @@ def keep_new_readers_away(
 def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now: float) -> Op[Extension]:
     """Share the lease with readers, without a moment in between (R33).  Readers that wait in this process enter.
 
-    A downgrade is an extension: where a master has the key of the lease for itself, the script of readers makes it one
-    of them.  From the sending on, the lease claims only the shared lock, whatever the masters answer: some may let
-    readers in already.  A master that it did not reach lets no other client in, and follows with the next renewal.
-
-    There is no way back but a release: two readers that both wait to be alone would wait for each other.
+    It is an extension: where a master has the key of the lease for itself, the script of readers makes it one of them.
+    From the sending on the lease claims only the shared lock, whatever the masters answer: some may let readers in
+    already.  A master that it did not reach follows with the next renewal.  There is no way back but a release: two
+    readers that both wait to be alone would wait for each other.
     """
     lease.mode = shared_by()
     try:

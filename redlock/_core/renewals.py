@@ -3,27 +3,17 @@
 Nothing here waits.  The renewer asks the `Schedule` which leases are due.  `tasks` makes operations for them, like any
 other operation, and one for many leases.  So one thread, or one timer of a loop, keeps any number of leases.
 
-When a lease is due (R15):
+When a lease is due (R15): when a third of its TTL has passed, or up to a fifth of that earlier, at random.  That time
+is rounded down to a step of a 32nd of the TTL, where it meets other leases of the same client: they leave in one
+packet, and wake the renewer once.  Each client has a phase of its own, so that clients do not meet.  Leases that were
+extended together get the same pause, and stay together until one ends, leaves (`extend_many.py`), or is tried again
+sooner.  A large ``drift_factor`` may leave little of the TTL (`_REMAINING_OF_VALIDITY`).  If too few masters answered,
+the next try is after a twentieth of the TTL, while the lease is valid.  A TTL that the holder itself has extended to
+applies from then on.  While an extension is under way, a lease is due at its end: a loss by time needs no answer.
 
-- A lease is due when a third of its TTL has passed, or up to a fifth of that earlier, at random.  Otherwise
-  thousands of leases that were granted at once would be due at once.
-- That time is rounded down to a step of a 32nd of the TTL.  There the lease meets other leases of the same client:
-  they leave in one packet, and wake the renewer once.  Each client has a phase of its own, so that clients do not meet.
-- Leases that were extended together get the same pause, so they meet again.  They stay together until one of them
-  ends, leaves (`extend_many.py`), or is tried again sooner.  So requests are full.
-- A large ``drift_factor`` may leave little of the TTL.  Then a quarter of what it leaves passes before the next
-  extension (`_REMAINING_OF_VALIDITY`).  Otherwise there would be no pause at all.
-- If too few masters answered, the next try is after a twentieth of the TTL, while the lease is valid.
-- If the holder itself extends the lease, to a longer or shorter TTL, the renewer goes on with that TTL.
-
-Besides, masters that lack the key get it soon after the grant: see `whole.py` (R37).
-
-Losses.  A loss by time needs no answer.  While an extension is under way, a lease is due at its end.
-
-Also considered: a thread or task for each lease (there may be 10,000); one long-lived generator for each (it wakes up
-for nothing, and has to learn of every change); a pause of its own for each (leases part at every extension, and a
-client with a hundred leases asks for ten at a time); a batch as an object of its own, with its packed request (a
-second place of a lease, to be kept true at every release, loss and extension).
+Also considered: a thread, a task or a long-lived generator for each lease (there may be 10,000); a pause of its own for
+each (leases part at every extension, and a client with a hundred leases asks for ten at a time); a batch as an object
+of its own (a second place of a lease, to be kept true at every release, loss and extension).
 """
 
 from __future__ import annotations
@@ -63,10 +53,9 @@ _NO_RENEWAL = math.inf  # the pause of a lease that is not to be extended, or is
 
 # An operation for one or several leases.  It returns how their extensions ended.
 Task: TypeAlias = "Op[dict[Renewal, Extension]]"
-# Whether a lease still has a holder.
-# "gone": its thread or task has ended, and the lease runs out by itself (P3).
-# "abandoned": its `with` or its lock object is gone.  No holder can give the lease back, so the renewer does (R15).
-# "perhaps": the garbage collector is about to free these.  It runs finalizers first, perhaps inside of the `with`.
+# Whether a lease still has a holder (R15).  "gone": its thread or task has ended, and the lease runs out (P3).
+# "abandoned": its `with` or its lock object is gone, so the renewer gives it back.  "perhaps": the garbage collector is
+# about to free these, and runs finalizers first, perhaps inside of the `with`.
 Presence: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
 
@@ -188,7 +177,7 @@ class Renewal:
         return ended and self.lease.loss().reason == "max_hold"
 
     def next_action(self, now: float) -> Literal["nothing", "renew", "make whole", "give up", "give back"]:
-        """What to do now that the lease is due; see `tasks`."""
+        """What to do now that the lease is due."""
         lease = self.lease
         if self._guards:
             self._guards = lease.guards

@@ -3,10 +3,8 @@
 Leases are due at few different times, for these are rounded.  So the schedule is a wheel: a dictionary of moments, each
 with its renewals, and a heap of the moments.  A renewal knows its moment, so a release takes it out by itself.
 
-New leases.  Most leases are released long before they are due, so the renewer does nothing for them in advance.  A new
-lease waits in a queue, and goes into the wheel when the renewer looks next; at once if it is lost or shortened before
-that.  When more than `MANY` are queued, the thread that adds the next one also empties the queue: otherwise a busy
-process would keep all that it has released since the last look.
+Most leases are released long before they are due: so a new one waits in a queue, and goes into the wheel when the
+renewer looks next; at once if it is lost or shortened before that.
 """
 
 from __future__ import annotations
@@ -24,7 +22,9 @@ if TYPE_CHECKING:
     from redlock._core.renewals import Renewal
 
 _NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
-MANY = 256  # new leases in the queue; with more, the queue is searched for those that have ended
+# New leases in the queue; with more, the thread that adds the next one empties it: else a busy process would keep all
+# that it has released since the last look.
+MANY = 256
 _SPARE = 64  # the heap is rebuilt when it has more than 2n + 64 entries for n moments at which something is due
 
 

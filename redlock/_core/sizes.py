@@ -1,9 +1,7 @@
 """Limits the size of an answer: looks at what a server announces, before a parser reserves memory for it.
 
-A dozen bytes can announce an array of a billion values.  The parser reserves that memory at once.  While it frees
-it, the whole process is stopped.  The parser keeps all of a bulk string, up to half a gigabyte.
-
-Beyond the limits below the connection is given up, during the handshake and later.  The vote says why.
+A dozen bytes can announce an array of a billion values.  The parser reserves that memory at once, and while it frees
+it, the whole process is stopped.  Beyond the limits below the connection is given up, and the vote says why.
 """
 
 from __future__ import annotations

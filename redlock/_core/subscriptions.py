@@ -1,30 +1,23 @@
 """Wakes waiters when a lock is released, so that they need not ask again and again (R24).
 
-A release makes every master announce it on the channel of the key.  A message only makes a waiter look sooner.
-A lost message costs the rest of a pause, and a needless one costs an attempt.
+A message only makes a waiter look sooner: a lost one costs the rest of a pause, and a needless one costs an attempt.
+`Subscription.hear` says which announcements are a reason to try again.
 
-When a waiter tries again.  It takes announcements from a majority, for one master says nothing of the others.
-Announcements of different tokens count together: then contenders had split the votes, and took them back.  One of
-these masters must have refused the last attempt, or the next one would fail as well.  After an attempt that was
-unreachable or too slow, announcements do not count: rollbacks are announced, too, and would wake contenders for ever.
-
-No stampede.  A waiter tries at once when a release is announced, until attempts collide.  An attempt has collided if
-no token was seen on a majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5,
-3.5 ms, up to 128, or to 16 times the duration of the attempt if that is longer: pauses that are shorter than attempts
-separate no clients).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
-process begins with the pause of the last one.  So two processes pass a lock on in one message and one round trip.
-Among many processes, the pauses settle where about one attempt in five collides.
+No stampede.  A waiter tries at once when a release is announced, until attempts collide: no token was seen on a
+majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5, 3.5 ms, up to 128, or to 16 times
+the duration of the attempt if that is longer: pauses that are shorter than attempts separate no clients).  An attempt
+without a collision takes back a quarter of a doubling.  The next waiter of the process begins with the pause of the
+last one.  So two processes pass a lock on in one message and one round trip; among many, the pauses settle where about
+one attempt in five collides.
 
 Taking turns.  PUBLISH returns to the releasing process how many others listen.  If there are any, this process stays
 away for 3 ms and three times the duration of the release (`LocalQueue.released`), or until another one is announced.
 
-A caller of `wait_until_free` only wants to know when a name is free.  It listens beside the waiter in line.
-
 A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
 
-Also considered: keyspace notifications (off by default, and they tell of expiry, not of a release), client
-tracking (RESP3 only, one more state to lose), blocking list pops as semaphore libraries use them (the key
-outlives its lock, and the token may go to a dead waiter).
+Also considered: keyspace notifications (off by default, and they tell of expiry, not of a release), client tracking
+(RESP3 only, one more state to lose), blocking list pops (the key outlives its lock, and the token may go to a dead
+waiter).
 """
 
 from __future__ import annotations
@@ -80,12 +73,10 @@ class Subscription:
     def hear(self, master: int, token: bytes) -> bool:
         """A master announced the release of ``token``.  Returns True if there is reason to try again.
 
-        The reason is a majority that announced the same token.  Or a majority announced different tokens: then
-        contenders had split the votes and took them back, and the lock is free.
-
-        One of these masters must have said no to our last attempt.  Otherwise nothing has changed for us.  While a
-        master is quarantined (R21), a majority can announce the rollback of a failed attempt, even of our own.
-        Waiters would wake each other, and themselves, for as long as that lasts (R25).
+        The reason is a majority that announced the same token; or different ones: then contenders had split the votes
+        and took them back, and the lock is free.  One of these masters must have said no to our last attempt: else
+        nothing has changed for us.  While a master is quarantined (R21), a majority can announce the rollback of a
+        failed attempt, even of our own: waiters would wake each other, and themselves, for as long as that lasts (R25).
         """
         bit = 1 << master
         heard = self._heard.get(token, 0)

@@ -1,18 +1,14 @@
 """The two tokens of a lease: the value of its lock keys, and the fencing token.
 
-The value of a lock key names its holder (R27), or its last one (R28).  A token of ours is 40 hexadecimal digits; an
-owner follows behind a colon.  Masters and clients compare the whole token.  The owner is a hint for people, and proves
-nothing: any client can write any token.
+The value of a lock key names its holder (R27), or its last one: a release before the end of `hold_at_least` leaves
+``released:`` and the token (R28).  While readers hold a name (R33), masters answer ``shared:`` instead of a token;
+``shared:full`` if no reader more may have it; or ``waiting:`` if a writer waits for it.  For a slot that can never be
+had they answer ``other:`` (R32). Where clients wait in order (R42): ``ticket:`` and the token of the next one;
+``tickets:`` to one that does not wait.
 
-A release before the end of `hold_at_least` leaves ``released:`` and the token, which owns nothing any more.
-
-While readers hold a name (R33), masters answer ``shared:`` instead of a token; ``shared:full`` if no reader more may
-have it; or ``waiting:`` if a writer waits for it.  For a slot that can never be had they answer ``other:`` (R32).
-Where clients wait in order (R42): ``ticket:`` and the token of the next one; ``tickets:`` to one that does not wait.
-
-Fencing tokens (R16-R18) are proposed by a hybrid logical clock.  Wall time makes a proposal greater than a fence that
-was granted long ago and forgotten.  "Highest seen + 1" makes it greater than a fence from a client whose wall clock is
-ahead.  Order never rests on the clock: masters store a proposal only if it is greater than the fence that they have.
+Fencing tokens (R16-R18) are proposed by a hybrid logical clock: wall time exceeds a fence that was granted long ago and
+forgotten, "highest seen + 1" one from a client whose wall clock is ahead.  Order never rests on the clock: masters
+store a proposal only if it is greater than the fence that they have.
 """
 
 from __future__ import annotations
@@ -81,8 +77,8 @@ class FenceClock:
     def learn(self, fence: int) -> None:
         """Remember a fence that a master showed, in a grant or in a refusal.
 
-        A fence from `LIMIT` on is not remembered.  It comes from a broken clock, and would spoil the proposals for
-        all names.  The name that has such a fence takes a second round each time (R17).
+        One from `LIMIT` on comes from a broken clock, and would spoil the proposals for all names.  The name that has
+        it takes a second round each time (R17).
         """
         if fence < LIMIT:
             self._seen = max(self._seen, fence)
@@ -120,10 +116,9 @@ def readers_of(value: str | None) -> str:
 
 
 def shown(value: str) -> str:
-    """A value as it may be shown to people and programs: whole if it has the form of our tokens, else eight characters.
+    """A value as it may be shown: whole if it has the form of our tokens, else its first eight characters (R27).
 
-    With ``prefix=""`` any key can be looked at, and its value may be a session of another program.  That looks like a
-    token of another library, which is any text: its first characters tell its holders apart.
+    With ``prefix=""`` it may be a session of another program, which looks like a token of another library.
     """
     for what in (_RELEASED, _EXPIRED, _TICKET):
         if value.startswith(what):

@@ -1,16 +1,11 @@
 """Which masters may vote (R21, R22, R34, R43, C16).
 
-A restarted master may have lost its keys, and would grant a lock that another client still holds.  So it does not
-vote until every lease that it can have forgotten has expired.  That is `max_ttl` after its start.
-
-The largest announced `max_ttl` applies.  An announcement expires after twice its value; clients repeat theirs.  No
+A restarted master may have lost its keys, and would grant a lock that another client still holds.  So it does not vote
+until every lease that it can have forgotten has expired: that is the largest announced `max_ttl` after its start.  No
 lease is valid for longer than a majority of masters knows the `max_ttl` of its client.
 
-A server that is configured under two names has one vote.
-
-A master whose clock surely runs too fast has no vote either: see `_core/rates.py`.
-
-A client whose list of masters is incompatible with theirs gets no votes at all: see `_core/fleet.py`.
+A server that is configured under two names has one vote.  See `rates.py` for masters whose clocks run too fast, and
+`fleet.py` for clients that get no votes at all, as their list of masters is incompatible.
 """
 
 from __future__ import annotations
@@ -111,10 +106,9 @@ class Voters:
         return self.max_ttl_answered(master, facts.announced, facts.asked_at, at)
 
     def known_answered(self, master: int, known: Known | None, at: float) -> None:
-        """``master`` said whose data it has.  None: it does not say.
+        """``master`` said whose data it has (R21).  None: it does not say.
 
-        A process that has the data of another one has forgotten what it granted, as after a restart.  One with other
-        data than before may have replaced them just now.  At first sight the record of other clients applies.
+        Other data than before may have replaced them just now.  At first sight the record of other clients applies.
         """
         before = self._replids[master]
         if known is None or known.replid == before:

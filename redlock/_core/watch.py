@@ -1,13 +1,10 @@
 """Looks at names again and again, and takes nothing: until all are free (R24), or until there is news of one (R41).
 
 It listens, looks again, and then waits for an announced release, for the end of the holder's TTL, or for its own pause,
-like a waiter.  It believes only the answers of masters to a look.  It is in no line, and neither delays nor is delayed.
+like a waiter, but in no line.  It believes only the answers of masters to a look: announcements may be forged.
 
-A watcher begins each step with a look, and ends it with the first one that shows something new.  Grants are not
-announced: that a free name was taken is seen at the next pause.  Between two steps only the last state that was shown
-is kept.  Changes between them are not shown, only their result.
-
-Also considered: to believe the announcements.  That would save a round trip, and believe forged messages as well.
+A watcher begins each step with a look, and ends it with the first one that shows something new.  Of changes between two
+steps only the result is shown.
 """
 
 from __future__ import annotations

@@ -2,18 +2,11 @@
 
 A majority decides a grant.  If no other master has the key, the lease rests on each one of that majority: another
 client needs only one that forgets, or whose clock steps.  Mostly the others have refused because of a failed attempt,
-which is rolled back at this moment.  So they are sent a repair (R14):
+which is rolled back at this moment: to ask again at once would come too early.  To subscribe for this alone would cost
+two connections to each master, more than that time is worth.
 
-- when a release is announced there, within `node_timeout` after the grant, if the acquire has listened: to subscribe
-  for this would cost two connections to each master, more than that time is worth.
-- `node_timeout` after the grant, and a second later, whether the lease is renewed or not.
-- From then on with its renewals, as R14 says.
-
-The grant is the confirmation that R14 asks for: no other client can be granted the name while the lease is valid.  A
-repair is no vote, and none is written for an ended lease.  Nor is one written once an extension has begun: that one
-repairs by itself, and may have given the keys another TTL.
-
-Also considered: to ask again at once.  The release of the attempt that failed would come later than that question.
+No other client can be granted the name while the lease is valid, so the grant is the confirmation that R14 asks for.
+No repair is written once an extension has begun: that may have given the keys another TTL.
 """
 
 from __future__ import annotations

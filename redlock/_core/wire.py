@@ -40,8 +40,8 @@ _LONGEST_LIST = 1 << 16  # bytes of the names of masters that a client uses; mor
 class Call(NamedTuple):
     """A script with its keys and arguments, as strings in the order of the protocol.
 
-    ``usual``: the answer that a granting master nearly always gives, in the bytes of the protocol.  To compare bytes
-    costs less than to parse them, and every vote is compared.  The empty tuple means that no answer is usual.
+    ``usual``: the answer that a granting master nearly always gives, in the bytes of the protocol: to compare bytes
+    costs less than to parse them.  The empty tuple means that no answer is usual.
     """
 
     script: Script
@@ -656,8 +656,7 @@ def how_long(remaining: float) -> str:
 def _text(written: bytes) -> str:
     """A text of unknown origin, for records, errors and logs: it can be printed, whatever it is.
 
-    Our tokens are UTF-8, and can be.  Other libraries may use any bytes.  A text with control characters gets quotes:
-    so no prefix makes a token of ours of it, with an owner.
+    A text with control characters gets quotes: so no prefix makes a token of ours of it, with an owner.
     """
     text = written.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else f"'{printable(text)}'"

@@ -3,15 +3,13 @@
 One round, as always, if a majority has nothing on record: nearly always.  If f + 1 masters show that the same extension
 has run out, a second round takes the name, where still the same is on record (`confirm.lua`).
 
-Otherwise the last lease may still be valid, and the attempt has failed.  Then it leaves a *phantom* on the masters that
-did not refuse: a lease without a holder, for the longest TTL that is on record.  When that has ended, f + 1 clocks say
-so.  The phantom is sent after all answers, so it outlasts all leases that it may hide.  One master gets it first, in an
-order that is the same for all clients, and the others only if that one took it: else waiters would split phantoms.
+Otherwise the attempt leaves a *phantom* on the masters that did not refuse: a lease without a holder, for the longest
+TTL that is on record.  It is sent after all answers, so it outlasts all leases that it may hide.  One master gets it
+first, in an order that is the same for all clients, and the others only if that one took it: else waiters would split
+phantoms.
 
-If a key that is in the way ends soon, the attempt is repeated at that moment, once, before anything is left.
-
-An attempt for one slot does the same (R32).  An attempt for any of several follows a refused one: it takes a recorded
-slot for taken, and asks for it after the next pause.  It leaves no phantom while most masters report another slot free.
+An attempt for one slot does the same (R32).  An attempt for any of several takes a recorded slot for taken, and asks
+for it after the next pause.
 """
 
 from __future__ import annotations
@@ -105,6 +103,7 @@ class ConfirmingBallot(Ballot):
         """Keep the name from all for one TTL, if its last lease may still be valid.
 
         Not if this process was stopped until now: others know more.  Nor while most masters report another slot free.
+        If a key that is in the way ends soon, the attempt is repeated at that moment, once, before anything is left.
         """
         free = zip(*(one.slots for one in self.held if one.slots), strict=True)
         if any(2 * left.count(0.0) > len(left) for left in free):

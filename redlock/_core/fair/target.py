@@ -1,31 +1,16 @@
 """Waits in order: waiters of all processes are served as their tickets settled (R42).
 
-A ticket is a number that is proposed as a fence is, and settles as a fence does (R16, R17): a majority of masters has
-stored it, each because it was greater than its fence.  A later proposal meets one of them, and becomes a greater one.
-A master grants the name only to the lowest ticket that it knows.  So no client with a greater one, or with none, gets
-a majority while a settled one is known to a majority.
-
-- A client asks for a free name as always, by one round.  Only after a refusal it draws a ticket.
-- It is renewed every `_RENEW` seconds, which also tells after how many releases it is its turn, and when the name may
-  be had.  On a master that has forgotten it, it is put back with its number.
-- A ticket that is not renewed ends after `LIFE`.  So a waiter that has died costs its successor that time, once.
-- The first in the queue attempts when the release is announced; the others move up by one, and the new first one looks
-  again.  So fifty waiters make one attempt for each hand-over.
-- An operation gives its ticket back when it ends, in any way.
-
-It serves the order alone: all that a ticket does is to refuse.  So P1 and P2 do not rest on it.
-
-Within a process the line of R23 stays: its first waiter has a ticket, those behind have none.  Where others let other
+A settled ticket is known to a majority, so no client with a greater one, or with none, gets a majority.  A renewal also
+tells after how many releases it is the waiter's turn, and when the name may be had; a master that has forgotten the
+ticket gets it back.  The first in the queue attempts when the release is announced.  The others move up by one, and the
+new first one looks again: so fifty waiters make one attempt for each hand-over.  Where a waiter would let other
 processes go first (R24), it draws its ticket at once: an attempt would be refused.
 
-Also considered:
-
-- A ticket for each attempt, in the script of the acquire.  Each renewal would be an attempt, with a token of its own
-  and a rollback: twice the messages, and announcements of what was taken back.
-- One more key in acquire.lua, for the look whether there are tickets.  It would cost every client some 40 bytes for
-  each master and a command, and cut off users without the right to it.  The zero in front of the fence costs nothing.
-- Masters that hand the lock over to the next one by themselves.  It may have died, and would hold the lock then.
-- An order by arrival at each master.  Masters see arrivals in different orders, so no client would get a majority.
+Also considered: a ticket for each attempt, in the script of the acquire (each renewal would be an attempt with a
+rollback: twice the messages, and announcements of what was taken back); one more key in acquire.lua (40 bytes and a
+command for every client, and a right that users lack; the zero in front of the fence costs nothing); masters that hand
+the lock over to the next one (it may have died, and would hold the lock then); an order by arrival at each master
+(orders differ, so no client would get a majority).
 """
 
 from __future__ import annotations

@@ -1,30 +1,17 @@
 """Takes one of k slots: at most k holders, by k ordinary locks, never by a counter (R32).
 
-The first attempt asks for one slot.  A refusal also tells which of the k are free on that master.  The next attempt
-asks at once for any of those that most of these masters call free: each master gives the first one of them that is
-free there, and votes count for the slot that they are for.  No slot is asked for twice before a pause.  So contenders
-that split the votes of a slot do not meet there again and again.  Where all slots are taken, there is only one attempt.
+Why the second attempt asks for any free slot.  A refused client does not know which others were refused, or are still
+asking: any single slot that it chooses may be chosen by one of them.  But masters serve requests one after the other,
+and mostly in the same order: so the second client is given what the first one has left.  No slot is asked for twice
+before a pause: else contenders that split the votes of a slot would meet there again and again.
 
-Why any of them.  A refused client does not know which other clients were refused, or are still asking.  Any single
-slot that it chooses may be chosen by one of them as well.  But masters serve requests one after the other, and mostly
-in the same order: the second client is given what the first one has left.
+If all slots are taken, there is one attempt, and the client waits as for a lock (R24).  A single try (`blocking=False`)
+does not queue behind waiters, but waits for an attempt that has had no answer yet: that one takes one slot of several.
 
-If all slots are taken, the client subscribes to the channel of the group, and waits as for a lock (R24).  The release
-of a slot is announced there as well, with the number of the slot, and that slot is asked for next.
-
-In one process there is one line for the group (R23).  Only the first one in it asks the masters.  It leaves the line
-once it has a slot, unlike the holder of a lock.  A single try (`blocking=False`) does not queue behind waiters, but
-waits for an attempt that has had no answer yet: that one takes one slot of several.
-
-Also considered:
-
-- One slot for each attempt.  Then of k contenders on k free slots one in 20 (k = 3) to one in seven (k = 8) needs a
-  third round, and it is little better if masters count refusals, or if contenders that see others' tokens choose apart.
-- Any slot from the first attempt on.  It needs one round while all clients reach all masters in one order.  Otherwise
-  an attempt gets some slots here and others there, and all have to begin anew: one in ten needs a third round.
-- To subscribe to the channel of each slot.  That is k subscriptions on each connection, and nothing for the scripts.
-  But announcements of a majority would have to be counted over k channels.
-- A pause before another slot is asked for.  It would be random, and longer than the round that it saves.
+Also considered: one slot for each attempt (of k contenders on k free slots one in 20, for k = 3, to one in seven, for k
+= 8, needs a third round); any slot from the first attempt on (where masters are reached in different orders, one in ten
+does); the channel of each slot (announcements of a majority would have to be counted over k channels); a pause before
+another slot is asked for (longer than the round that it saves).
 """
 
 from __future__ import annotations
