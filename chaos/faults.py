@@ -72,7 +72,7 @@ _ALL: Final = (
     Fault(
         "library",
         "master",
-        "the function library is loaded, connections are made again, and it is flushed (R44)",
+        "the function library is flushed, and loaded again; then connections are made again (R44)",
         (0.2, 1.0),
     ),
     Fault("lose", "master", "it carries out commands, but its answers are lost and connections break"),

@@ -45,6 +45,9 @@ _STORY: Final[dict[str, Any]] = {
     "work": "lasting",
     "duration": 20.0,
 }
+_LIBRARY: Final[dict[str, Any]] = {
+    "faults": ("library", "forget", "lose"), "persistence": "none", "lanes": 2, "locks": 2, "duration": 15.0,
+}  # fmt: skip
 
 _ALL: Final = (
     Scenario("calm", "no fault at all", {"duration": 6.0}),
@@ -74,8 +77,9 @@ _ALL: Final = (
     Scenario("full-disk-everysec", "masters have no disk left; with appendfsync everysec they refuse writes",
              {"faults": ("disk",), "persistence": "everysec", "restart_guard": False}),
     Scenario("flush", "SCRIPT FLUSH", {"faults": ("flush",)}),
-    Scenario("functions", "the function library is loaded, replaced, flushed, and lost in restarts, while connections break (R44)",
-             {"faults": ("library", "forget", "lose"), "persistence": "none", "lanes": 2, "locks": 2, "duration": 15.0}),
+    Scenario("functions", "no client may run scripts; the function library is flushed, loaded, and lost in restarts, while connections break (R44)",
+             {**_LIBRARY, "functions": 6}),
+    Scenario("functions-mixed", "the same, and half of the clients run scripts where it is missing (R44)", {**_LIBRARY, "functions": 3}),
     Scenario("lost-replies", "answers are lost after the command was applied", {"faults": ("lose",)}),
     Scenario("slow", "answers are late", {"faults": ("slow",)}),
     Scenario("half-replies", "only the beginning of an answer arrives", {"faults": ("half",)}),

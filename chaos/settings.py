@@ -62,6 +62,7 @@ class Settings:
     max_ttl: float | None = None  # None: the TTL
     restart_guard: bool = True
     confirm_expiry: bool = False  # (R35)
+    functions: int = 0  # so many clients have a user who may run no scripts (R44); each start of a master loads them
     persistence: Persistence = "always"
     work: Work = "mixed"
     skew: float = 0.0  # clients' wall clocks are wrong by up to this from the beginning

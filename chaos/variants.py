@@ -235,6 +235,12 @@ def _() -> None:
     _patch(Rates, "votes_from", lambda *_: -math.inf)
 
 
+@_variant("library-missing", scenario="functions", breaks="live")
+def _() -> None:
+    """No master has the functions of this version of the wire (R44)"""
+    _patch(scripts, "LIBRARY", "redlock_0")
+
+
 @_variant("resigns-late", scenario="leaders", breaks="handover")
 def _() -> None:
     """A leader that has ended keeps the lock for two seconds (R31)"""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from abc import abstractmethod
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
@@ -69,6 +70,8 @@ class LocalRig(Rig):
     def __enter__(self) -> Self:
         self.masters.start()
         try:
+            for master in range(1, self.settings.masters + 1):
+                self._begin(master)
             self._connect()
         except BaseException:
             self.masters.stop()
@@ -95,6 +98,18 @@ class LocalRig(Rig):
 
     def restart(self, master: int, *, keep_data: bool) -> None:
         self.masters.restart(master - 1, keep_data=keep_data)
+        self._begin(master)
+
+    def user(self, client: int) -> str:
+        """What stands before the address of a master."""
+        return "locks:secret@" if client <= self.settings.functions else ""
+
+    def _begin(self, master: int) -> None:
+        """What a start does beside: users who may run no scripts need the functions (R44)."""
+        if self.settings.functions:
+            rule = shlex.split(_printed("--acl", "--functions"))
+            self.masters.client(master - 1).execute_command("ACL", "SETUSER", "locks", "reset", "on", ">secret", *rule)
+            self.load(master)
 
     def pause(self, master: int) -> None:
         self.masters.pause(master - 1)
@@ -114,7 +129,7 @@ class LocalRig(Rig):
     def load(self, master: int) -> None:
         client = self.masters.client(master - 1)
         with suppress(ResponseError):  # Redis before 7 has no functions
-            client.function_load(_functions(), replace=True)
+            client.function_load(_printed("--functions"), replace=True)
             client.client_kill_filter(_type="normal", skipme=True)  # the connections that are there go on with scripts
 
     def unload(self, master: int) -> None:
@@ -135,11 +150,11 @@ class LocalRig(Rig):
         self.masters.client(master - 1).config_set("maxmemory", self._memory[master])
 
 
-@lru_cache(maxsize=1)
-def _functions() -> str:
-    """The function library, as an operator gets it."""
-    printed = [sys.executable, "-P", "-m", "redlock._cli.check", "--functions"]
-    return subprocess.run(printed, capture_output=True, text=True, check=True).stdout
+@cache
+def _printed(*options: str) -> str:
+    """The function library, or a rule of users, as an operator gets it."""
+    check = [sys.executable, "-P", "-m", "redlock._cli.check", *options]
+    return subprocess.run(check, capture_output=True, text=True, check=True).stdout
 
 
 def relayed(settings: Settings) -> bool:

@@ -160,7 +160,10 @@ class NamespaceRig(LocalRig):
         return self.masters.ports[master - 1] if self._relay is None else _RELAYS_FROM + master
 
     def urls(self, client: int) -> list[str]:
-        return [f"redis://{_host(client)}:{self._port(master + 1)}" for master in range(self.settings.masters)]
+        return [
+            f"redis://{self.user(client)}{_host(client)}:{self._port(master + 1)}"
+            for master in range(self.settings.masters)
+        ]
 
     def restart(self, master: int, *, keep_data: bool) -> None:
         if master in self._disks and not keep_data:  # a mounted disk cannot be thrown away, but emptied

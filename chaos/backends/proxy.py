@@ -52,7 +52,10 @@ class ProxyRig(LocalRig):
         self._ports = {link: self._relay.open(link, HOST, 0, targets[link[1] - 1]) for link in self.links}
 
     def urls(self, client: int) -> list[str]:
-        return [f"redis://{HOST}:{self._ports[client, master + 1]}" for master in range(self.settings.masters)]
+        return [
+            f"redis://{self.user(client)}{HOST}:{self._ports[client, master + 1]}"
+            for master in range(self.settings.masters)
+        ]
 
     def _apply(self, states: Mapping[Link, Mapping[State, float]]) -> None:
         self._relay.change(states)
