@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def abandon(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
-    """Release a lease that no holder can give back any more, and do not wait for the answers (R15).
-
-    In a forked child nothing is sent: it is the parent's.
-    """
+    """Release a lease that no holder can give back any more, and wait for nothing (R15); in a fork send nothing."""
     try:
         yield from _abandoned(settings, spec, lease)
     except GeneratorExit:

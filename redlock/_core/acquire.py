@@ -309,10 +309,7 @@ class Target:
         lease.listened = self.subscription is not None and (tally := grant.tally) is not None and tally.yes < tally.size
 
     def our_turn(self) -> Op[None]:
-        """It is our turn.  If this process has just had the lock, let another one that listens have it first (R24).
-
-        The first announcement is that of our own release, the second is theirs.
-        """
+        """It is our turn.  If this process has just had the lock, another one that listens goes first (R24)."""
         until = self.place.yield_until
         if NEVER < until < self.patience.deadline:
             subscription = yield from self.listen()

@@ -85,10 +85,7 @@ class Exchange(ABC):
     # ------------------------------------------------------------------------------------------------
 
     def submit(self, request: Send, inbox: Inbox, now: float, *, corked: bool = False) -> None:
-        """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
-
-        The request fails on masters that are down when it is written.
-        """
+        """Write ``request`` to its masters, behind all that is in the cork; ``corked``: the caller flushes."""
         if request.only_if is not None and not request.only_if():
             return
         request.sent_at, request.inbox = now, inbox
@@ -111,10 +108,7 @@ class Exchange(ABC):
         to: Sequence[Pipeline],
         rest: Iterator[Pipeline] | None = None,
     ) -> None:
-        """Send ``requests``, packed as ``data``.  They fail at once on masters that are down.
-
-        ``rest``: those in ``to`` that do not have them yet.
-        """
+        """Send ``requests``, packed as ``data``.  ``rest``: those in ``to`` that do not have them yet."""
         if self._walk is not None:
             self.mend_walk(now)
         size, walk = len(data), rest or iter(to)

@@ -133,10 +133,7 @@ def _detach_leases(
 
 
 class BatchExtension(Round):
-    """The round that extends many leases.  Its votes are about those that have not `detached`.
-
-    It stays open when it is decided, to notice a master that refuses it.
-    """
+    """The round that extends many leases; once decided it stays open, to notice a master that refuses it."""
 
     def __init__(self, settings: MastersSettings, asked: Sequence[BatchMember], ttl: float) -> None:
         super().__init__(settings, _call(settings, asked, ttl))

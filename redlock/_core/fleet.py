@@ -109,10 +109,7 @@ class Fleet:
 
     @property
     def says(self) -> Says:
-        """What to announce.
-
-        A rejected client withdraws its list (`back`) or only asks (`refused`), until no incompatible list is left.
-        """
+        """What to announce.  While others are in use, a rejected client withdraws its list, or only asks."""
         if self.rejected and self._in_use:
             return "back" if any(one is not None and one.state == 1 for one in self._answers) else "refused"
         return "working" if self._works else "new"

@@ -35,10 +35,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(slots=True, eq=False)
 class PendingExtension:
-    """An extension that is under way: it limits the validity from the moment at which it may be sent (C6).
-
-    Leases that are extended together to the same TTL share one.
-    """
+    """An extension under way, of leases with one TTL: it limits the validity from when it may be sent on (C6)."""
 
     valid_until: float
     ttl: float
@@ -67,10 +64,7 @@ class PendingExtension:
 
 
 class LeaseState:
-    """What is known of a lease.  Its holder sees it as a `Lease` or an `AsyncLease`.
-
-    The operations, the renewer and the holds write to it.  `redlock._lock.lease` says what a lease promises.
-    """
+    """What operations, the renewer and holds know of a lease.  `redlock._lock.lease` says what it promises."""
 
     kind: ClassVar[str] = "Lease"  # the name of the public class, for `repr`
 
@@ -282,10 +276,7 @@ class LeaseState:
 
     @staticmethod
     def mutex() -> AbstractContextManager[object]:
-        """Held while extensions begin, are won and end: several threads may extend the same leases.
-
-        Without threads it guards nothing.
-        """
+        """Held while extensions begin, are won and end, where several threads may extend the same leases."""
         return _NOBODY_ELSE
 
     def begin_extension(self, pending: PendingExtension) -> None:
@@ -366,11 +357,7 @@ class LeaseState:
                 all_pending.clear()
 
     def drop_extension(self, pending: PendingExtension) -> None:
-        """The operation of an extension was dropped.
-
-        The garbage collector may call this in any thread: so it takes no lock, and the next extension that begins finds
-        it.
-        """
+        """The garbage collector dropped its operation, in any thread: no lock is taken; the next one finds it."""
         pending.dropped = True
         if len(self.all_pending) == 1:
             self.all_pending.pop(pending, None)
@@ -385,10 +372,7 @@ class LeaseState:
             self.changed()
 
     def end(self) -> bool:
-        """Its holder releases it: from now on it is neither valid nor lost.  The caller calls `changed` as well.
-
-        False: it was lost before.
-        """
+        """Its holder releases it: it is neither valid nor lost.  The caller calls `changed`.  False: it was lost."""
         if self.lost:
             return False
         self.released = True
@@ -420,10 +404,7 @@ class LeaseState:
         return watchers
 
     def holder_gone(self) -> None:
-        """One of its holders has gone without giving it back.
-
-        The garbage collector calls this: so it takes no lock, and only informs the renewer.
-        """
+        """The garbage collector has freed one of its holders: take no lock, and only inform the renewer."""
         if self.on_change is not None:
             self.on_change(True)
 

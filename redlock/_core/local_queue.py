@@ -65,10 +65,7 @@ class Place:
 
     @property
     def learned(self) -> Any:
-        """The latest `Refusal` of its operation; or since when it holds the lock; None: it has had no answer yet.
-
-        The place that is first after it goes on with that until its own first answer.
-        """
+        """The latest `Refusal` of its operation, or of the one before it; or since when it holds the lock."""
         return getattr(self, "holds", None) or getattr(self, "_answer", None)
 
     @property
@@ -123,10 +120,7 @@ class LocalQueue:
         return True
 
     def leave(self, place: Place, stays: bool = False) -> list[Place]:
-        """Take ``place`` out of all lines, wherever it is.  A second time does no harm.
-
-        ``stays``: it stays, as a reader.  Returns the places whose turn it is now.
-        """
+        """Take ``place`` out of all lines, or ``stays`` as a reader.  Returns the places whose turn it is now."""
         if stays:
             place.shared = True
             return self._next(place, readers=True)

@@ -14,10 +14,7 @@ EXCLUSIVE = Mode(False, Ballot, wire.acquire, wire.extend, wire.repair, wire.rel
 
 
 def resumed(mode: Mode) -> Mode:
-    """``mode`` until masters have said that the token is one of that mode.
-
-    It makes no reader of a writer, and extends nothing without a record that is on record (R35).
-    """
+    """``mode`` until masters have confirmed it: it makes no reader of a writer, nor extends what is on record (R35)."""
     if mode is EXCLUSIVE:
         return mode._replace(extend=wire.extend_resumed)
     return mode._replace(extend=partial(mode.extend, reads=True)) if mode.shared else mode

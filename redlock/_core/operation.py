@@ -93,10 +93,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         """
 
     def _conclude(self, error: BaseException | None) -> bool:  # noqa: ARG002 - for those with a caller
-        """The generator has ended, with `result` or with ``error``.  A second time does no harm.
-
-        True: the caller of the engine is to see ``error``.
-        """
+        """The generator has ended; a second time does no harm.  True: the caller is to see ``error``."""
         self._host.operations.discard(self)
         return True
 
@@ -217,10 +214,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
             self._drive(self._op.send, Timeout(now))
 
     def interrupt(self, error: BaseException) -> None:
-        """Throw ``error`` into the generator, which cleans up and ends with it (R11).
-
-        To clean up it only sends.  So this does not wait, and cannot be interrupted itself.
-        """
+        """Throw ``error`` into the generator, which cleans up and ends with it (R11): that only sends."""
         if not (self._running or self.over):
             self._drive(self._op.throw, error)
         if not self.over:

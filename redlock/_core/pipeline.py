@@ -38,10 +38,7 @@ FORKED = Failure("error", "the connection belongs to the process that forked thi
 
 @dataclass(slots=True, eq=False)
 class SentAgain:
-    """A request that one master is sent again.  In all other cases the `Send` itself is in the queue.
-
-    Its answer is never the usual one: all that is sent again is parsed.
-    """
+    """A request that one master is sent again; else the `Send` itself is in the queue.  Its answer is parsed."""
 
     request: Send
     sent_at: float  # or when it is to be sent
@@ -141,10 +138,7 @@ class Pipeline:
         return call.words_as_function if self.functions else call.words
 
     def submit(self, request: Send, at: float) -> bool:
-        """Put ``request`` into the queue.  True: the connection is to write it.
-
-        Else it fails with the reason, or waits for the new connection.
-        """
+        """Put ``request`` into the queue.  True: the connection is to write it.  Else it waits, or fails."""
         if self.down is not None:
             self._postpone(SentAgain(request, at))
             if self.expected and request.open:

@@ -34,10 +34,7 @@ def bounds(first: Reading, second: Reading) -> tuple[float, float]:
 
 
 class Rates:
-    """The rates of the masters of one `Masters`.
-
-    ``surely``: how much the clock of each runs faster than ours at least; negative: slower; 0.0: not sure, or allowed.
-    """
+    """The rates of clocks.  ``surely``: how much faster at least; negative: slower; 0.0: not sure, or allowed."""
 
     def __init__(self, masters: int, drift_factor: float) -> None:
         self._drift = drift_factor

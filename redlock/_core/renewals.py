@@ -234,10 +234,7 @@ class Renewal:
         return {}
 
     def conclude(self, extension: Extension, spread: float) -> None:
-        """The operation that was to extend the lease has ended.
-
-        ``spread``: the random number for the next pause, the same for all leases of the operation.
-        """
+        """An extension has ended.  ``spread``: random, for the next pause of all leases of its operation."""
         lease = self.lease
         self._detached = False
         self._since = extension.at
@@ -292,10 +289,7 @@ def _in_step(at: float, ttl: float, phase: float) -> float:
 
 
 def tasks(due: Iterable[Renewal], now: float) -> list[tuple[Task, list[Renewal]]]:
-    """The operations to start at once for the renewals that are ``due``, each with its renewals.
-
-    Leases with the same TTL are extended together, unless they left others or were refused.
-    """
+    """The operations to start at once for what is ``due``: leases with one TTL are extended together, if they may."""
     started: list[tuple[Task, list[Renewal]]] = []
     together: dict[float, tuple[int, list[Renewal]]] = {}  # by the TTL: how many names, and whose
     by_itself = {"give up": Renewal.give_up, "give back": Renewal.give_back, "make whole": Renewal.make_whole}

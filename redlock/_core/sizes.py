@@ -29,10 +29,7 @@ class TooMuch(ValueError):  # noqa: N818 - it is no error of ours
 
 
 class Sizes:
-    """What the server has announced so far, in the answer that one connection is reading.
-
-    It reads the lines that announce a size, and skips the rest.  The parser finds what is wrong with a value.
-    """
+    """What was announced so far in the answer that is read.  The parser finds what is wrong with a value."""
 
     __slots__ = ("_bytes", "_line", "_skip", "_values")
 
@@ -43,11 +40,7 @@ class Sizes:
         self._values = 0  # announced in this answer, and not begun yet
 
     def add(self, data: bytes) -> None:
-        """Look at ``data``, the next bytes that came.
-
-        Raises:
-            TooMuch: they announce more than is allowed.  The caller must read nothing that follows.
-        """
+        """Look at ``data``.  Raises TooMuch for more than is allowed: then nothing that follows may be read."""
         if not (self._skip or self._line or self._values) and _USUAL.fullmatch(data):
             return
         if self._line:

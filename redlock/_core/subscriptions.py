@@ -102,10 +102,7 @@ class Subscription:
         self._in_the_way = sum(1 << master for master in in_the_way)
 
     def tried(self, *, collided: bool, took: float = 0.0) -> None:
-        """An attempt has ended.  ``collided``: several clients tried at once, and none got a majority.
-
-        ``took``: how many seconds such an attempt took.
-        """
+        """An attempt of ``took`` seconds has ended.  ``collided``: several tried at once, and none got a majority."""
         if collided:
             self.level = min(self.level + 1, max(_MOST_SPREAD, math.log2(1 + _ATTEMPTS * took / _SPREAD)))
         else:
@@ -179,10 +176,7 @@ class Subscriptions:
     # -- called by the connections -------------------------------------------------------------------
 
     def confirmed(self, master: int, name: str) -> tuple[Subscription, ...]:
-        """A master announces releases on this channel from now on.
-
-        Returns the subscriptions that should look for what they missed.
-        """
+        """A master announces releases on this channel now.  Returns who should look for what it missed."""
         channel = self._channels.get(name)
         if channel is None:
             return ()
@@ -217,10 +211,7 @@ class Subscriptions:
         return all(self._channels[name].confirmed.bit_count() >= self._need for name in subscription.channels)
 
     def others_heard(self, keys: Iterable[str], heard: Mapping[int, int]) -> bool:
-        """Whether our release of ``keys`` was announced to other processes.
-
-        ``heard``: by master, how many connections got it.
-        """
+        """Whether others ``heard`` our release of ``keys``: by master, how many connections got it."""
         channels = [channel for key in keys if (channel := self._channels.get(wire.channel(key))) is not None]
         ours = {master: sum(channel.confirmed >> master & 1 for channel in channels) for master in heard}
         return any(told > ours[master] for master, told in heard.items())

@@ -86,10 +86,7 @@ class Voters:
         self._follow_fleet()
 
     def admit(self, master: int, facts: Facts, at: float) -> str | None:
-        """A connection to ``master`` was made, and ``facts`` arrived at ``at``.
-
-        Returns a sentence to log, once, if another client announced a different `max_ttl`.
-        """
+        """A connection was made, and ``facts`` arrived at ``at``.  Returns what to log: that a `max_ttl` differs."""
         before = self._known[master]
         self._facts[master] = facts
         if before is None or facts.run_id is None or before.run_id != facts.run_id:
@@ -122,7 +119,7 @@ class Voters:
             self._recompute()
 
     def max_ttl_answered(self, master: int, announced: Announced | None, sent_at: float, at: float) -> str | None:
-        """``master`` answered to our `max_ttl`, sent at ``sent_at``.  None: it takes none.  Returns as `admit` does."""
+        """``master`` answered to our `max_ttl` of ``sent_at``; None: it takes none.  Returns as `admit` does."""
         self._said_at[master] = math.inf if announced is None else sent_at
         if announced is not None:
             value, until, process = self._longest[master]

@@ -49,10 +49,7 @@ def listen(settings: MastersSettings, spec: LockSpec, lease: LeaseState, until: 
 
 
 class Overheard(Subscription):
-    """Notices which of the masters that lack the key of a lease may be free.
-
-    The release of the lease is announced as well, and ends its operation.
-    """
+    """Notices which of the masters that lack the key of a lease may be free.  The lease's own release ends it."""
 
     __slots__ = ("_free", "_lease")
 

@@ -82,10 +82,7 @@ def keys_for(prefix: str, names: Sequence[str], *, fencing: bool = True, records
 
 
 def fence_key(key: str, suffix: str = ":fence") -> str:
-    """The fence key, in the same hash slot as ``key``.
-
-    A cluster hashes the text between the first ``{`` and the next ``}``, unless that is empty.
-    """
+    """A key in the hash slot of ``key``: of the text between the first ``{`` and the next ``}``, unless it is empty."""
     start = key.find("{")
     if start < 0:
         return f"{{{key}}}{suffix}"
@@ -135,10 +132,7 @@ def literal(text: str) -> str:
 
 @lru_cache(maxsize=64)  # a process uses few different times
 def milliseconds(seconds: float) -> str:
-    """Whole milliseconds, rounded up: a key may outlive its lease, never the reverse.
-
-    The subtracted nanosecond is far below the resolution of the clock.  Without it 0.07 s would become 71 ms.
-    """
+    """Whole milliseconds, rounded up: a key may outlive its lease.  Less a nanosecond, else 0.07 s would be 71 ms."""
     return str(max(1, math.ceil(seconds * 1000 - 1e-6)))
 
 
@@ -246,10 +240,7 @@ def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl:
 
 
 def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *_: object, reads: bool = False) -> Call:
-    """``reads``: only where the token is that of a reader; else one that has a name for itself becomes a reader.
-
-    Readers are not on record (R35).  A writer that becomes one is not any more.
-    """
+    """``reads``: only of a reader; else a writer becomes one, and is not on record any more (R35)."""
     call = extend(keys, token, ttl, fence_ttl)
     return _of_reader(call, keys, *call.args, *(("reads",) if reads else ()))
 
@@ -363,28 +354,19 @@ class Held(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """Answer of extend and release: the caller held every name.
-
-    ``listeners``: how many connections got the announcement of the release.
-    """
+    """Answer of extend and release: the caller held every name; ``listeners`` got the announcement of its release."""
 
     listeners: int = 0
 
 
 class NotOwned(NamedTuple):
-    """Answer of extend and release: the caller did not hold every name.
-
-    ``other`` holds one of them; "" if no client does.
-    """
+    """Answer of extend and release: the caller did not hold every name; ``other`` holds one, "" if no client does."""
 
     other: str
 
 
 class OtherMode(NamedTuple):
-    """Answer of extend and release: the caller ``reads`` what it would have for itself, or the reverse (R33).
-
-    ``recorded``: it has that for itself, and on record, which is not kept here (R35).
-    """
+    """The caller ``reads`` what it would have alone, or the reverse (R33); or it is ``recorded``, not here (R35)."""
 
     reads: bool
     recorded: bool = False
@@ -419,10 +401,7 @@ class Announced(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Answer of known: the replication ID of a master, and for how many seconds clients have known it.
-
-    ``age`` None: it was no replica since it started.
-    """
+    """Answer of known: a replication ID, and for how long clients have known it; None: no replica since its start."""
 
     replid: str
     age: float | None
@@ -654,10 +633,7 @@ def how_long(remaining: float) -> str:
 
 
 def _text(written: bytes) -> str:
-    """A text of unknown origin, for records, errors and logs: it can be printed, whatever it is.
-
-    A text with control characters gets quotes: so no prefix makes a token of ours of it, with an owner.
-    """
+    """A text of unknown origin, printable; with control characters in quotes: so no prefix makes a token of it."""
     text = written.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else f"'{printable(text)}'"
 

@@ -94,10 +94,7 @@ def vacate(
 
 
 def read_flagged(value: Any) -> tuple[int, Records, tuple[float, ...]] | None:
-    """The fence and the records that a master showed; None: it did not, see `wire.read_acquire`.
-
-    Last, of a group of slots: what `wire.Held` has of them.
-    """
+    """The fence, the records, and what `wire.Held` has of slots; None: no record was shown, see `wire.read_acquire`."""
     match value:
         case [3, bytes(fence), list(record), list(left)] if all(type(one) is int for one in left):
             return wire.read_exceeded(fence), dict([_record(record)]), wire.read_slots(left)

@@ -22,10 +22,7 @@ _DIGITS = 17
 
 
 class Stands(NamedTuple):
-    """Answer to `stand`: on this master it is the waiter's turn after ``turns`` releases.
-
-    ``wait``: seconds until it may have every name there, unless a holder stays for longer; 0: now.
-    """
+    """Its turn comes after ``turns`` releases, and in ``wait`` seconds at least, unless a holder stays for longer."""
 
     fence: int
     turns: int

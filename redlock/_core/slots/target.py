@@ -101,10 +101,7 @@ def group_of(spec: LockSpec, keys: Iterable[wire.Keys], prefix: str, known_slots
 
 
 class SlotTarget(Target):
-    """Which slots one operation asks for.
-
-    ``spec``: what it has asked for last.  ``slot``: the first one of these, or the one that was granted.
-    """
+    """Which slots one operation asks for.  ``slot``: the first of these, or the one that was granted."""
 
     __slots__ = ("_asked", "_seen", "group", "slot", "wanted")
 
@@ -271,10 +268,7 @@ class SlotBallot(Ballot):
 
 
 class SlotSubscription(Subscription):
-    """Gets the releases of all slots, and counts those of each slot by themselves.
-
-    ``announced``: the slot whose release was announced last.
-    """
+    """Gets the releases of all slots, counts those of each by themselves, and knows the one ``announced`` last."""
 
     __slots__ = ("_by_slot", "announced")
 
