@@ -28,34 +28,27 @@ if TYPE_CHECKING:
 AnySend = TypeVar("AnySend", bound=Send)
 
 
-class ReleaseDoubt:
-    """The doubt of a release when other connections carry the requests that set its keys (R10).
+def doubted(request: AnySend, lease: LeaseState) -> AnySend:
+    """Put ``request`` in doubt, unless it comes after all requests that set the keys: see `Send.doubt`.
 
     If a repair may have given a master the key, its first answer that the key was ours may be about the repair alone
-    (R14). By a second such answer the acquire has come as well.
+    (R14).  By a second such answer the acquire has come as well.
     """
+    if lease.in_order:
+        return request
+    token, repaired = lease.token, lease.repaired
+    once: set[int] = set()  # repaired masters that have said so once
 
-    __slots__ = ("_once", "_repaired", "_token")
-
-    def __init__(self, lease: LeaseState) -> None:
-        self._token = lease.token
-        self._repaired = lease.repaired
-        self._once: set[int] = set()  # repaired masters that have said so once
-
-    def remains(self, master: int, value: Any) -> bool:
+    def remains(master: int, value: Any) -> bool:
         with suppress(ValueError):
             answer = wire.read_owned(value)
             if isinstance(answer, wire.NotOwned):  # "released" by an earlier request, whose answer was lost
-                return released_token(answer.other) != self._token or master in self._repaired
-        if master not in self._repaired or master in self._once:
+                return released_token(answer.other) != token or master in repaired
+        if master not in repaired or master in once:
             return False
-        self._once.add(master)
+        once.add(master)
         return True
 
-
-def doubted(request: AnySend, lease: LeaseState) -> AnySend:
-    """Put ``request`` in doubt, unless it comes after all requests that set the keys: see `Send.doubt`."""
-    if not lease.in_order:
-        request.doubt = ReleaseDoubt(lease).remains
-        request.usual = ()  # so that every answer is parsed, and shown to the doubt
+    request.doubt = remains
+    request.usual = ()  # so that every answer is parsed, and shown to the doubt
     return request

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from redlock.errors import Reason, Vote
 
 
+@dataclass(frozen=True, slots=True)
 class _OfALease:
     """What the events of one lease have in common."""
 
-    __slots__ = ()
-
+    name: str
     token: str
+    fence: int | None
 
     @property
     def owner(self) -> str:
@@ -44,9 +45,6 @@ class LockAcquired(_OfALease):
     ``remaining`` seconds, unless it is extended.  ``settled`` are the votes of a second round (R17).
     """
 
-    name: str
-    token: str
-    fence: int | None
     attempts: int
     seconds: float
     votes: tuple[Vote, ...]
@@ -100,9 +98,6 @@ class LeaseExtended(_OfALease):
     lease no more than a bare majority was known to have its keys (R37).
     """
 
-    name: str
-    token: str
-    fence: int | None
     remaining: float
     votes: tuple[Vote, ...]
     renewed: bool = False
@@ -117,9 +112,6 @@ class LockReleased(_OfALease):
     ``bare_majority`` is as in `LeaseExtended`.
     """
 
-    name: str
-    token: str
-    fence: int | None
     held: float
     votes: tuple[Vote, ...] = ()
     bare_majority: float = 0.0
@@ -132,9 +124,6 @@ class LeaseLost(_OfALease):
     ``bare_majority`` is as in `LeaseExtended`.  For ``guard`` seconds after the lease the name stays taken (R36).
     """
 
-    name: str
-    token: str
-    fence: int | None
     reason: Reason
     held: float
     bare_majority: float = 0.0

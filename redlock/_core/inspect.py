@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from redlock._core import readings, wire
 from redlock._core.kernel.quorum import Tally, majority
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._core.effects import Op
-    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.settings import MastersSettings
     from redlock.errors import Outcome, Vote
 
@@ -109,7 +108,7 @@ class SlotsStatus:
 class Look(Round):
     """The round of a status: what every master knows of a name."""
 
-    _until: ClassVar[RoundEnd] = "complete"
+    _until = "complete"
 
     def __init__(self, settings: MastersSettings, call: wire.Call) -> None:
         super().__init__(settings, call)
@@ -123,7 +122,7 @@ class Look(Round):
 class LookAtMany(Round):
     """The round of a look at many names.  A vote is about all of them."""
 
-    _until: ClassVar[RoundEnd] = "complete"
+    _until = "complete"
 
     def __init__(self, settings: MastersSettings, names: Sequence[str], prefix: str) -> None:
         super().__init__(settings, wire.look(prefix, names))

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
     from redlock._core.kernel.rounds import Round
     from redlock._core.local_queue import Place
-    from redlock._core.mode import Mode
-    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._core.settings import LockSpec, MastersSettings, Mode
     from redlock._core.wire import Call
 
 ExtensionEnd: TypeAlias = Literal["extended", "lost", "unanswered"]

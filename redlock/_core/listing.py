@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from redlock._core import readings, wire
 from redlock._core.effects import sleep
@@ -24,9 +24,7 @@ from redlock.errors import QuorumUnreachable
 if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
-    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.settings import MastersSettings
-    from redlock._core.wire import Scanned
     from redlock.errors import Outcome
 
 _TOGETHER = 64  # names that one request looks at; a master is busy with them for a quarter of a millisecond
@@ -38,24 +36,12 @@ _FIRST = "0"  # the cursor of the first step, and of the end
 class ScanStep(Round):
     """One step on one master."""
 
-    _until: ClassVar[RoundEnd] = "complete"
-    found: Scanned | None = None
+    _until = "complete"
+    found: tuple[str, list[bytes]] | None = None
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - only one is asked
         self.found = wire.read_scan(value)
         return GRANTED
-
-
-def scan(settings: MastersSettings, master: int, cursor: str, pattern: str) -> Op[tuple[Scanned | None, Tally]]:
-    """The step at ``cursor``.  None: the master did not take it; the votes say why."""
-    tries = 0
-    while True:
-        step = ScanStep(settings, wire.scan(cursor, pattern, _COUNT), to=frozenset((master,)))
-        at = yield from step.ask()
-        tries += 1
-        if step.found is not None or step.tally.outcome(master) != "timeout" or tries == _TRIES:
-            return step.found, step.tally
-        yield from sleep(at + settings.node_timeout, quiet=False)
 
 
 class Listing:
@@ -96,26 +82,30 @@ class Listing:
 
     def _search(self) -> Op[None]:
         """One step on the master that is searched now."""
-        step, tally = yield from scan(self._settings, self._master, self._cursor, self._pattern)
-        if step is not None:
-            self._cursor = step.cursor
-            for key in step.keys:
+        call, master = wire.scan(self._cursor, self._pattern, _COUNT), self._master
+        for tries in range(1, _TRIES + 1):
+            step = ScanStep(self._settings, call, to=frozenset((master,)))
+            at = yield from step.ask()
+            if step.tally.outcome(master) != "timeout" or tries == _TRIES:
+                break
+            yield from sleep(at + self._settings.node_timeout, quiet=False)
+        if step.found is not None:
+            self._cursor, keys = step.found
+            for key in keys:
                 name = wire.name_of(self._prefix, key)
                 if name is not None and name not in self._seen:
                     self._seen.add(name)
                     self._names.append(name)
-            if step.cursor != _FIRST:
+            if self._cursor != _FIRST:
                 return
-        self._searched.inherit(tally, self._master)  # one that may have forgotten locks (R21) was not searched
-        if self._searched.unreachable:
-            raise self._unsearched()
-        self._master, self._cursor = self._master + 1, _FIRST
-
-    def _unsearched(self) -> QuorumUnreachable:
+        self._searched.inherit(step.tally, master)  # one that may have forgotten locks (R21) was not searched
+        if not self._searched.unreachable:
+            self._master, self._cursor = master + 1, _FIRST
+            return
         text, votes = f"cannot list the locks: {readings.explain(self._searched)}", self._searched.votes()
         if any(vote.reason.startswith("NOPERM") for vote in votes):
             text += "; to list locks, grant the user one more right: ACL SETUSER user +scan, on each master"
             votes = tuple(
                 replace(vote, reason=vote.reason.replace("--acl prints", "--acl --held prints")) for vote in votes
             )
-        return QuorumUnreachable(text, votes=votes)
+        raise QuorumUnreachable(text, votes=votes)

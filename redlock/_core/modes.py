@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 
 from redlock._core import wire
 from redlock._core.kernel.ballot import Ballot
-from redlock._core.mode import Mode
+from redlock._core.settings import Mode
 
 MOST_READERS = 10_000  # of one name: a master needs O(log n) for each of their requests
 

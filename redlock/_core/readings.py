@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from redlock.errors import OUTCOMES
 
 if TYPE_CHECKING:
-    from redlock._core.kernel.quorum import Entry, Tally
+    from redlock._core.kernel.quorum import Tally
 
 
 def explain(tally: Tally) -> str:
@@ -42,13 +42,12 @@ def in_the_way(tally: Tally) -> list[int]:
     A master that answers without a vote (quarantined) is not in the list, and neither is one with a wrong
     configuration: no release changes their answers.
     """
-    return [master for master, entry in enumerate(tally.entries) if entry is not None and _may_change(entry)]
-
-
-def _may_change(entry: Entry) -> bool:
-    """Whether a release may turn this vote into a grant."""
-    part = OUTCOMES[entry[0]]
-    return not (entry[0] == "granted" or entry[3] or (part.took == "absent" and part.heard))
+    votes = ((master, entry, OUTCOMES[entry[0]]) for master, entry in enumerate(tally.entries) if entry is not None)
+    return [
+        master
+        for master, entry, part in votes
+        if not (entry[0] == "granted" or entry[3] or (part.took == "absent" and part.heard))
+    ]
 
 
 def bare(tally: Tally) -> bool:

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._core.long_waits import LongWaits
-    from redlock._core.mode import Mode
     from redlock._core.outages import Outages
     from redlock._core.protocols import Observing
     from redlock._core.tokens import FenceClock
     from redlock._core.voters import Voters
-    from redlock._core.wire import Keys
+    from redlock._core.wire import Call, Keys
 
 
 class MastersSettings(NamedTuple):
@@ -40,6 +39,22 @@ class MastersSettings(NamedTuple):
     lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its `on_lost`
     observer: Observing | None = None
     waits: LongWaits | None = None  # what is said of long ones (R45), but of candidates, who wait for long as a rule
+
+
+class Mode(NamedTuple):
+    """The scripts of a lock, a lease or a slot, and the meaning of the answers.  All else is the same for all modes.
+
+    The functions make the requests: see those of `wire` with these names.  ``ballot``: makes the `Ballot` of an
+    attempt, from the settings and the call.  ``written``: how a fence is written.
+    """
+
+    shared: bool
+    ballot: Callable[[Any, Call], Any]
+    acquire: Callable[[Keys, str, float, int, float], Call]
+    extend: Callable[..., Call]  # where that is on record (R35), it gets the stamp and the fence as well
+    repair: Callable[[Keys, str, float, int | None, float], Call]
+    release: Callable[[Keys, str, float, int | None], Call]
+    written: Callable[[int], str] = str
 
 
 class LockSpec(NamedTuple):

@@ -386,13 +386,6 @@ class Seen(NamedTuple):
     listeners: int | None = None
 
 
-class Scanned(NamedTuple):
-    """Answer of scan: where to go on, "0" at the end, and the keys that were found."""
-
-    cursor: str
-    keys: list[bytes]
-
-
 class Announced(NamedTuple):
     """Answer of announce: the largest ``max_ttl`` there, and for how many seconds it holds (infinity: it stays)."""
 
@@ -536,10 +529,11 @@ def read_look(value: Any, names: int) -> list[Seen | ErrorReply]:
     return [answer if isinstance(answer, ErrorReply) else read_status(answer) for answer in value]
 
 
-def read_scan(value: Any) -> Scanned:
+def read_scan(value: Any) -> tuple[str, list[bytes]]:
+    """Where to go on, "0" at the end, and the keys that were found."""
     match value:
         case [bytes(cursor), list(keys)] if cursor.isdigit() and all(type(key) is bytes for key in keys):
-            return Scanned(cursor.decode(), keys)
+            return cursor.decode(), keys
     raise BadReply(_odd(value))
 
 

@@ -38,7 +38,7 @@ from redlock._core.kernel.rollback import carry_out
 from redlock._core.modes import MOST_READERS, shared_by
 from redlock._core.readers import downgrade
 from redlock._core.retry import BETWEEN_ATTEMPTS
-from redlock._core.settings import LockSpec
+from redlock._core.settings import LockSpec, Mode
 from redlock._io import process
 from redlock._io.connections import Inside
 from redlock._lock.decorated import check_told
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from redlock._core.fair.target import FairTarget
     from redlock._core.kernel.extension import Extension
     from redlock._core.lease import LeaseState
-    from redlock._core.mode import Mode
     from redlock._io.runtime import Runtime
     from redlock._lock.holds import WithExit
     from redlock._lock.times import Times

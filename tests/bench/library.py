@@ -30,7 +30,7 @@ STEPPED = ("redlock._io", "redlock._lock", "redlock._cli.run", *(f"redlock._core
 # Where nothing changes after it was loaded, and nothing happens between two statements; nor in what they import.
 SHARED = ("redlock.errors", "redlock.options", "redlock.scripts", *(f"redlock._core.{one}" for one in (
     "attributes", "confirm.expiry", "confirm.records", "effects", "events", "fair.tickets", "fleet",
-    "inspect", "kernel.ballot", "kernel.quorum", "kernel.rounds", "kernel.validity", "listing", "mode", "notes",
+    "inspect", "kernel.ballot", "kernel.quorum", "kernel.rounds", "kernel.validity", "listing", "notes",
     "outages", "outcomes", "protocols", "rates", "readings", "sizes", "stop", "tokens", "voters", "wire",
 )))  # fmt: skip
 

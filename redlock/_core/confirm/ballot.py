@@ -17,15 +17,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from redlock._core.confirm import records
 from redlock._core.confirm.expiry import judge
 from redlock._core.effects import Send
 from redlock._core.kernel.ballot import Ballot
 from redlock._core.kernel.rounds import GRANTED, Round
-from redlock._core.mode import Mode
 from redlock._core.notes import Doubt
+from redlock._core.settings import Mode
 from redlock._core.tokens import by_whom, is_phantom
 from redlock._core.wire import Held, Keys, read_fence
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.kernel.ballot import Refusal
     from redlock._core.kernel.quorum import Tally
-    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.settings import LockSpec
     from redlock._core.wire import Call
     from redlock.errors import Outcome
@@ -160,7 +159,7 @@ class ConfirmingBallot(Ballot):
 class PhantomRound(Round):
     """Whether the first master took the phantom: its one vote decides."""
 
-    _until: ClassVar[RoundEnd] = "complete"
+    _until = "complete"
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
         return GRANTED if read_fence(value)[0] == 1 else ("held", "its record has changed since")

@@ -83,26 +83,18 @@ class Standing(Round):
         self._said: dict[int, tickets.Stands] = {}
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        answer = tickets.read_ticket(value)
-        self._settings.fences.learn(answer.fence)
-        if isinstance(answer, tickets.TooLow):
-            return "held", f"has the fence {answer.fence}, the ticket is not greater"
-        self._said[master] = answer
+        fence, stands = tickets.read_ticket(value)
+        self._settings.fences.learn(fence)
+        if stands is None:
+            return "held", f"has the fence {fence}, the ticket is not greater"
+        self._said[master] = stands
         return GRANTED
 
-    @property
-    def turns(self) -> int:
-        """After how many releases a majority may grant it."""
-        return sorted(said.turns for said in self._counted)[self.tally.need - 1]
-
-    @property
-    def wait(self) -> float:
-        """Seconds until a majority may grant it, unless a holder stays for longer."""
-        return sorted(said.wait for said in self._counted)[self.tally.need - 1]
-
-    @property
-    def _counted(self) -> list[tickets.Stands]:
-        return [said for master, said in self._said.items() if self.tally.outcome(master) == "granted"]
+    def stands(self) -> tickets.Stands:
+        """When a majority may grant it."""
+        counted = [said for master, said in self._said.items() if self.tally.outcome(master) == "granted"]
+        turns, wait = (sorted(said)[self.tally.need - 1] for said in zip(*counted, strict=True))
+        return tickets.Stands(int(turns), wait)
 
     def in_the_way(self) -> list[int]:
         """One of these masters has to change its answer before an attempt can be granted (`Subscription.refused`)."""
@@ -146,7 +138,7 @@ class FairTarget(Target):
             wake = at + settings.random() * _RENEW  # it has not settled: others have overtaken it
             if standing.tally.won:
                 patience.after(at, took_part=True)
-                ticket.turns, left = standing.turns, standing.wait
+                ticket.turns, left = standing.stands()
                 if left == 0 and (held or at >= until):  # else it would be refused for the same reason again
                     return False
                 held = held or left > 0

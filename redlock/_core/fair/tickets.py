@@ -24,15 +24,8 @@ _DIGITS = 17
 class Stands(NamedTuple):
     """Its turn comes after ``turns`` releases, and in ``wait`` seconds at least, unless a holder stays for longer."""
 
-    fence: int
     turns: int
     wait: float
-
-
-class TooLow(NamedTuple):
-    """Answer to `stand`: the number is not greater than the master's ``fence`` (R18)."""
-
-    fence: int
 
 
 def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, waiter: str) -> Call:
@@ -49,17 +42,13 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float,
 
 def stand(keys: Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> Call:
     """Join the queue with the ticket ``number``.  ``new``: it is a proposal (R16), else it has settled."""
-    return _ticket(keys, waiter, str(number), fence_ttl, "new" if new else "again")
+    args = (str(len(keys.locks)), waiter, str(number), wire.milliseconds(fence_ttl), "new" if new else "again")
+    return wire.Call(scripts.TICKET, keys.locks + keys.fences + beside(keys), args)
 
 
 def leave(keys: Keys, waiter: str, fence_ttl: float) -> Call:
     """Leave the queue.  Where it is empty, masters grant the names to any client."""
-    return _ticket(keys, waiter, "0", fence_ttl, "again")
-
-
-def _ticket(keys: Keys, waiter: str, number: str, fence_ttl: float, kind: str) -> Call:
-    args = (str(len(keys.locks)), waiter, number, wire.milliseconds(fence_ttl), kind)
-    return wire.Call(scripts.TICKET, keys.locks + keys.fences + beside(keys), args)
+    return stand(keys, waiter, 0, fence_ttl, new=False)
 
 
 def beside(keys: Keys) -> tuple[str, ...]:
@@ -76,10 +65,11 @@ def in_order(held: Iterable[wire.Held]) -> bool:
     return any(one.holder == TICKETS for one in held)
 
 
-def read_ticket(value: Any) -> Stands | TooLow:
+def read_ticket(value: Any) -> tuple[int, Stands | None]:
+    """The master's fence, and the answer to `stand`; None: the number is not greater than that fence (R18)."""
     match value:
         case [1, bytes(fence), int(turns), int(wait)] if turns >= 0:
-            return Stands(wire.read_exceeded(fence), turns, wire.seconds(wait))
+            return wire.read_exceeded(fence), Stands(turns, wire.seconds(wait))
         case [0, bytes(fence)]:
-            return TooLow(wire.read_exceeded(fence))
+            return wire.read_exceeded(fence), None
     raise wire.BadReply(f"unexpected answer {value!r:.80}")
