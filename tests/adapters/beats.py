@@ -1,25 +1,13 @@
-"""Three beats, two workers and one fire a second, for a minute in which beats are killed, frozen and stopped.
-
-    python -m tests.adapters.beats              # prints each fire, who sent it, and how late it ran
-    python -m tests.adapters.beats --kills 20   # kills the leader so often, in the milliseconds in which it sends
-
-At the end it prints how many fires were sent once, twice and never, and why.  It starts its own servers: three masters,
-and a broker.
-"""
+"""Beats and workers of Celery, with three masters and a broker of their own, for a test that kills, freezes and stops them."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import math
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import time
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -52,7 +40,6 @@ class Fleet:
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
         self.beats: dict[int, subprocess.Popen[bytes]] = {}  # by their number; the last one that had it
-        self.names: dict[int, str] = {}  # by their process
         self.servers = LocalMasters(3)
         self._broker = LocalMasters(1)
         self._environment = environment
@@ -90,14 +77,12 @@ class Fleet:
         self._start(name, "worker", "--concurrency", str(processes), "--hostname", f"{name}@%h", "--without-mingle")
 
     def start_beat(self, number: int, **environment: str) -> None:
-        beat = self._start(
+        self.beats[number] = self._start(
             f"beat-{number}",
             *("beat", "--scheduler", "redlock.adapters.celery:LeaderScheduler"),
             *("--schedule", str(self.folder / f"schedule-{number}"), "--pidfile", ""),
             **environment,
         )
-        self.beats[number] = beat
-        self.names[beat.pid] = f"beat-{number}"
 
     def leader(self) -> int | None:
         """The number of the beat that leads."""
@@ -178,73 +163,3 @@ def reason(fleet: Fleet, fire: int) -> str:
     if f"{shown} was sent by another beat" in logs:
         return "taken by a beat that died before it was sent"
     return "too old when a beat led again"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=0)
-    kills = parser.parse_args().kills
-    # Where it is killed often, others should lead soon.
-    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), BEATS_TTL="3" if kills else "15") as fleet:
-        for number in (1, 2):
-            fleet.start_worker(f"worker-{number}", 1)
-        for number in (1, 2, 3):
-            fleet.start_beat(number)
-        fleet.wait_for_leader()
-        fleet.wait_for_fires(3)
-        first = max(run.fire for run in fleet.runs()) + 1
-        events: list[tuple[float, str]] = []
-
-        def at(second: float, text: str) -> None:
-            time.sleep(max(0.0, first + second - time.time()))
-            events.append((time.time(), text))
-
-        for _ in range(kills):
-            killed = fleet.wait_for_leader()
-            fleet.wait_for_fires(2)
-            at(math.ceil(time.time()) - first + random.uniform(0, 0.005), f"beat-{killed}, which leads, is killed")
-            fleet.beats[killed].kill()
-            fleet.start_beat(killed)
-        if kills:
-            last = max(run.fire for run in fleet.runs()) + 1
-            eventually(lambda: max(run.fire for run in fleet.runs()) > last + 2)
-            show(fleet, first, last, events)
-            return
-        at(3.3, "one of the three masters is killed")
-        fleet.servers.kill(2)
-        killed = fleet.wait_for_leader()
-        at(8.6, f"beat-{killed}, which leads, is killed (SIGKILL)")
-        fleet.beats[killed].kill()
-        at(10.6, f"beat-{killed} is started again")
-        fleet.start_beat(killed)
-        frozen = fleet.wait_for_leader()  # which may be the one that was started again
-        at(28.6, f"beat-{frozen}, which leads, is frozen (SIGSTOP)")
-        fleet.beats[frozen].send_signal(signal.SIGSTOP)
-        at(48.6, f"beat-{frozen} goes on (SIGCONT)")
-        fleet.beats[frozen].send_signal(signal.SIGCONT)
-        stopped = fleet.wait_for_leader()
-        at(52.6, f"beat-{stopped}, which leads, is stopped (SIGTERM)")
-        fleet.beats[stopped].terminate()
-        last = first + 59
-        eventually(lambda: max(run.fire for run in fleet.runs()) > last + 2)
-        show(fleet, first, last, events)
-
-
-def show(fleet: Fleet, first: int, last: int, events: list[tuple[float, str]]) -> None:
-    runs = fleet.runs()
-    rows = [(time, f"{' ' * 10}-- {text}") for time, text in events]
-    for fire in range(first, last + 1):
-        sent = {run.message: run for run in runs if run.fire == fire}
-        said = [f"{fleet.names.get(run.sender, run.sender)}, ran {run.at - fire:6.3f} s later" for run in sent.values()]
-        rows.append((fire, f"{datetime.fromtimestamp(fire, UTC):%H:%M:%S}  {'; '.join(said) or reason(fleet, fire)}"))
-    for _, row in sorted(rows):
-        print(row)
-    counts = counted(runs, first, last)
-    print(
-        f"{last - first + 1} fires: {counts.once} sent once ({counts.late} of them more than a second late), "
-        f"{len(counts.twice)} twice or more, {len(counts.never)} never"
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -114,38 +114,6 @@ def test_what_is_hung_behind_the_commit_may_raise(told):
     """) == ["60 False"]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_commit_without_an_answer(told, when):
-    """Django connects anew by itself, so there is a connection at the end."""
-    assert told(f"""
-        def end():
-            other = connection.copy()
-            with other.cursor() as cursor:
-                if connection.vendor == "postgresql":
-                    cursor.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
-                elif connection.vendor == "mysql":
-                    cursor.execute("KILL CONNECTION %s", [connection.connection.thread_id()])
-                else:
-                    connection.connection.close()
-            other.close()
-
-        commit = connection._commit
-        def struck():
-            if {when == "before"}: end()
-            commit()
-            if {when == "after"}:
-                end()
-                connection.cursor().execute("SELECT 1")
-        connection._commit = struck
-        try:
-            with fenced(masters().lock("account:7")) as lease:
-                pay(60)
-        except CommitUnknown as unknown:
-            print(unknown.fence == lease.fence, masters().lock("account:7").locked())
-        print(balance())
-    """) == ["True False", "100" if when == "before" else "60"]
-
-
 def test_a_commit_that_is_refused_is_told_as_it_is(told):
     assert told("""
         from django.db import IntegrityError

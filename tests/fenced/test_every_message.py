@@ -110,6 +110,8 @@ class Attack:
             assert committed, told
         elif isinstance(ended, CommitUnknown) or any("got no answer" in note for note in notes):
             assert b"COMMIT" in self.place, told
+            if isinstance(ended, CommitUnknown):
+                assert (ended.name, ended.fence) == ("account:7", self.lock.lease.fence), told
         else:
             assert committed == any("was committed" in note for note in notes), told
         assert ended is None or isinstance(ended, ALLOWED[self.what]), told

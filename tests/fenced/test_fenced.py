@@ -11,8 +11,8 @@ import pymysql
 import pytest
 import sqlalchemy
 
-from redlock import ConfigurationError, LockLost, Masters, NotAcquired
-from redlock.fenced import CommitUnknown, FenceRefused, fenced
+from redlock import ConfigurationError, LockLost
+from redlock.fenced import FenceRefused, fenced
 from tests.fenced import banks
 from tests.servers.look import eventually
 
@@ -49,12 +49,6 @@ def test_what_the_body_wrote_is_there_before_the_next_holder_reads(masters, bank
     assert bank.stored == 80
 
 
-def test_the_row_has_the_fence_of_the_lease(masters, bank):
-    with bank.session() as session, fenced(masters.lock("account:7"), session) as lease:
-        fence = lease.fence
-    assert bank.fences() == {"account:7": fence}
-
-
 def test_a_body_that_raises_rolls_back_and_gives_the_lock_back(masters, bank):
     with bank.session() as session:
         with pytest.raises(ZeroDivisionError), fenced(masters.lock("account:7"), session):
@@ -65,15 +59,6 @@ def test_a_body_that_raises_rolls_back_and_gives_the_lock_back(masters, bank):
         with fenced(masters.lock("account:7"), session):  # and the session goes on
             bank.pay(session, 50)
     assert bank.stored == 50
-
-
-def test_a_lease_that_was_lost_does_not_commit(masters, bank):
-    lock = masters.lock("account:7", ttl=2.0, auto_extend=False)
-    with bank.session() as session:
-        with pytest.raises(LockLost), fenced(lock, session) as lease:
-            bank.pay(session, 0)
-            lease.wait_lost()
-        assert bank.stored == 100
 
 
 def test_a_holder_that_slept_before_it_began_is_refused(masters, bank):
@@ -90,38 +75,6 @@ def test_a_holder_that_slept_before_it_began_is_refused(masters, bank):
             session.rollback()
 
 
-def test_a_successor_waits_for_the_row_of_a_frozen_holder(masters, bank):
-    """The lease of the first one ends in the middle of its transaction.  The second one reads when that is over."""
-    began, may_end, seen = threading.Event(), threading.Event(), []
-
-    def frozen():
-        with bank.session() as session:
-            with (
-                pytest.raises((LockLost, *DATABASE_ERRORS)),
-                fenced(masters.lock("account:7", ttl=2.5, auto_extend=False), session) as lease,
-            ):
-                began.set()
-                bank.pay(session, 0)
-                lease.wait_lost()
-                may_end.wait()
-
-    def successor():
-        with bank.session() as session, fenced(masters.lock("account:7", timeout=30), session):
-            seen.append(bank.balance(session))
-            bank.pay(session, 90)
-
-    first, second = threading.Thread(target=frozen), threading.Thread(target=successor)
-    first.start()
-    assert began.wait(60)
-    second.start()
-    first.join(2.0)  # it waits: for us, or until the database ends its transaction
-    may_end.set()
-    first.join()
-    second.join()
-    assert seen == [100]
-    assert bank.stored == 90
-
-
 def test_a_transaction_that_is_open_is_refused_before_the_lock_is_asked_for(masters, bank):
     with bank.session() as session:
         bank.pay(session, 1)
@@ -134,18 +87,6 @@ def test_a_transaction_that_is_open_is_refused_before_the_lock_is_asked_for(mast
         session.rollback()
 
 
-def test_a_fenced_transaction_inside_of_one_is_refused(masters, bank):
-    """It would be no transaction of its own."""
-    with bank.session() as session, fenced(masters.lock("account:7"), session):
-        with (
-            pytest.raises(ConfigurationError, match="a transaction is open"),
-            fenced(masters.lock("account:7"), session),
-        ):
-            pytest.fail("the body ran")
-        bank.pay(session, 60)
-    assert bank.stored == 60
-
-
 def test_two_sessions_under_one_lease(masters, bank):
     """Re-entry, R26: the same fence, and equal is allowed (R18).  The lock is given back by the outer one."""
     with masters.lock("account:7") as outer, bank.session() as session:
@@ -155,15 +96,6 @@ def test_two_sessions_under_one_lease(masters, bank):
                 bank.pay(session, balance)
         assert outer.valid
     assert bank.stored == 60
-
-
-def test_a_lease_that_is_held_is_given_back_by_its_holder(masters, bank):
-    with masters.lock("account:7") as lease, bank.session() as session:
-        with fenced(lease, session) as same:
-            assert same is lease
-            bank.pay(session, 75)
-        assert lease.valid
-    assert bank.stored == 75
 
 
 def test_several_names_have_a_row_each(masters, bank):
@@ -208,29 +140,6 @@ def test_locks_whose_fences_cannot_be_compared_are_refused(masters, bank, option
     assert not masters.lock("account:7").locked()
 
 
-def test_a_commit_without_an_answer(masters, plain, monkeypatch):
-    """The database is ended, as it were, between the commit and its answer."""
-    if plain.kind == "sqlite":
-        pytest.skip("nothing is between a program and its file")
-    end = "SELECT pg_terminate_backend({})" if plain.kind == "postgresql" else "KILL CONNECTION {}"
-    with plain.session() as session, plain.session() as other:
-        me = session.info.backend_pid if plain.kind == "postgresql" else session.thread_id()
-        commit = session.commit
-
-        def struck():
-            plain.run(other, end.format(me))
-            other.commit()
-            commit()
-
-        monkeypatch.setattr(session, "commit", struck)
-        with pytest.raises(CommitUnknown) as unknown, fenced(masters.lock("account:7"), session) as lease:
-            plain.pay(session, 0)
-        assert unknown.value.fence == lease.fence
-        assert unknown.value.name == "account:7"
-        assert isinstance(unknown.value.__cause__, DATABASE_ERRORS)
-    assert not masters.lock("account:7").locked()
-
-
 def test_a_statement_that_hangs_ends_with_the_lease(masters, bank):
     sleep = {"postgresql": "SELECT pg_sleep(60)", "mariadb": "SELECT SLEEP(60) FROM account FOR UPDATE"}.get(bank.kind)
     if sleep is None:
@@ -244,26 +153,6 @@ def test_a_statement_that_hangs_ends_with_the_lease(masters, bank):
             if bank.kind == "mariadb":  # there SLEEP is cut short, and no error
                 raise LockLost("account:7")
     assert bank.stored == 100
-
-
-def test_bounds_end_with_the_transaction(masters, bank):
-    look = {
-        "postgresql": "SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')",
-        "mariadb": "SELECT @@SESSION.max_statement_time, @@SESSION.idle_transaction_timeout, @@SESSION.innodb_lock_wait_timeout",
-    }.get(bank.kind)
-    if look is None:
-        pytest.skip("SQLite has none")
-    with bank.session() as session:
-        before = tuple(bank.run(session, look).fetchone())
-        session.commit()
-        with fenced(masters.lock("account:7"), session):
-            assert tuple(bank.run(session, look).fetchone()) != before
-        assert tuple(bank.run(session, look).fetchone()) == before
-        session.commit()
-        with pytest.raises(ZeroDivisionError), fenced(masters.lock("account:7"), session):
-            1 / 0  # noqa: B018
-        assert tuple(bank.run(session, look).fetchone()) == before
-        session.rollback()
 
 
 def test_a_body_that_goes_on_after_an_error_of_the_database(masters, bank):
@@ -387,16 +276,3 @@ def test_a_connection_of_another_library_is_refused(masters):
     for other in object(), None, sqlite3.connect(":memory:").cursor(), object.__new__(psycopg.AsyncConnection):
         with pytest.raises(ConfigurationError, match="allowed are connections of psycopg, PyMySQL and sqlite3"):
             fenced(masters.lock("account:7"), other)
-
-
-def test_no_lock_no_transaction(redlock_servers, masters, bank):
-    """`NotAcquired` leaves the session as it was."""
-    with (
-        Masters(redlock_servers.urls, restart_guard=False) as others,
-        others.lock("account:7"),
-        bank.session() as session,
-    ):
-        with pytest.raises(NotAcquired), fenced(masters.lock("account:7", timeout=0), session):
-            pytest.fail("the body ran")
-        bank.pay(session, 1)
-        session.rollback()

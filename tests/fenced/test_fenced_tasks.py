@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import sqlite3
-import threading
 import time
 from typing import Any
 
@@ -90,18 +87,6 @@ async def stored(engine):
 
 
 @scene
-async def test_what_the_body_wrote_is_there_before_the_next_holder_reads(masters, engine):
-    async def work():
-        for _ in range(5):
-            async with AsyncSession(engine) as session, fenced(masters.lock("account:7", timeout=60), session):
-                balance = (await session.execute(READ)).scalar_one()
-                await session.execute(WRITE, {"balance": balance - 1})
-
-    await asyncio.gather(*[work() for _ in range(4)])
-    assert await stored(engine) == 80
-
-
-@scene
 async def test_a_connection_serves_as_well_as_a_session(masters, engine):
     async with engine.connect() as connection:
         async with fenced(masters.lock("account:7"), connection) as lease:
@@ -109,25 +94,6 @@ async def test_a_connection_serves_as_well_as_a_session(masters, engine):
         rows = (await connection.execute(text("SELECT name, fence FROM redlock_fence"))).all()
     assert [tuple(row) for row in rows] == [("account:7", lease.fence)]
     assert await stored(engine) == 60
-
-
-@scene
-async def test_a_task_that_is_cancelled_rolls_back_and_gives_the_lock_back(masters, engine):
-    begun = asyncio.Event()
-
-    async def work():
-        async with AsyncSession(engine) as session, fenced(masters.lock("account:7"), session):
-            await session.execute(WRITE, {"balance": 0})
-            begun.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(work())
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert not await masters.lock("account:7").locked()
-    assert await stored(engine) == 100
 
 
 @scene
@@ -264,72 +230,6 @@ async def test_a_commit_that_is_cancelled_from_outside(masters, engine):
     assert not await masters.lock("account:7").locked()
 
 
-@pytest.mark.parametrize("way", ["AsyncSession", "AsyncConnection"])
-def test_a_task_that_is_cancelled_at_every_statement(tmp_path, way):
-    """Its thread goes on with the statement.  The note says what is written, or that it is not known."""
-    bank = struck.bank_in(tmp_path)
-
-    async def pay(engine, at, seen):
-        task: Any = asyncio.current_task()
-        loop, done, lock = asyncio.get_running_loop(), threading.Event(), struck.awaited_lock()
-
-        def strike(sql, when):
-            seen.append(sql)
-            if len(seen) == at + 1:
-                for function in (task.cancel, done.set):
-                    loop.call_soon_threadsafe(function)
-                done.wait()
-
-        async with AsyncSession(engine) if way == "AsyncSession" else engine.connect() as session:
-            driver = await driver_of(session)
-            await session.rollback()
-            driver.strike = strike
-            try:
-                async with fenced(lock, session):
-                    balance = (await session.execute(READ)).scalar_one()
-                    await session.execute(WRITE, {"balance": balance - 1})
-            finally:
-                del driver.strike
-                open_ = False
-                with contextlib.suppress(sqlite3.ProgrammingError):  # it was closed
-                    open_ = driver.in_transaction
-                seen.append(open_ or not lock.free)
-
-    async def run(at):
-        engine = create_async_engine(
-            f"sqlite+aiosqlite:///{tmp_path}/bank",
-            connect_args={"factory": struck.Struck},
-            poolclass=AsyncAdaptedQueuePool,
-            pool_size=1,
-            max_overflow=0,
-        )
-        seen: list[Any] = []
-        before, notes = bank.stored, None
-        try:
-            await asyncio.create_task(pay(engine, at, seen))
-        except asyncio.CancelledError as cancelled:
-            notes = str(getattr(cancelled, "__notes__", []))
-        # SQLite ends a connection that was closed in the middle of a query when its cursor has gone.
-        await asyncio.sleep(0.1)
-        gc.collect()
-        assert seen.pop() is False, (at, seen)  # nothing is open, and the lock is free
-        written = bank.stored != before
-        if notes is None:
-            assert written
-        elif "got no answer" not in notes:
-            assert written == ("was committed" in notes), (at, seen, notes)
-        async with AsyncSession(engine) as session, fenced(struck.awaited_lock(), session):
-            await session.execute(WRITE, {"balance": 50 + at})
-        assert bank.stored == 50 + at
-        await engine.dispose()
-        return at < len(seen)
-
-    for at in range(100):
-        if not asyncio.run(run(at)):
-            break
-    assert at > 10
-
-
 @scene_in_sqlite
 async def test_an_asynchronous_generator_that_is_closed(masters, engine):
     """It may wait: the lock is free when the transaction is over, and the next user of the connection finds it as it was."""
@@ -380,19 +280,6 @@ async def test_a_coroutine_that_is_thrown_away(masters, engine):
         assert inside[0].isolation_level == level
         assert not inside[0].in_transaction
         assert (await session.execute(READ)).scalar_one() == 100  # the session goes on
-
-
-@scene
-async def test_a_session_on_a_connection_that_is_in_a_transaction_is_refused(masters, engine):
-    async with engine.connect() as connection, AsyncSession(connection) as session:
-        await connection.execute(READ)
-        with pytest.raises(ConfigurationError, match="a transaction is open on this Connection"):
-            async with fenced(masters.lock("account:7"), session):
-                pytest.fail("the body ran")
-        await connection.rollback()
-        async with fenced(masters.lock("account:7"), session):
-            await session.execute(WRITE, {"balance": 50})
-    assert await stored(engine) == 50
 
 
 @scene

@@ -9,11 +9,11 @@ import psycopg
 import pymysql
 import pytest
 import sqlalchemy
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from redlock import ConfigurationError
-from redlock.fenced import CommitUnknown, FenceRefused, fenced
+from redlock.fenced import FenceRefused, fenced
 from tests.fenced import banks, struck
 
 ERRORS = (psycopg.Error, pymysql.Error, sqlalchemy.exc.DBAPIError)
@@ -213,46 +213,3 @@ def test_a_fresh_engine_of_mariadb(mariadb):
     with engine.connect() as connection, fenced(struck.lock(), connection):
         assert connection.execute(text("SELECT balance FROM account")).scalar_one() == 50
     engine.dispose()
-
-
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
-def test_a_connection_that_the_server_ends_before_any_statement(server, kind):
-    """`CommitUnknown`: the COMMIT was sent.  All else: nothing is written.  The place: that of the body is the last one."""
-    bank = server(kind)
-    end = "SELECT pg_terminate_backend({})" if kind == "postgresql" else "KILL CONNECTION {}"
-    driver = banks.through_sqlalchemy(bank)
-    ended, before = None, 0
-    for at in range(100):
-        session = driver.open()
-        seen: list[str] = []
-
-        def strike(connection, cursor, statement, *_, seen=seen, at=at):
-            seen.append(statement)
-            if len(seen) == at + 1:
-                raw = connection.connection.dbapi_connection
-                me = raw.info.backend_pid if kind == "postgresql" else raw.thread_id()
-                with bank.session() as other:
-                    bank.run(other, end.format(me))
-
-        def commit(connection, seen=seen, at=at):
-            strike(connection, None, "COMMIT", seen=seen, at=at)
-
-        engine = session.get_bind()
-        event.listen(engine, "before_cursor_execute", strike)
-        event.listen(engine, "commit", commit)
-        ended, before = None, bank.stored
-        try:
-            with fenced(struck.lock(), session):
-                bank.pay(session, before - 1)
-        except Exception as error:  # noqa: BLE001 - any may come
-            ended = error
-        finally:
-            event.remove(engine, "before_cursor_execute", strike)
-            event.remove(engine, "commit", commit)
-        session.close()
-        if len(seen) <= at:
-            break
-        assert bank.stored == before
-        assert isinstance(ended, CommitUnknown if seen[-1] == "COMMIT" else ERRORS), (at, seen)
-    assert ended is None
-    assert bank.stored == before - 1

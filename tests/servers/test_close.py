@@ -47,28 +47,6 @@ def test_close_leaves_no_thread_and_no_descriptor(world, redlock_servers):
             masters.lock("job", ttl=10).acquire()
 
 
-def test_close_ends_whoever_waits(world, redlock_servers, masters):
-    with masters.lock("job", ttl=10):
-        others = world.Masters(redlock_servers.urls, restart_guard=False)
-        ended = []
-
-        def wait():
-            try:
-                others.lock("job", ttl=10).acquire()
-            except RedlockError as error:
-                ended.append(error)
-
-        threads = [threading.Thread(target=wait) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        eventually(lambda: len(redlock_servers.client(0).client_list(_type="pubsub")) == 1)
-        others.close()
-        for thread in threads:
-            thread.join(30)
-        assert [str(error) for error in ended] == ["these Masters were closed"] * 4
-        eventually(lambda: not redlock_servers.client(0).client_list(_type="pubsub"))
-
-
 def test_dropped_without_close_it_goes_away(world, redlock_servers):
     gc.collect()
     before, threads = descriptors(), set(threading.enumerate())
@@ -134,13 +112,6 @@ def test_what_nobody_has_any_more_is_given_back(redlock_servers, leave):
 
     asyncio.run(main())
     assert nothing_left(redlock_servers)
-
-
-def test_what_nobody_has_any_more_is_given_back_in_threads(redlock_servers):
-    for _ in range(10):  # often enough: the background may come to it
-        with Masters(redlock_servers.urls, restart_guard=False, node_timeout=5.0) as masters:
-            masters.lock("job", bound=False).acquire()
-        assert nothing_left(redlock_servers)
 
 
 @pytest.mark.parametrize("error", [BlockingIOError, ConnectionResetError])

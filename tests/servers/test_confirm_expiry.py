@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from redlock._core import wire
 from redlock._health import rights
 from tests.owners import witness
 from tests.servers.commands import CHECK, NO_WAIT, RUN, line, run, started
-from tests.servers.look import all_up, each, eventually, logged, nothing_left, take
+from tests.servers.look import all_up, each, eventually, logged, take
 
 pytestmark = witness("R35")
 
@@ -60,16 +59,6 @@ def test_a_lock_is_on_record_with_its_last_renewal_until_the_release(masters, re
         assert lease.fence is not None
 
 
-def test_many_are_renewed_together(masters, redlock_servers):
-    locks = {f"job-{number}": masters.lock(f"job-{number}", ttl=4.5) for number in range(20)}
-    for lock in locks.values():
-        take(lock)
-    eventually(lambda: all(not marks(redlock_servers, name) & {"0", None} for name in locks))
-    assert len(set.union(*(marks(redlock_servers, name) for name in locks))) < len(locks)
-    for lock in locks.values():
-        lock.release()
-
-
 def test_slots(masters, others, redlock_servers):
     mine, theirs = masters.slots("import", limit=2, ttl=20.0), others.slots("import", limit=2, ttl=20.0)
     with mine as one, theirs as other:
@@ -84,23 +73,6 @@ def test_slots(masters, others, redlock_servers):
     assert slots.owned()
 
 
-def test_an_election(masters, redlock_servers):
-    election = masters.leader("scheduler", ttl=3.0)
-    numbers = []
-
-    def lead(term):
-        numbers.append(term.number)
-        eventually(lambda: not marks(redlock_servers, "scheduler") & {"0", None})
-        election.stop()
-
-    thread = threading.Thread(target=election.run, args=(lead,))
-    thread.start()
-    thread.join(20)
-    assert len(numbers) == 1
-    eventually(lambda: nothing_left(redlock_servers))
-    assert on_record(redlock_servers, "scheduler") == [None] * 5
-
-
 def test_readers_respect_who_is_on_record(masters, others, redlock_servers):
     writer = masters.lock("job", ttl=30.0, auto_extend=False)
     take(writer)
@@ -112,25 +84,6 @@ def test_readers_respect_who_is_on_record(masters, others, redlock_servers):
         eventually(lambda: on_record(redlock_servers) == [None] * 5)
         with others.lock("job", ttl=1.0, shared=True) as reader:
             assert reader.shared
-
-
-def test_it_is_handed_over(masters, others, redlock_servers):
-    lock = masters.lock("job", ttl=30.0, auto_extend=False, bound=False)
-    lease = take(lock)
-    resumed = others.resume("job", ttl=30.0, token=lease.token, fence=lease.fence)
-    assert take(resumed).valid
-    eventually(lambda: {(mark or "-")[0] for mark in marks(redlock_servers)} == {"r"})
-    resumed.release()
-    eventually(lambda: on_record(redlock_servers) == [None] * 5)
-
-
-def test_held_at_least(masters, others, redlock_servers):
-    """R28: what a release keeps is not on record, and nobody confirms its end."""
-    with masters.lock("job", ttl=50.0, hold_at_least=3.0):
-        pass
-    assert others.lock("job").acquire(timeout=0) is None
-    eventually(lambda: on_record(redlock_servers) == [None] * 5)
-    assert others.lock("job").acquire(timeout=10) is not None
 
 
 def test_what_is_said_of_a_name_in_doubt(redlock_servers):

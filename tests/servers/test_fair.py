@@ -13,8 +13,6 @@ from tests.servers.look import all_up, eventually, in_line, script_calls
 
 KEYS = wire.keys_for("redlock:", ["job"])
 FENCE = "{redlock:job}:fence"
-# One second of a master, the look before it, and a slow machine.
-A_SECOND = tickets.LIFE + 1.0
 
 
 def test_a_free_name_costs_one_round_and_no_ticket(world, servers, masters):

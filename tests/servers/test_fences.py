@@ -10,7 +10,7 @@ import pytest
 
 from redlock.testing import LocalMasters
 from tests.owners import witness
-from tests.servers.look import all_up, eventually, script_calls
+from tests.servers.look import all_up, eventually
 
 pytestmark = witness("P2", "R16", "R17", "R20")
 
@@ -73,22 +73,6 @@ def test_handovers_between_processes_that_disagree_by_an_hour():
         assert fences == sorted(set(fences))
         hour = 3600 * 1_000_000
         assert fences[-1] - fences[0] < 2 * hour  # they rose by microseconds, not by leaps
-
-
-def test_one_acquire_is_one_script_call_a_master(world, redlock_servers):
-    """The fence costs no second round trip where nobody's is greater (R16, R17)."""
-    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=3) as masters:
-        lock = masters.lock("job", ttl=10)
-        eventually(lambda: all_up(masters))
-        lock.acquire()
-        lock.release()
-        masters.status("job")  # behind the last release on every connection
-        before = script_calls(redlock_servers)
-        for _ in range(200):
-            lock.acquire()
-            lock.release()
-        masters.status("job")
-        assert script_calls(redlock_servers) == [calls + 2 * 200 + 1 for calls in before]
 
 
 def test_fence_keys_live_for_fence_ttl_after_the_last_extension(world, redlock_servers):

@@ -312,38 +312,6 @@ def test_closed_at_any_line(redlock_servers, thread):
 
 # -- as they come ------------------------------------------------------------------------------------------
 
-COLLECTED = """
-import gc
-from redlock import Masters
-masters = Masters({urls!r}, restart_guard=False)
-
-def lines(number):
-    with masters.lock(f"job-{{number}}", ttl=3):
-        while True:
-            yield
-
-class Cycle:
-    "As a streaming answer whose client went away."
-
-gc.set_threshold(50)
-for number in range(2000):
-    cycle = Cycle()
-    cycle.me, cycle.lines = cycle, lines(number)
-    next(cycle.lines)
-    del cycle
-gc.collect()
-with masters.lock("job", timeout=20):
-    print("done")
-masters.close()
-"""
-
-
-def test_a_generator_that_the_collector_closes_gives_its_lease_back(redlock_servers):
-    """It runs in any thread, and stopped all locks of the process for ever."""
-    done = run("-W", "error", "-c", COLLECTED.format(urls=redlock_servers.urls))
-    assert (done.stdout, done.stderr) == ("done\n", "")
-    eventually(lambda: nothing_left(redlock_servers))
-
 
 SIGNALLED = """
 import itertools, signal, sys, threading

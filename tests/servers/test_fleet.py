@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,13 +12,12 @@ from redlock import Masters, MastersAgree, MastersDisagree, QuorumUnreachable
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
 from tests.owners import witness
-from tests.servers.look import all_up, eventually
+from tests.servers.look import eventually
 
 pytestmark = witness("R34")
 
 MAX_TTL = 3.0
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}
-HANDED_OVER = 2.5  # seconds: a service may take so long to hand its lease over to the next one
 BEGAN = time.monotonic()
 
 
@@ -206,113 +203,6 @@ def settled(planned, now, new, code):
 
     eventually(it_is_so, 30)
     return said[0][1]
-
-
-class Services:
-    """They take one lock again and again, each with the list that it was given last, and look whether they are alone."""
-
-    def __init__(self, count, made, numbers):
-        self.made = made
-        self.given = [numbers] * count
-        self.has = [numbers] * count
-        self.over = False
-        self.inside, self.fences = [], []
-        self.granted_at, self.longest_pause = None, 0.0
-        self.pool = ThreadPoolExecutor(count)
-        self.working = [self.pool.submit(self.work, service) for service in range(count)]
-
-    def work(self, service):
-        masters = self.made(*self.given[service])
-        try:
-            while not self.over:
-                if self.has[service] != self.given[service]:
-                    before, masters = masters, self.made(*self.given[service])
-                    before.close()
-                    self.has[service] = self.given[service]
-                with masters.lock("work", ttl=HANDED_OVER, timeout=30) as lease:
-                    self.grant(service, lease.fence)
-        finally:
-            masters.close()
-
-    def grant(self, service, fence):
-        now = time.monotonic()
-        self.longest_pause = max(self.longest_pause, now - (self.granted_at or now))
-        self.granted_at = now
-        self.inside.append(service)
-        self.fences.append(fence)
-        time.sleep(0.01)
-        assert self.inside == [service]
-        self.inside.remove(service)
-
-    def give(self, service, numbers):
-        """It works with this list when this returns."""
-        self.given[service] = numbers
-        eventually(lambda: self.has[service] == numbers or self.working[service].done(), 60)
-
-    def end(self):
-        """Raises what one of them has raised."""
-        self.over = True
-        self.pool.shutdown()
-        for one in self.working:
-            one.result()
-
-
-@pytest.fixture
-def services(ten, request):
-    """Some that work, and the masters of one more client."""
-    started = []
-    options = OPTIONS | {"max_ttl": HANDED_OVER}
-
-    def made(*numbers):
-        return Masters(listed(ten, *numbers), prefix=f"{request.node.name}:", **options)
-
-    def start(count, numbers):
-        started.append(Services(count, made, numbers))
-        return started[-1], made
-
-    yield start
-    for one in started:
-        one.end()
-
-
-def test_all_masters_of_a_working_fleet_are_replaced_one_by_one(services, planned):
-    """Each step when the plan says so; who goes further while others have the list before is refused.
-
-    One lease lives through all of it, handed over from client to client.
-    """
-    now: tuple[int, ...] = (1, 2, 3, 4, 5)
-    goal = (6, 7, 8, 9, 10)
-    working, made = services(3, now)
-    masters = made(*now)
-    lock = masters.lock("long", ttl=HANDED_OVER, bound=False)
-    first = lock.acquire(timeout=30)
-    lease, steps = first, 0
-    timeline = [f"all clients have {now}"]  # the commands are listened to, so it is printed at the end
-    while "Nothing is to be done" not in (text := settled(planned, now, goal, NOW)):
-        [(change, number)] = re.findall(r"Step 1 of \d+: (add|remove) lock-(\d+)", text)
-        now = (*now, int(number)) if change == "add" else tuple(one for one in now if one != int(number))
-        for service in range(3):
-            working.give(service, now)
-            if change == "add" and service == 0:
-                with made(*now[1:]) as early, pytest.raises(QuorumUnreachable, match="are incompatible with ours"):
-                    early.lock("other", ttl=1.2).acquire(timeout=5)
-                timeline.append(f"one client has {now}; another one came with {now[1:]}, and was refused")
-        after = made(*now)
-        eventually(lambda: all_up(after))  # noqa: B023 - else too few may answer; the one that was added has no key yet
-        resumed = after.resume(lease.hand_over(), bound=False)
-        resumed.acquire()
-        masters.close()
-        masters, lock, lease, steps = after, resumed, resumed.lease, steps + 1
-        timeline.append(f"{change} lock-{number}: all clients have {now}; {len(working.fences)} grants")
-    working.end()
-    timeline.append(f"{len(working.fences)} grants by three clients, the longest pause {working.longest_pause:.2f} s")
-    print("\n".join(timeline))
-    assert working.fences == sorted(set(working.fences))
-    assert (steps, sorted(now)) == (10, list(goal))
-    lease.ensure()
-    assert (lease.token, lease.fence) == (first.token, first.fence)
-    lock.release()
-    masters.close()
 
 
 def test_lists_that_do_not_go_together_are_refused(using, planned):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import copy
 import gc
 import os
-import pickle
 import signal
 import threading
 
 import pytest
 
 import redlock
-from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
+from redlock import AsyncMasters, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.owners import witness
 from tests.servers import worlds
-from tests.servers.look import eventually, nothing_left, steal
+from tests.servers.look import eventually, nothing_left
 from tests.servers.on_a_loop import on_a_loop
 
 pytestmark = witness("R31")
@@ -53,6 +50,9 @@ def _as_before(redlock_servers):
     assert handlers == {number: signal.getsignal(number) for number in handlers}
 
 
+in_threads = pytest.mark.parametrize("world", ["threads"], indirect=True)
+
+
 class Running:
     """An election that runs in a thread."""
 
@@ -79,16 +79,6 @@ class Running:
         self.election.stop()
         self._thread.join(30)
         assert self.over
-
-
-in_threads = pytest.mark.parametrize("world", ["threads"], indirect=True)
-
-# In threads a body is told to end; in tasks it is cancelled at what it waits for.  `told` is both.
-
-
-def told(term):
-    with contextlib.suppress(asyncio.CancelledError):
-        assert term.wait_stop(20)
 
 
 def until_told(term):
@@ -128,17 +118,6 @@ def test_each_term_has_a_greater_number(masters):
     assert numbers == sorted(set(numbers))
 
 
-def test_a_term_that_is_copied_or_pickled_says_what_to_do(masters):
-    """A copy would not hear that it is over."""
-    election = masters.leader("beat", ttl=TTL)
-    for term in election.terms():
-        with term:
-            for way in (copy.copy, copy.deepcopy, pickle.dumps):
-                with pytest.raises(TypeError, match="cannot be copied or pickled"):
-                    way(getattr(term, "_real", term))
-        break
-
-
 def test_ensure_may_leave_the_body(masters):
     election = masters.leader("beat", ttl=TTL)
     numbers = []
@@ -172,6 +151,7 @@ def test_a_loop_that_is_left_gives_the_term_back(masters, redlock_servers):
     eventually(lambda: nothing_left(redlock_servers))
 
 
+@in_threads
 def test_a_term_has_one_body(masters):
     election = masters.leader("beat", ttl=30)
     for term in election.terms():
@@ -191,6 +171,7 @@ def test_a_term_has_one_body(masters):
     election.run(lead)
 
 
+@in_threads
 def test_a_lock_of_the_name_would_wait_for_its_own_term(masters, others):
     """C5, and the reverse.  The locks of others, and those of another thread or task, wait."""
     election = masters.leader("beat", ttl=30)
@@ -217,6 +198,7 @@ def test_a_lock_of_the_name_would_wait_for_its_own_term(masters, others):
             pass
 
 
+@in_threads
 def test_what_on_new_leader_raises_is_logged(masters, others, caplog):
     led = threading.Event()
 
@@ -232,6 +214,7 @@ def test_what_on_new_leader_raises_is_logged(masters, others, caplog):
             assert led.wait(20)
 
 
+@in_threads
 def test_the_loss_of_the_same_name_under_another_prefix_is_an_error(world, masters, redlock_servers):
     with world.Masters(redlock_servers.urls, restart_guard=False, prefix="other:") as foreign:
         lock = foreign.lock("beat", ttl=TTL)
@@ -247,6 +230,7 @@ def test_the_loss_of_the_same_name_under_another_prefix_is_an_error(world, maste
 # -- run ---------------------------------------------------------------------------------------------
 
 
+@in_threads
 def test_one_object_is_one_candidate(masters):
     election = masters.leader("beat")
     for term in election.terms():
@@ -256,6 +240,7 @@ def test_one_object_is_one_candidate(masters):
             election.stop()
 
 
+@in_threads
 def test_wrong_arguments(world, masters):
     async def of_the_other_world(term):
         pass
@@ -414,23 +399,6 @@ async def test_a_signal_stops_it(masters, others):
     assert cancelled == [True]
 
 
-@in_tasks
-async def test_a_cancellation_from_outside_goes_on(masters, others):
-    """Also if the term ends at the same time.  The lock is given back before (C13)."""
-    for at_once in (False, True):
-        election = masters.leader("beat", ttl=30)
-        stopped: list[AsyncTerm] = []
-        task = asyncio.create_task(election.run(for_ever, stopped.append))
-        await until(lambda: election.term)  # noqa: B023
-        task.cancel()
-        if at_once:
-            election.stop()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert len(stopped) == 1
-        assert not (await masters.status("beat")).token
-
-
 @pytest.mark.parametrize(("on_error", "late"), [("raise", None), ("retry", ValueError("late"))])
 @in_tasks
 async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(masters, others, *, on_error, late):
@@ -455,36 +423,6 @@ async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(maste
         await run
     assert done
     assert len(led) == 1
-
-
-@in_tasks
-async def test_a_body_that_ignores_its_cancellation_is_waited_for(masters, others, *, redlock_servers):
-    """Another one may lead meanwhile.  It campaigns again only when its body has ended."""
-    election = masters.leader("beat", ttl=TTL)
-    terms, led, go_on = [], [], asyncio.Event()
-
-    async def lead(term):
-        terms.append(term.number)
-        if len(terms) == 2:
-            election.stop()
-            return
-        while not go_on.is_set():
-            try:
-                await go_on.wait()
-            except asyncio.CancelledError:
-                other = others.leader("beat", ttl=30)
-                async for one in other.terms():
-                    async with one:
-                        led.append(one.number)
-                        other.stop()
-                        go_on.set()
-
-    task = asyncio.create_task(election.run(lead))
-    await until(lambda: terms)
-    await asyncio.to_thread(steal, redlock_servers, "redlock:beat")
-    await task
-    assert terms[0] < led[0] < terms[1]
-    assert (len(terms), len(led)) == (2, 1)
 
 
 @in_tasks

@@ -125,8 +125,8 @@ def test_several_names_are_taken_all_or_none(world, redlock_servers, masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_decorator(redlock_servers, masters):
-    lock = masters.lock("job", ttl=10)
+def test_decorator(redlock_masters):
+    lock = redlock_masters.lock("job", ttl=10)
 
     @lock
     def work(x: int, *, y: int) -> int:
@@ -170,7 +170,8 @@ def test_what_is_copied_or_pickled_says_what_to_do(masters):
     """A copy of a lease would say that it is valid after the release."""
     lock = masters.lock("job", ttl=10)
     lease = take(lock)
-    for thing in (masters, lock, lease, masters.slots("job", limit=2), masters.leader("job")):
+    election = masters.leader("beat")
+    for thing in (masters, lock, lease, masters.slots("job", limit=2), election, next(iter(election.terms()))):
         for way in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="cannot be copied or pickled"):
                 way(getattr(thing, "_real", thing))

@@ -2,58 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import time
-from typing import Any
-
-import pytest
-
-from redlock import LockLost
-from tests.servers.look import all_up, each, eventually, lock_keys, logged, take
 from tests.servers.process import run
-
-TTL = 0.6
-OWNER = "web-3/17"
-
-
-@pytest.fixture
-def quick(world, redlock_servers):
-    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1, max_ttl=10, owner=OWNER) as masters:
-        eventually(lambda: all_up(masters))
-        yield masters
-
-
-def losses(caplog) -> list[str]:
-    return [record.getMessage() for record in logged(caplog) if "was lost" in record.getMessage()]
-
-
-def the_only(caplog) -> str:
-    """The record of the loss, and that there is no other one."""
-    eventually(lambda: losses(caplog), 5)
-    time.sleep(0.1)  # a second one would come now
-    (text,) = losses(caplog)
-    (record,) = (record for record in logged(caplog) if record.getMessage() == text)
-    assert record.levelno == logging.WARNING
-    assert record.name == "redlock"
-    assert not re.search("[0-9a-f]{40}", text)  # who reads a token can release
-    return text
-
-
-def test_one_that_was_resumed_from_its_token(quick, redlock_servers, caplog):
-    """C9 and C11: `on_lost` hears of it as well."""
-    first = quick.lock("job", ttl=3.0, auto_extend=False)
-    lease = take(first)
-    told: list[Any] = []
-    lock = quick.resume("job", ttl=3.0, token=lease.token, fence=lease.fence, on_lost=told.append)
-    take(lock)
-    eventually(lambda: all(lock_keys(redlock_servers)))
-    each(redlock_servers, "set", "redlock:job", "somebody", px=60_000)
-    with pytest.raises(LockLost):
-        lock.release()
-    assert "another client holds it" in the_only(caplog)
-    eventually(lambda: len(told) == 1)
-
 
 NO_LOGGING = """
 import sys, time

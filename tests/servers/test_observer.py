@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import socket
-import threading
 
 import pytest
 
@@ -19,16 +16,14 @@ from redlock import (
     LockRefused,
     LockReleased,
     MasterDown,
-    Masters,
     MasterUp,
     QuorumBack,
     QuorumLost,
     QuorumUnreachable,
-    RedlockError,
     WaitBegan,
     WaitEnded,
 )
-from tests.servers.look import all_up, each, eventually, kill, logged, no_thread_besides, restart, take
+from tests.servers.look import all_up, each, eventually, kill, logged, restart, take
 from tests.servers.waiter import Waiting
 
 TTL = 3.0  # and a `node_timeout` of a third: this machine may stand still for a second
@@ -170,39 +165,6 @@ def test_an_observer_that_raises_breaks_nothing(world, redlock_servers, caplog, 
 
 
 # -- closed by the observer ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost]
-)
-def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
-    """In whatever thread it is told: that one is not waited for."""
-    told: list[object] = []
-    before = set(threading.enumerate())
-
-    def observe(event):
-        if isinstance(event, when) and not told:
-            told.append(event)
-            masters.close()
-
-    masters = Masters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=1.0, observer=observe)
-    with contextlib.suppress(RedlockError):  # wherever it is closed, what is under way says so
-        lock = masters.lock("job", ttl=TTL, auto_extend=when is LeaseExtended)
-        take(lock, timeout=0)
-        eventually(lambda: told or when is LockReleased, 3 * TTL)
-        lock.release()
-    eventually(lambda: told)
-    eventually(lambda: no_thread_besides(before))
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
-    assert not masters._runtime.drivers
-
-
-def urls_for(when, servers):
-    """A majority of these is down, if that is to be observed."""
-    with contextlib.ExitStack() as stack:  # ports at which nobody listens when they are used
-        nowhere = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
-    down = [f"redis://127.0.0.1:{port}" for port in nowhere]
-    return [*servers.urls[:2], *down] if when in (MasterDown, QuorumLost) else servers.urls
 
 
 def test_a_name_whose_key_has_another_type_is_no_outage(world, watched, seen, redlock_servers, caplog):

@@ -8,15 +8,11 @@ import contextvars
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import anyio.to_thread
-import httpx
 import pytest
-from fastapi import Depends, FastAPI
 
-from redlock import AsyncMasters, ConfigurationError, Masters, NotHeld, WouldDeadlock
+from redlock import ConfigurationError, Masters, NotHeld, WouldDeadlock
 from tests.owners import witness
 from tests.servers.look import all_up, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
-from tests.servers.process import run
 
 pytestmark = witness("R26")
 
@@ -60,23 +56,6 @@ def test_the_same_lease_counted_without_a_word_to_the_masters(redlock_servers, q
         with pytest.raises(NotHeld):
             lock.release()
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_the_first_object_may_be_the_first_to_leave(redlock_servers, quiet):
-    one, two = quiet.lock("job", ttl=10), quiet.lock("job", ttl=10)
-    lease = take(one)
-    assert two.acquire() is lease
-    one.release()
-    assert not one.owned()
-    with pytest.raises(NotHeld):
-        one.extend()
-    assert lease.valid
-    assert two.extend() is lease
-    two.release()
-    assert not lease.valid
-    eventually(lambda: nothing_left(redlock_servers))
-    with one as new:
-        assert new.fence > lease.fence
 
 
 def test_several_names_in_any_order_are_the_same_ones(quiet):
@@ -154,14 +133,6 @@ def test_an_extension_through_the_second_one_keeps_the_guard_of_the_lease(redloc
         assert lease.valid
 
 
-# -- waiting for oneself (C5) ------------------------------------------------------------------------
-
-
-def test_other_names_are_no_reason(quiet):
-    with quiet.lock(["a", "b"], ttl=10), quiet.lock(["c", "d"], ttl=10), quiet.lock("e", ttl=10):
-        pass
-
-
 # -- without an owner --------------------------------------------------------------------------------
 
 
@@ -209,18 +180,6 @@ def test_a_second_task_of_the_thread_does_not_enter(redlock_servers):
     assert inside == [0]
 
 
-def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_servers):
-    """Two of them would be in the section at once."""
-    with Masters(redlock_servers.urls, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
-
-        async def main():
-            masters.lock("job", ttl=10).acquire()
-
-        with pytest.raises(WouldDeadlock, match="use AsyncMasters"):
-            asyncio.run(main())
-        assert lease.valid
-
-
 def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_servers):
     """Each cell is a task of its own, and the earlier one has ended: there is no other task to wait for."""
 
@@ -241,17 +200,6 @@ def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_servers):
         asyncio.run(notebook(masters))
 
 
-def test_what_a_task_starts_is_another_one(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            lock = masters.lock("job", ttl=10)
-            async with lock as lease, lock as again:
-                assert again is lease
-                assert await asyncio.create_task(lock.acquire(timeout=0.01)) is None
-
-    asyncio.run(main())
-
-
 # -- threads that serve one request after the other: each request holds for itself (R15) ---------------
 
 
@@ -269,54 +217,6 @@ def section(masters, seen):
     with masters.lock("invoice:42", **SHORT) as lease:
         seen.append(lease.fence)
         yield lease
-
-
-# -- FastAPI ---------------------------------------------------------------------------------------------
-
-
-class Requests:
-    """How many are in the section at once, and with which fences."""
-
-    def __init__(self) -> None:
-        self.inside = self.most = 0
-        self.fences: list[int] = []
-
-    async def work(self, lease: Any) -> None:
-        self.inside += 1
-        self.most = max(self.most, self.inside)
-        self.fences.append(lease.fence)
-        await asyncio.sleep(0.1)
-        assert lease.valid
-        self.inside -= 1
-
-
-async def serve(app: FastAPI, count: int, workers: int = 40) -> None:
-    anyio.to_thread.current_default_thread_limiter().total_tokens = workers
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-        answers = await asyncio.gather(*(client.get("/") for _ in range(count)))
-    assert [answer.status_code for answer in answers] == [200] * count
-
-
-@pytest.mark.parametrize("workers", [1, 40])
-def test_fastapi_requests_through_a_synchronous_dependency(redlock_servers, redlock_masters, workers):
-    """It is entered in a thread of a pool, which the next request gets while the first one is in its section."""
-    requests = Requests()
-
-    def locked():
-        with redlock_masters.lock("invoice:42", **SHORT) as lease:
-            yield lease
-
-    app = FastAPI()
-
-    @app.get("/")
-    async def pay(lease: Any = Depends(locked)) -> None:  # noqa: B008, FAST002 - annotations are texts here
-        await requests.work(lease)
-
-    asyncio.run(serve(app, 6, workers))
-    assert requests.most == 1
-    assert requests.fences == sorted(set(requests.fences))
-    assert len(requests.fences) == 6
-    eventually(lambda: nothing_left(redlock_servers))
 
 
 # -- generators in pools ---------------------------------------------------------------------------------
@@ -405,44 +305,4 @@ def test_what_was_acquired_by_hand_is_its_thread_s_in_every_context(redlock_serv
     assert lock.owned()
     lock.extend()
     contextvars.copy_context().run(lock.release)
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-# -- pytest fixtures of every scope ----------------------------------------------------------------------
-
-FIXTURES = """
-import pytest
-from redlock import Masters
-
-@pytest.fixture(scope="session")
-def masters():
-    with Masters({urls!r}, restart_guard=False) as ours:
-        yield ours
-
-def holding(scope):
-    @pytest.fixture(scope=scope, name=f"of_{{scope}}")
-    def held(masters):
-        with masters.lock(f"fixture:{{scope}}", ttl=10) as lease:
-            yield lease
-    return held
-
-SCOPES = ["session", "module", "class", "function"]
-of_session, of_module, of_class, of_function = map(holding, SCOPES)
-
-class TestScopes:
-    @pytest.mark.parametrize("scope", SCOPES)
-    @pytest.mark.parametrize("time", [1, 2])
-    def test_enters_again(self, request, masters, scope, time):
-        lease = request.getfixturevalue(f"of_{{scope}}")
-        with masters.lock(f"fixture:{{scope}}", ttl=10, timeout=1) as again:
-            assert again is lease
-        assert lease.valid
-"""
-
-
-def test_fixtures_that_hold_and_tests_that_enter_again(redlock_servers, tmp_path):
-    """In a process of their own: what a session holds stays until it ends."""
-    (tmp_path / "test_fixtures.py").write_text(FIXTURES.format(urls=redlock_servers.urls))
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path), cwd=tmp_path)
-    assert "8 passed" in done.stdout, done.stdout
     eventually(lambda: nothing_left(redlock_servers))

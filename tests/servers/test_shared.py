@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from tenacity.wait import wait_fixed
 
 import redlock
-from redlock import ConfigurationError, LockLost, Masters, NotAcquired, NotExtended, NotHeld, WouldDeadlock
+from redlock import ConfigurationError, LockLost, NotAcquired, NotExtended, NotHeld, WouldDeadlock
 from redlock._core import wire
 from redlock._health import rights
 from tests.owners import witness
@@ -217,21 +217,6 @@ def test_a_writer_that_is_handed_over_with_shared_is_no_reader(redlock_servers, 
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_a_reader_that_is_handed_over_heals_where_its_downgrade_did_not_arrive(redlock_servers, masters, others):
-    """Most masters know it as a reader: then it is one, and the others follow."""
-    lock = masters.lock("job", ttl=10)
-    given = take(lock)
-    eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
-    redlock_servers.pause(0)
-    given.downgrade()
-    taken = resumed(others, given, shared=True)
-    take(taken)
-    redlock_servers.resume(0)
-    eventually(lambda: taken.extend() and all(given.token in readers for readers in readers_on(redlock_servers)))
-    taken.release()
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_what_was_downgraded_where_it_was_handed_over_to_is_not_lost_for_being_a_reader(masters, others):
     """Its first owner keeps what it has until its time is over, and does not say that it gave back what it had not."""
     lock = masters.lock("job", ttl=10, auto_extend=False)
@@ -286,12 +271,6 @@ def test_several_names_are_all_shared(redlock_servers, masters, others):
         assert others.lock("a").acquire(timeout=0.0) is None
         assert set(masters.status("b").shared) > {lease.token}
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_without_fencing_a_reader_has_none(redlock_servers, masters):
-    with masters.lock("job", shared=True, fencing=False) as lease:
-        assert lease.fence is None
-    assert not any("{redlock:job}:fence" in keys for keys in redlock_servers.keys("*"))
 
 
 def test_more_readers_than_allowed_are_refused(masters, others):
@@ -387,25 +366,3 @@ def test_redlock_run_shared(redlock_servers):
         first.terminate()
         first.wait(30)
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_decorators(redlock_servers):
-    """Both kinds read, together with somebody else; a writer is refused meanwhile."""
-    urls, seen = redlock_servers.urls, []
-    with Masters(urls, restart_guard=False) as masters, Masters(urls, restart_guard=False) as others:
-
-        @masters.lock("job", shared=True)
-        def always() -> None:
-            seen.append((len(others.status("job").shared), others.lock("job", bound=False).acquire(blocking=False)))
-
-        @masters.synchronized("{name}", shared=True)
-        def by_argument(name: str) -> None:
-            seen.append((len(others.status(name).shared), others.lock(name, bound=False).acquire(blocking=False)))
-
-        reader = others.lock("job", shared=True, bound=False)
-        assert reader.acquire() is not None
-        always()
-        by_argument("job")
-        assert seen == [(2, None), (2, None)]
-        reader.release()
-        assert others.status("job").shared == ()

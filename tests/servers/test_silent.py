@@ -8,9 +8,8 @@ import logging
 import pytest
 
 from redlock import QuorumUnreachable
-from tests.servers.look import all_up, eventually, logged, nothing_left, take
+from tests.servers.look import all_up, eventually, logged, nothing_left
 from tests.servers.proxy import Proxy
-from tests.servers.waiter import NEVER, Waiting
 
 
 @pytest.fixture
@@ -22,11 +21,6 @@ def proxies(redlock_servers):
 def fall_silent(proxies):
     for proxy in proxies:
         proxy.lag()
-
-
-def heard_by(servers, name):
-    """How many connections are told of releases of that name."""
-    return [servers.client(number).pubsub_numsub(f"redlock:{name}:released")[0][1] for number in range(len(servers))]
 
 
 def test_all_of_them_are_replaced_and_whoever_asks_gets_an_answer(world, redlock_servers, proxies, caplog):
@@ -42,17 +36,6 @@ def test_all_of_them_are_replaced_and_whoever_asks_gets_an_answer(world, redlock
         assert all("CLIENT PAUSE" in one for one in replaced)  # what a master does may look the same
         assert {one.split()[4] for one in replaced} == {proxy.url.removeprefix("redis://") for proxy in proxies}
         # What was asked for while they were silent was taken back, over the new ones.
-        eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_lease_that_is_held_meanwhile_is_kept(world, redlock_servers, proxies):
-    with world.Masters([proxy.url for proxy in proxies], restart_guard=False) as masters:
-        eventually(lambda: all_up(masters))
-        with masters.lock("job", ttl=6) as lease:
-            fall_silent(proxies)
-            before = lease.valid_until
-            eventually(lambda: lease.lost or lease.valid_until > before)
-            assert lease.valid
         eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -88,22 +71,3 @@ def test_a_check_says_that_it_is_our_connections_which_do_not_work(world, proxie
         assert all("no answer for" in message for message in own_connections(health))
         eventually(lambda: all_up(masters))
         assert own_connections(masters.check()) == []
-
-
-def test_a_silent_subscriber_is_replaced_too(world, redlock_servers, others, proxies):
-    """R24: nobody depends on it, but it should hear again."""
-    held = others.lock("job", ttl=30)
-    take(held)
-    with world.Masters([proxy.url for proxy in proxies], restart_guard=False) as masters:
-        first = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-        eventually(lambda: heard_by(redlock_servers, "job") == [1] * 5)
-        fall_silent(proxies)
-        other = others.lock("another", ttl=30)
-        take(other)
-        second = Waiting(masters.lock("another", ttl=30))  # it meets silence first
-        eventually(lambda: heard_by(redlock_servers, "another") == [1] * 5)
-        eventually(lambda: heard_by(redlock_servers, "job") == [1] * 5)  # the last of the new ones may still subscribe
-        held.release()
-        other.release()
-        assert first.end() is not None
-        assert second.end() is not None

@@ -10,7 +10,7 @@ import pytest
 
 from redlock import LockLost, Masters, NotAcquired, NotHeld, QuorumUnreachable, WouldDeadlock
 from tests.owners import witness
-from tests.servers.commands import CHECK, NO_WAIT, RUN, run
+from tests.servers.commands import NO_WAIT, RUN, run
 
 pytestmark = witness("R32")
 
@@ -96,12 +96,6 @@ def test_a_reader_of_one_slot_leaves_the_others_to_whoever_asks(masters, others)
         masters.slots("import", limit=1, timeout=0),
     ):
         pass
-
-
-def test_a_slot_that_is_read_is_had_when_its_reader_leaves(masters, others):
-    with ThreadPoolExecutor(1) as pool, others.lock("import#0", shared=True):
-        waits = pool.submit(masters.slots("import", limit=1, bound=False).acquire, timeout=PATIENCE)
-    assert waits.result().slot == 0
 
 
 def test_who_waits_to_have_a_slot_as_a_lock_keeps_nobody_from_it(redlock_servers, masters):
@@ -190,39 +184,6 @@ def test_a_refusal_says_how_many_slots_there_are(masters, others):
         pass
     assert "'import' not acquired in 1 attempt: the only slot is taken" in str(refused.value)
     assert refused.value.name == "import"
-
-
-def test_hold_at_least_keeps_a_slot(masters, others):
-    slots = masters.slots("import", limit=2, ttl=60, hold_at_least=60)
-    with slots as lease:
-        pass
-    status = others.slots("import", limit=2).status()
-    assert [slot.released for slot in status.holders] == [True]
-    assert others.slots("import", limit=2).acquire(timeout=0).slot == 1 - lease.slot
-
-
-def test_as_a_decorator(masters, others):
-    slots = others.slots("import", limit=2)
-
-    @masters.slots("import", limit=2)
-    def work() -> object:
-        return slots.status().free
-
-    assert [work(), work()] == [1, 1]
-    assert slots.status().free == 2
-
-
-def test_redlock_check_lists_slots_and_readers(masters, redlock_servers):
-    with masters.slots("import", limit=2) as lease, masters.lock("catalogue", shared=True):
-        done = run([*CHECK, "--held", "--no-restart-guard"], redlock_servers.urls)
-    assert lease.name in done.stdout, done.stderr
-    assert "catalogue" in done.stdout
-
-
-def test_without_fences(masters, redlock_servers):
-    with masters.slots("import", limit=2, fencing=False) as lease:
-        assert lease.fence is None
-        assert not any(key.endswith(b":fence") for key in redlock_servers.client(0).keys())
 
 
 def test_redlock_run(redlock_servers, masters):

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 import threading
 
 import pytest
 
-from redlock import AsyncMasters, NotAcquired, QuorumUnreachable, WouldDeadlock
+from redlock import AsyncMasters, Masters, NotAcquired, QuorumUnreachable, WouldDeadlock
 from tests.owners import witness
 from tests.servers.look import eventually, nothing_left, take
 
 pytestmark = witness("R30")
 
 
-def around(world, decorator, body):
-    """``body``, decorated, which runs in the thread that calls it in both worlds."""
-    if world.name == "threads":
-        return decorator(body)
-    return functools.partial(world.do, decorator(world.coroutine_function(body)))
-
-
 @pytest.fixture
-def locked(world, masters):
-    """``masters.synchronized(...)``, for a body as for threads."""
-
-    def locked(*arguments, **options):
-        return functools.partial(around, world, masters.synchronized(*arguments, **options))
-
-    return locked
+def locked(redlock_masters):
+    return redlock_masters.synchronized
 
 
-def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, masters, others, locked):
+def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, others, locked):
     @locked("invoice:{number}:{kind}", ttl=10)
     def pay(number: int, kind: str = "bill", *, fails: bool = False) -> list[bool]:
         if fails:
@@ -84,9 +71,9 @@ def test_who_waits_gets_it(others, locked, options):
         release.join()
 
 
-def test_an_outage_is_not_somebody_else(world):
-    with world.Masters(["redis://127.0.0.1:1"]) as nobody:
-        function = around(world, nobody.synchronized("{job}", on_busy="skip"), lambda job: job)
+def test_an_outage_is_not_somebody_else():
+    with Masters(["redis://127.0.0.1:1"]) as nobody:
+        function = nobody.synchronized("{job}", on_busy="skip")(lambda job: job)
         with pytest.raises(QuorumUnreachable):
             function("a")
 

@@ -16,7 +16,6 @@ import pytest
 from redlock import ConfigurationError, Masters, MultiLock, NotHeld
 from redlock._io.waker import Waker
 from tests.owners import witness
-from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
 from tests.servers.process import run, started
 from tests.servers.waiter import NEVER, Waiting
@@ -108,37 +107,6 @@ def test_a_child_that_is_forked_off_does_not_end_a_wait(redlock_servers, redlock
     assert in_child(child) == 0
     held.release()
     assert waiting.end() is not None
-
-
-@pytest.mark.timeout(300)
-def test_ctrl_c_at_every_line_of_an_acquire_of_any_slot(redlock_servers):
-    """R11, R32: one of five masters gives another slot than the others, and nothing of it stays."""
-    taken = {0: range(5), 1: (0,), 2: (1,)}  # by slot, on these masters
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
-        eventually(lambda: all_up(masters))
-        for slot, there in taken.items():
-            for i in there:
-                redlock_servers.client(i).set(f"redlock:job#{slot}", "somebody", px=600_000)
-        local_queue = masters._runtime.driver()._connections.local_queue
-        found = set()
-        for interrupt in at_every_line(step=8):  # there are a thousand
-            eventually(lambda: all_up(masters))  # it may have cost a connection
-            slots, lease = masters.slots("job", limit=3, ttl=60), None
-            slots._group.known_slots.latest = 0  # the first one that is asked for
-            with interrupt.strikes():
-                lease = slots.acquire(blocking=False)
-            if lease is not None:
-                found.add(lease.slot)
-                slots.release()
-            assert not slots.owned()
-            assert len(local_queue) == 0
-            eventually(lambda: not any(token != "somebody" for token in tokens(redlock_servers)))  # noqa: S105
-        assert found <= {1, 2}
-        assert found
-
-
-def tokens(servers):
-    return [value for keys in servers.keys("redlock:job#?") for value, _ in (keys or {}).values()]
 
 
 def test_ctrl_c_while_the_first_operation_starts_the_thread(redlock_servers, monkeypatch):

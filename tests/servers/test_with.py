@@ -15,7 +15,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from redlock import AsyncMasters, LockLost, Masters
-from tests.servers.interrupt import Interrupt, Struck, at_every_opcode
+from tests.servers.interrupt import Interrupt, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 from tests.servers.process import soon
 
@@ -214,30 +214,6 @@ def test_what_is_held_by_hand_as_well_is_not_given_back(redlock_servers, redlock
     lock.release()
     assert not lease.valid
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_an_exception_that_somebody_keeps_keeps_no_lease(redlock_servers):
-    """A future, a notebook and a debugger do: its traceback has the frames in which a signal handler raised it."""
-    kept = []
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
-        eventually(lambda: all_up(masters))
-        turn(masters)
-
-        def section(lock):
-            with lock:
-                pass
-
-        lock = masters.lock("job", ttl=30)
-        leave = type(lock).__dict__["__exit__"].__wrapped__
-        for strike in at_every_opcode(leave):
-            try:
-                with strike.tracing():
-                    section(lock)
-            except Struck as struck:
-                kept.append(struck)
-            strike.struck = strike.left <= 0
-            turn(masters)
-        eventually(lambda: nothing_left(redlock_servers))
 
 
 # -- not bound: its owner is the object ------------------------------------------------------------------

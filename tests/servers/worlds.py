@@ -148,21 +148,9 @@ class OnLoop:
         if work is redlock.AsyncMultiLock or getattr(work, "__func__", None) in _WITH_BODIES:
             # A body here runs in a thread, which cannot be cancelled; the deputy must not be, instead of it.
             options.setdefault("cancel_on_loss", False)
-        if getattr(work, "__func__", None) is redlock.AsyncElection.run:
-            # Its body is cancelled all the same, at what it asks the task for next: see `_Deputy`.
-            arguments, options = self._awaited(arguments, options)
         arguments = tuple(self.real(argument) for argument in arguments)
         options = {name: self.real(option) for name, option in options.items()}
         return self._front_of(self.deputy.do(functools.partial(work, *arguments, **options)))
-
-    def _awaited(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Those of ``run``: what is called there, other than ``on_new_leader``, is a coroutine function here."""
-        names = {"lead", "on_stopped"}
-        options = {
-            name: self.coroutine_function(value) if name in names and callable(value) else value
-            for name, value in options.items()
-        }
-        return tuple(self.coroutine_function(value) if callable(value) else value for value in arguments), options
 
     @staticmethod
     def real(value: Any) -> Any:
@@ -174,24 +162,6 @@ class OnLoop:
             return value
         with self._making:
             return self._fronts.setdefault(id(value), _Front(self, value))
-
-    def coroutine_function(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        """A counterpart of ``body``, which runs in the thread that calls it all the same.
-
-        What it does through fronts meanwhile is done by the task that awaits it, as in a real one.  And
-        where a test hands over what is wrong in its world, a coroutine function, this is what is wrong here.
-        """
-        if inspect.iscoroutinefunction(body):
-            return functools.wraps(body)(lambda: None)
-
-        @functools.wraps(body)
-        async def on_loop(*arguments: Any, **options: Any) -> Any:
-            myself = asyncio.current_task()
-            (deputy,) = (one for one in self._deputies if getattr(one, "task", None) is myself)
-            fronts = [self._front_of(argument) for argument in arguments]
-            return await deputy.have_called(functools.partial(body, *fronts, **options))
-
-        return on_loop
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -254,8 +224,8 @@ class _Deputy:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._calls: asyncio.Queue[functools.partial[Any] | _Outcome | None] = asyncio.Queue()
-        self._answers: queue.SimpleQueue[_Outcome | functools.partial[Any]] = queue.SimpleQueue()
+        self._calls: asyncio.Queue[functools.partial[Any] | None] = asyncio.Queue()
+        self._answers: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
         self._busy = False
         self._dismissed = False
         self._cancelled: asyncio.CancelledError | None = None
@@ -264,21 +234,10 @@ class _Deputy:
     # -- in the thread -------------------------------------------------------------------------------
 
     def do(self, work: functools.partial[Any]) -> Any:
-        self._tell(work)
-        while True:
-            answer = self._answer()
-            if isinstance(answer, _Outcome):
-                return answer.get()
-            try:  # a body that the task wants to have run here; it may call `do` in its turn
-                outcome = _Outcome(answer())
-            except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-                outcome = _Outcome(error=error)
-            self._tell(outcome)
+        self._loop.call_soon_threadsafe(self._calls.put_nowait, work)
+        return self._answer().get()
 
-    def _tell(self, what: functools.partial[Any] | _Outcome) -> None:
-        self._loop.call_soon_threadsafe(self._calls.put_nowait, what)
-
-    def _answer(self) -> _Outcome | functools.partial[Any]:
+    def _answer(self) -> _Outcome:
         try:
             return self._answers.get()
         except BaseException:  # Ctrl-C, or the time of the test is up: cancel the call, as they would
@@ -293,23 +252,18 @@ class _Deputy:
         self.task = self._loop.create_task(self._work(), name=f"deputy of {name}")
 
     async def _work(self) -> None:
-        while await self._next() is None:
+        while await self._next():
             pass
 
-    async def _next(self) -> _Outcome | None:
-        """Do the next call; returns the outcome of a body, if that is what comes instead.
-
-        One frame for each call: nothing of it is kept alive while waiting for the next.
-        """
+    async def _next(self) -> bool:
+        """Do the next call.  One frame for each: nothing of it is kept alive while waiting for the next."""
         call = await self._next_call()
         if call is None:
-            raise asyncio.CancelledError
+            return False
         cancelled, self._cancelled = self._cancelled, None
-        if isinstance(call, _Outcome):
-            return _Outcome(error=cancelled) if cancelled and call.error is None else call
         if cancelled:
             self._answers.put(_Outcome(error=cancelled))
-            return None
+            return True
         try:
             self._busy = True
             value = call()
@@ -320,9 +274,9 @@ class _Deputy:
                 raise
         finally:
             self._busy = False
-        return None
+        return True
 
-    async def _next_call(self) -> functools.partial[Any] | _Outcome | None:
+    async def _next_call(self) -> functools.partial[Any] | None:
         while True:
             try:
                 return await self._calls.get()
@@ -330,14 +284,6 @@ class _Deputy:
                 if self._dismissed:
                     raise
                 self._cancelled = error
-
-    async def have_called(self, body: functools.partial[Any]) -> Any:
-        """Have the thread call ``body``, and do what that asks for until it has returned."""
-        self._answers.put(body)
-        while (outcome := await self._next()) is None:
-            pass
-        self._busy = True  # again, with the call that awaits this
-        return outcome.get()
 
     def _interrupt(self) -> None:
         if self._busy:
@@ -405,8 +351,3 @@ class _Front:
         if late is not None and not swallowed:
             raise late
         return swallowed
-
-    def __call__(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        """As a decorator."""
-        decorated = self._world.do(self._real, self._world.coroutine_function(body))
-        return functools.wraps(decorated)(functools.partial(self._world.do, decorated))
