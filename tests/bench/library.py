@@ -32,7 +32,7 @@ SHARED = ("redlock.errors", "redlock.options", "redlock.scripts", *(f"redlock._c
     "attributes", "confirm.expiry", "confirm.records", "effects", "events", "fair.tickets", "fleet",
     "inspect", "kernel.ballot", "kernel.quorum", "kernel.rounds", "kernel.validity", "listing", "notes",
     "outages", "outcomes", "protocols", "rates", "readings", "sizes", "stop", "tokens", "voters", "wire",
-)))  # fmt: skip
+)), *(f"redlock._health.{one}" for one in ("facts", "fleet", "result", "rights", "verdict")))  # fmt: skip
 
 
 class Patch(NamedTuple):

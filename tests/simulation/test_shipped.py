@@ -74,7 +74,8 @@ def test_what_processes_share_keeps_nothing():
         play(wrong_clocks(seed))
         after.append({name: _shown(vars(CORE.modules[name])) for name in SHARED})
     assert after[0] == after[1]
-    folders = {"redlock", "redlock._core", *(f"redlock._core.{one}" for one in ("confirm", "fair", "kernel"))}
+    parts = ("_core", "_core.confirm", "_core.fair", "_core.kernel", "_health")
+    folders = {"redlock", *(f"redlock.{one}" for one in parts)}
     assert {*CORE.modules} == {*SHARED, *folders}, "these are shared as well, and may keep something"
 
 
