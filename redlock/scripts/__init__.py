@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 Policy: TypeAlias = Literal["shared", "fair", "recorded", "resumed"]
 _MODES: Final[tuple[tuple[Policy, ...], ...]] = ((), ("shared",), ("fair",))
 
-# Of the functions (R44): greater by one as soon as keys, arguments or answers of one change, or there are others.
+# Of the functions (R44): greater by one as soon as keys, arguments, answers or effects of one change, or there are
+# others.  What was released with it counts: before, and if the text alone changes, a fingerprint in a test is enough.
 WIRE: Final = 1
 LIBRARY: Final = f"redlock_{WIRE}"
 # On a full master these do what scripts do there: a lease is extended and given back, and a client is told and tells.

@@ -61,6 +61,19 @@ def test_every_file_is_part_of_a_script_and_every_script_is_named_as_a_master_na
     )
 
 
+# By the version of the wire.
+LIBRARIES = {"redlock_1": "8850610fd9c5a364"}
+
+
+def test_a_client_that_finds_the_version_of_its_wire_finds_what_it_means() -> None:
+    """R44: it calls a library that has the right name, whatever text that has."""
+    said = scripts.library()[1]
+    assert said == LIBRARIES.get(scripts.LIBRARY), (
+        f"{scripts.LIBRARY} is another one: raise WIRE or, if nothing is released with it, or keys, arguments, answers "
+        f"and effects of all functions are the same, update this fingerprint: {said}"
+    )
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_starts_with_its_contract_and_names_only_what_there_is(file: Path) -> None:
     text = file.read_text()

@@ -106,6 +106,15 @@ def test_masters_without_the_library_say_what_to_load(world, servers):
         take(masters.lock("job"))
 
 
+def test_a_library_of_this_version_is_called_whatever_its_text(world, servers):
+    other = scripts.library()[0].replace("return '", "return 'x")
+    each(servers, "function_load", other, replace=True)
+    with world.Masters(as_locks(servers), restart_guard=False) as masters:
+        take(masters.lock("job"))
+        found = {finding.code for master in masters.check(probe=False).masters for finding in master.findings}
+    assert "functions" in found, "and redlock-check says so"
+
+
 def test_a_check_says_of_a_mixed_set_what_is_missing_where(world, servers):
     servers.client(1).function_load(scripts.library()[0].replace("return '", "return 'x"), replace=True)
     servers.client(2).function_flush()
