@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock, patch
 
 import pytest
 
 from redlock._core import wire
 from redlock._core.confirm import records
-from redlock._core.effects import Send
 from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.release import Claim
-from redlock._core.lease import LeaseState
-from redlock._core.outcomes import NEVER as EFFECTS_NEVER
-from tests.core.renewer import rest
 from tests.core.world import NEVER, OTHER, START, Master, World, breaks, down, outcomes
 from tests.owners import proves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
 
@@ -67,13 +60,6 @@ class Scene:
     def extend(self, ttl: float | None = None) -> str:
         extension: Extension = self.world.run(self.operation(ttl))
         return extension.kind
-
-
-ENDS: dict[str, Callable[[Scene], object]] = {
-    "released": lambda scene: scene.lease.end(),
-    "lost": lambda scene: scene.lease.lose("max_hold"),
-    "expired": lambda scene: setattr(scene.world, "now", scene.lease.valid_until),
-}
 
 
 @pytest.mark.parametrize(("masters", "kind", "reason", "at"), [
@@ -151,58 +137,6 @@ def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
     assert outcomes(scene.lease.votes) == ["granted", "granted", "pending"]
 
 
-# -- time --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "masters", [[ours()] * 3, [silent()] * 3, [gone()] * 3], ids=["extended", "unanswered", "lost"]
-)
-def test_a_shorter_ttl_counts_from_before_it_is_sent(masters: list[Master]) -> None:
-    """C6: the first master may obey long before the answer is here."""
-    scene = Scene(*masters)
-    operation = scene.operation(2.0)
-    operation.send(None)  # the Send, not carried out yet
-    assert scene.lease.valid_until == pytest.approx(START + 2 - 0.022)
-    operation.close()
-
-    scene = Scene(*masters)
-    kind = scene.extend(2.0)
-    assert scene.lease.valid_until == pytest.approx(START + 2 - 0.022)
-    assert scene.lease.ttl == (2.0 if kind == "extended" else 10.0)
-
-
-@pytest.mark.parametrize("how", ENDS)
-def test_a_lease_that_is_over_is_not_even_asked_for(how: str) -> None:
-    """R12: never revived."""
-    scene = Scene(*[ours()] * 3)
-    ENDS[how](scene)
-    assert scene.extend() == "lost"
-    assert scene.world.sent == []
-    assert not scene.lease.valid
-    assert scene.lease.lost == (how != "released")
-
-
-def test_answers_that_come_after_the_end_revive_nothing() -> None:
-    scene = Scene(*[ours(0.2)] * 3)
-    end = scene.lease.valid_until
-    scene.world.now = end - 0.1  # asked in time, answered 0.1 s too late
-    assert scene.extend() == "lost"
-    assert scene.lease.valid_until == end
-    assert (scene.lease.lost, scene.lease.valid) == (True, False)
-    assert scene.world.verbs() == ["extend"]  # and nothing is repaired for a lease that is over
-
-
-@pytest.mark.parametrize("masters", [[ours()] * 3, [gone()] * 3, [ours(), ours(), gone(0.0)]])
-def test_released_while_it_was_asked_for(masters: list[Master]) -> None:
-    """The holder has released in another thread: no repair may stand behind that release."""
-    scene = Scene(*masters)
-    operation = scene.sent()
-    scene.lease.end()
-    scene.world.run(rest(operation))
-    assert scene.world.verbs() == ["extend"]
-    assert not scene.lease.lost
-
-
 # -- repair (R14) ------------------------------------------------------------------------------------
 
 
@@ -267,38 +201,7 @@ def test_a_late_answer_to_an_extension_that_was_not_won_gives_nothing_back(maste
     assert scene.world.verbs() == ["extend"]
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_a_repair_is_dropped_where_it_would_stand_behind_the_end(how: str) -> None:
-    """R14: another thread ends the lease between the moment in which this was decided and its writing."""
-    scene = Scene(gone(0.0), ours(), ours())
-    operation = scene.sent()
-    effect: Any = operation.send(None)
-    while not isinstance(effect, Send):
-        effect = operation.send(scene.world._next(effect))
-    assert effect.only_if is not None
-    assert effect.only_if()
-    ENDS[how](scene)
-    assert not effect.only_if()
-    scene.world._write(effect)
-    assert scene.world.verbs() == ["extend"]
-    assert effect.sent_at == EFFECTS_NEVER
-    with pytest.raises(StopIteration) as stop:  # it goes on as if it had been sent
-        operation.send(None)
-    assert stop.value.value.kind == "extended"
-
-
 # -- the end, while it is asked for (P6) ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("left", [0.0001, 0.1, 0.2499])
-def test_no_longer_than_the_lease_lasts(left: float) -> None:
-    """P6: whoever waits for this is told of the loss in time, though every master hangs."""
-    scene = Scene(*[silent()] * 3)
-    end = scene.lease.valid_until
-    scene.world.now = end - left
-    assert scene.extend() == "lost"
-    assert scene.world.now == pytest.approx(end)
-    assert scene.lease.loss().reason == "expired"
 
 
 @pytest.mark.parametrize(("answered", "reason"), [(False, "unreachable"), (True, "expired")])
@@ -311,32 +214,3 @@ def test_why_it_ran_out(answered: bool, reason: str) -> None:
         assert scene.extend() == "extended"
     scene.world.now = scene.lease.valid_until
     assert scene.lease.loss().reason == reason
-
-
-# -- thrown away -------------------------------------------------------------------------------------
-
-
-def test_thrown_away_it_takes_no_lock_and_tells_nobody() -> None:
-    """The collector may do so in a thread that holds any of them, and would wait for itself."""
-    scene = Scene(*[silent()] * 3)
-    operation = scene.operation()
-    operation.send(None)
-    operation.send(None)  # it waits for the answers
-    scene.lease.on_change = Mock(side_effect=AssertionError)
-    with patch.object(LeaseState, "mutex", side_effect=AssertionError):
-        operation.close()
-
-
-@pytest.mark.parametrize("overlapping", [1, 3])
-def test_thrown_away_it_does_not_limit_the_next_one(overlapping: int) -> None:
-    """C6: only what overlaps it does; and nothing of it is kept."""
-    scene = Scene(*[ours()] * 3)
-    operations = [scene.operation() for _ in range(overlapping)]
-    for operation in operations:
-        operation.send(None)
-    for operation in operations:
-        operation.close()
-    scene.world.now += 5.0
-    assert scene.extend() == "extended"
-    assert scene.lease.valid_until == pytest.approx(START + 5.0 + 10.0 * 0.99 - 0.002)
-    assert not scene.lease.all_pending

@@ -16,7 +16,7 @@ from redlock._core.lease import LeaseState
 from redlock._core.outcomes import ErrorReply, Failure
 from redlock._core.renewals import failed_to_keep
 from tests.core.renewer import TTL, VALIDITY, Scene, rest
-from tests.core.world import NEVER, OTHER, START, Interrupt, Master, down, outcomes
+from tests.core.world import NEVER, OTHER, START, Master, outcomes
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
@@ -87,23 +87,6 @@ def test_one_request_for_all_that_have_the_same_ttl() -> None:
     assert lasts == pytest.approx([11.878, 11.878, 5.938, 5.938])
 
 
-def by_holder(scene: Scene, number: int, ttl: float) -> str:
-    held = scene.held[number]
-    return scene.world.run(extend(scene.world.settings, held.spec, held.lease, ttl, scene.world.now)).kind
-
-
-@pytest.mark.parametrize("ttl", [2.0, 30.0])
-def test_what_the_holder_asks_for_behind_the_renewal_stays_when_that_is_answered(ttl: float) -> None:
-    """R12: masters have done the renewal before."""
-    scene = Scene(*[Master(0.01, slow={"renew": 0.2})] * 3, leases=2)
-    operation, asked_at = begun(scene), scene.world.now
-    assert by_holder(scene, 0, ttl) == "extended"
-    scene.world.run(rest(operation))
-    assert [lease.ttl for lease in scene.leases] == [ttl, TTL]
-    assert scene.leases[0].valid_until == pytest.approx(asked_at + ttl * 0.99 - 0.002)
-    assert scene.leases[1].valid_until == pytest.approx(asked_at + VALIDITY)
-
-
 @pytest.mark.parametrize("leases", [1, 2])
 @pytest.mark.parametrize("ttl", [2.0, 30.0])
 @pytest.mark.parametrize("answered", [True, False])
@@ -172,54 +155,13 @@ def test_which_errors_are_about_the_request(error: str, refused: bool) -> None:
     assert ErrorReply(error).failure().refused is refused
 
 
-def test_masters_that_are_down_part_nobody() -> None:
-    scene = Scene(*[down()] * 3, leases=3)
-    for _ in range(3):
-        assert scene.go() == [["unanswered"] * 3]
-    scene.world.masters = (Master(),) * 3
-    assert scene.go() == [["extended"] * 3]
-
-
 # -- with what happens besides -------------------------------------------------------------------------
 
 
-def test_a_ttl_that_its_holder_has_just_changed_is_not_changed_back() -> None:
-    scene = Scene(leases=3)
-    scene.begin()
-    held = scene.held[1]
-    scene.world.run(extend(scene.world.settings, held.spec, held.lease, 1.0, scene.world.now))
-    scene.finish()
-    assert asked(scene) == [("token-0", "token-2")]
-    assert held.lease.ttl == 1.0
-    assert scene.wakes_at < held.lease.valid_until - 0.5
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_interrupted_it_takes_nothing_away(number: int) -> None:
-    """Wherever that strikes: none is thought to be under way for ever, none lasts longer than was granted."""
-    scene = Scene(says(GONE, 1, after=0.0), says(1, 1), says(1, 1, after=0.1), leases=2)
-    scene.begin()
-    [(operation, renewals)] = scene.started
-    scene.started.clear()
-    had = [lease.valid_until for lease in scene.leases]
-    began = scene.world.now
-    strike = Interrupt(frozenset([number]), KeyboardInterrupt())
-    if number < 3:
-        with pytest.raises(KeyboardInterrupt):
-            scene.world.run(operation, strike)
-    else:
-        scene.world.run(operation, strike)
-    scene.put_back(*renewals)
-    for held, before in zip(scene.held, had, strict=True):
-        assert held.lease.valid
-        assert not held.lease.all_pending
-        assert held.lease.valid_until in (before, pytest.approx(began + VALIDITY))
-        assert held.renewal.due <= scene.world.now + TTL / (3 if held.kept else 20)  # it is tried again
-
-
-def test_thrown_away_it_takes_no_lock_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("leases", [1, 2])
+def test_thrown_away_it_takes_no_lock_and_tells_nobody(leases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector may do so in a thread that holds any of them, and would wait for itself."""
-    scene = Scene(*[silent()] * 3, leases=2)
+    scene = Scene(*[silent()] * 3, leases=leases)
     operation = begun(scene)
     operation.send(None)  # it waits for the answers
     for lease in scene.leases:
@@ -288,20 +230,6 @@ def test_no_more_names_than_a_master_does_in_no_time(leases: int, names: int, ro
     assert [len(ended) for ended in scene.go()] == rounds
     assert all(lease.valid_until > scene.world.now + TTL * 0.9 for lease in scene.leases)
     assert scene.world.verbs() == ["extend" if many == 1 else "renew" for many in rounds]
-
-
-@given(st.lists(st.sampled_from((1, 2, 20, 63, 64, 65, 200)), min_size=1, max_size=30))
-@PROPERTY
-def test_everybody_is_asked_for_once_and_in_order(names: list[int]) -> None:
-    scene = Scene()
-    scene.held = [scene.hold(number, many) for number, many in enumerate(names)]
-    scene.go()
-    tokens = [
-        token for sent in scene.world.sent for token in (sent.args[3::4] if sent.verb == "renew" else sent.args[1:2])
-    ]
-    assert tokens == [lease.token for lease in scene.leases]
-    for sent in scene.world.sent:
-        assert sent.verb == "extend" or sum(int(number) for number in sent.args[1::4]) <= MOST
 
 
 # -- as alone ------------------------------------------------------------------------------------------

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core import wire
-from redlock._core.acquire import Target
 from redlock._core.kernel.attempt import attempt
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.tokens import LIMIT, FenceClock
 from redlock._core.voters import Facts
-from tests.core.scripted_master import ScriptedMaster
-from tests.core.world import GRANTS, NEVER, START, WALL, Master, World, breaks, down, held, outcomes, turns
+from tests.core.world import NEVER, START, WALL, Master, World, breaks, down, held, outcomes, turns
 from tests.owners import proves
 from tests.properties.profile import PROPERTY
-
-if TYPE_CHECKING:
-    from redlock._core.wire import Call
 
 pytestmark = proves("R16", "C14")
 
@@ -100,17 +94,6 @@ def test_every_proposal_is_greater_than_all_before(steps: list[tuple[str, int]])
 # -- one round, mostly -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masters", [
-    pytest.param([Master(0.01)] * 3, id="all"),
-    pytest.param([Master(0.01), Master(0.01), has(HIGH, 0.02)], id="two-of-three"),
-    pytest.param([Master(0.01), Master(0.01), Master(0.01), has(HIGH), down()], id="three-of-five"),
-])  # fmt: skip
-def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) -> None:
-    world, grant = granted(*masters)
-    assert grant.fence == WALL
-    assert world.verbs() == ["acquire"]
-
-
 @pytest.mark.parametrize(("masters", "to", "at"), [
     # The second round goes to those that granted or may yet grant, and to nobody else.
     pytest.param([has(HIGH), has(HIGH), Master(0.02)], {0, 1, 2}, 0.02, id="nobody-stored-it"),
@@ -173,13 +156,6 @@ def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
     assert outcomes(grant.votes())[0] == "quarantined"
 
 
-def test_who_refused_before_still_refuses() -> None:
-    """C2 after a second round: two hold it for somebody else, one did not answer twice."""
-    refusal = refused(has(HIGH, 0.01), has(HIGH, 0.01), has(HIGH, 0.01, later=NEVER), held(0.0), held(0.0))
-    assert refusal.kind == "held"
-    assert outcomes(refusal.tally.votes()) == ["granted", "granted", "timeout", "held", "held"]
-
-
 @pytest.mark.parametrize(("masters", "kind", "at"), [
     # Equal is not greater, and neither is smaller (R18).
     pytest.param([has(HIGH, then=[0, str(HIGH + 1).encode()])] * 3, "held", 0.02, id="equal"),
@@ -204,13 +180,6 @@ def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: s
     taken, _, released = world.sent
     assert released.token == taken.token
     assert released.to == {number for number, master in enumerate(masters) if master.after}  # not: down
-
-
-def test_a_second_round_that_took_too_long_leaves_too_little() -> None:
-    """R7 is about the end of the attempt, not of its first round."""
-    refusal = refused(*[has(HIGH, 0.01, later=0.2)] * 3, ttl=1.0, min_validity=0.8)
-    assert refusal.kind == "slow"
-    assert refusal.validity == pytest.approx(1.0 - 0.012 - 0.21)
 
 
 def test_it_learns_from_grants_refusals_and_second_rounds() -> None:
@@ -240,29 +209,6 @@ def test_having_learned_the_next_attempt_needs_one_round() -> None:
     assert world.verbs() == ["acquire", "release", "acquire"]
 
 
-@pytest.mark.parametrize("spoilt", [
-    pytest.param({"acquire": [2, str(2**53 - 1).encode()]}, id="taken"),
-    pytest.param({"acquire": [0, str(2**53 - 1).encode(), b"ann", 10]}, id="held"),
-    pytest.param({"acquire": [2, str(HIGH).encode()], "fence": [0, str(2**53 - 1).encode()]}, id="in-the-second-round"),
-    pytest.param({"acquire": [2, str(HIGH).encode()], "fence": [-1, str(2**53 - 1).encode()]}, id="not-ours-any-more"),
-])  # fmt: skip
-def test_a_fence_that_no_clock_can_have_made_does_not_spoil_other_names(spoilt: dict[str, list[object]]) -> None:
-    """A proposal of 2**53 would be refused by every master, for ever, for every name of these masters."""
-
-    def say(call: Call) -> object:
-        verb = call.script.name
-        return spoilt[verb] if verb in spoilt and "redlock:spoilt" in call.keys else GRANTS[verb](call)
-
-    world = World(*[Master(0.01, {"acquire": say, "fence": say})] * 3)
-    world.run(attempt(world.target("spoilt")))
-    world.sent.clear()
-    grant = world.run(attempt(world.target("other")))
-    assert isinstance(grant, Grant)
-    assert grant.fence is not None
-    assert WALL < grant.fence < HIGH + 10
-    assert world.verbs() == ["acquire"]
-
-
 def test_without_fencing_no_fence_key_is_touched() -> None:
     """C14."""
     world, grant = granted(*[Master(0.01)] * 3, fencing=False)
@@ -283,38 +229,3 @@ def test_several_names_have_one_fence() -> None:
     )
     assert call.keys == locks + fences
     assert call.args == ("3", "token-1", "10000", str(WALL), "3600000")
-
-
-def served(servers: list[ScriptedMaster]) -> World:
-    return World(*[Master(0.01, dict.fromkeys(("acquire", "fence", "release"), s.run)) for s in servers])
-
-
-def take(world: World, servers: list[ScriptedMaster], name: str) -> int:
-    spec = world.spec(name)
-    grant = world.run(attempt(Target(world.settings, spec)))
-    assert isinstance(grant, Grant), grant
-    assert grant.fence is not None
-    for server in servers:
-        server.run(wire.release(spec.keys, grant.token))
-    return grant.fence
-
-
-def test_names_used_by_a_client_with_a_broken_wall_clock_stay_usable() -> None:
-    servers = [ScriptedMaster() for _ in range(3)]
-    broken = served(servers)
-    broken.wall, last = 2**60, 0
-    for name in "abc":
-        last = take(broken, servers, name)  # LIMIT, LIMIT + 1, LIMIT + 2
-    assert last == LIMIT + 2
-    assert take(served(servers), servers, "c") > last
-
-
-def test_nor_does_it_spread() -> None:
-    servers = [ScriptedMaster() for _ in range(3)]
-    broken = served(servers)
-    broken.wall = 2**60
-    take(broken, servers, "a")
-    healthy = served(servers)
-    take(healthy, servers, "a")  # learns LIMIT, gets LIMIT + 1
-    take(healthy, servers, "b")  # LIMIT + 2
-    take(served(servers), servers, "b")

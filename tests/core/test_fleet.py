@@ -5,7 +5,6 @@ What clients do to each other is in `tests/scenes/test_agreement.py`.
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 from typing import Any
 
@@ -43,16 +42,6 @@ def test_lists_are_compatible_if_and_only_if_their_majorities_meet(size: int) ->
             )
             meet = left[0] + left[1] > shared
             assert compatible(one, other) == compatible(other, one) == meet, (one, other)
-
-
-@pytest.mark.parametrize("size", range(1, 10))
-def test_one_step_is_compatible_and_what_two_steps_make_is_found(size: int) -> None:
-    now = frozenset(f"m{number}" for number in range(size))
-    more = now | {"new"}
-    assert compatible(now, more)
-    assert all(compatible(more, more - {gone}) for gone in more)
-    if size % 2:  # replacing one
-        assert not any(compatible(now, more - {gone}) for gone in now)
 
 
 # -- what one master says: fleet.lua ---------------------------------------------------------------------
@@ -132,16 +121,6 @@ def test_a_client_that_gives_way_and_works_all_the_same_is_told_apart(master: Sa
         assert master.marks() == {"abc": "1", "bcd": mark}
 
 
-def test_many_that_give_way_leave_nothing_that_counts(master: Said) -> None:
-    for who in ("one", "two", "three"):
-        master.say(who, NEW)  # where the others are not known yet
-    assert master.say("first", OLD).state == 0
-    for who in ("one", "two", "three"):
-        master.say(who, NEW, "back")
-    assert master.marks()["bcd"] == "-"
-    assert master.say("first", OLD).state == 1
-
-
 @pytest.mark.parametrize("closes", [True, False])
 def test_what_is_closed_counts_for_one_max_ttl_and_what_others_have_as_before(master: Said, closes: bool) -> None:
     """Leases may live on for so long, handed over or not; and so does what `hold_at_least` keeps."""
@@ -153,13 +132,6 @@ def test_what_is_closed_counts_for_one_max_ttl_and_what_others_have_as_before(ma
     assert master.marks() == {"abc": "2"}
     master.sleep(0.02)
     assert master.marks() == ({} if closes else {"abc": "2"})
-
-
-def test_a_client_that_was_refused_leaves_nothing(master: Said) -> None:
-    master.say("first", OLD)
-    master.say("late", NEW)
-    master.say("late", NEW, "left")
-    assert master.marks() == {"abc": "1"}
 
 
 def test_a_list_counts_for_as_long_as_the_largest_max_ttl_of_its_clients_wants_and_no_longer(master: Said) -> None:
@@ -287,13 +259,6 @@ def test_masters_that_refuse_to_be_told_and_one_that_is_gone_stop_nobody() -> No
         for master in (3, 4):
             one.answered(master, wire.Lists(1), 2.0 * at, 2.0 * at)
         assert one.known_until > 2.0 * at
-
-
-def test_who_may_not_announce_works_for_ever() -> None:
-    one = fleet(OLD)
-    for master in range(3):
-        one.answered(master, None, 0.0, 0.0)
-    assert (one.counts_from < 0.0, one.known_until) == (True, math.inf)
 
 
 def test_an_answer_that_makes_no_sense_costs_no_vote() -> None:

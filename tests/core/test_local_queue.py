@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import readings
-from redlock._core.effects import Effect, Op, Send, Turn, Wait
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.release import release
@@ -20,6 +19,7 @@ from tests.owners import proves
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
+    from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec
 
@@ -222,29 +222,6 @@ def refused(kind: Any, *masters: Master) -> Refusal:
     return Refusal(kind, tally, START - 1, waited=Waited(7, before=(Refusal(kind, tally, START - 2),)))
 
 
-@pytest.mark.parametrize("patience", [0.0, 0.3], ids=["tries-once", "waits"])
-@pytest.mark.parametrize(("learned", "told"), [
-    pytest.param(True, "held", id="it-holds-the-lock"),
-    pytest.param(refused("held"), "held", id="others-hold-it"),
-    pytest.param(refused("unreachable"), "unreachable", id="an-outage"),
-    pytest.param(refused("slow"), "slow", id="masters-that-answer-too-late"),
-])  # fmt: skip
-def test_an_outage_is_told_to_all_who_wait(learned: Any, told: str, patience: float) -> None:
-    """And not that others have the lock.  A caller that does not want to wait is told at once."""
-    world = World(*[Master()] * 3)
-    front = waiting_behind(world)
-    if learned is True:
-        front.holds = START
-    else:
-        front.answered(learned)
-    refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + patience))
-    assert isinstance(refusal, Refusal)
-    assert (refusal.kind, refusal.waited.attempts, refusal.waited.before) == (told, 0, ())
-    assert (refusal.tally is getattr(learned, "tally", None)) is (told != "held")  # with its votes
-    assert refusal.at - START == pytest.approx(max(patience, 0.0))
-    assert world.sent == []
-
-
 @pytest.mark.parametrize("patience", [0.0, 0.1])
 @pytest.mark.parametrize(("learns", "at", "told", "ends"), [
     pytest.param("unreachable", 0.2, "unreachable", 0.2, id="an-outage"),
@@ -291,105 +268,6 @@ def test_what_was_learned_is_handed_down() -> None:
     assert third.learned is None  # what a holder knew before it had the lock is no news
 
 
-def test_an_attempt_tells_those_behind_as_soon_as_it_is_answered() -> None:
-    world = World(*[down()] * 3)
-    seen: list[Any] = []
-    op = world.acquire(world.spec("a"), deadline=world.now + 2.0)
-    world.later(0.1, lambda: seen.append(world.local_queue.look_ahead(behind)))
-    world.later(0.2, lambda: setattr(world, "masters", [Master()] * 3))
-    request = op.send(None)
-    assert isinstance(request, Send)
-    world._send(request)
-    behind = waiting_behind(world)
-    assert world.local_queue.look_ahead(behind) == [None]
-
-    def rest() -> Op[Grant | Refusal]:
-        event: Any = request
-        while True:
-            try:
-                event = yield op.send(event)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-
-    assert isinstance(world.run(rest()), Grant)
-    ((refusal,),) = seen
-    assert refusal.kind == "unreachable"
-    assert world.local_queue.look_ahead(behind) == [world.now]  # since when it has it
-
-
-class Queued:
-    """An acquire of "a" that stands behind somebody, and has yielded its first `Wait`."""
-
-    def __init__(self, *masters: Master, patience: float = 5.0) -> None:
-        self.world = World(*(masters or [Master(0.01)] * 3))
-        self.front = waiting_behind(self.world)
-        self.op = self.world.acquire(self.world.spec("a"), deadline=START + patience)
-        request = self.op.send(None)
-        assert isinstance(request, Send)
-        assert request.enters is not None
-        self.place = request.enters
-        self.world._send(request)
-
-    def waits(self) -> Effect:
-        return self.op.send(None)
-
-    def pass_on(self) -> Turn:
-        assert self.world.local_queue.leave(self.front) == [self.place]
-        return Turn(self.world.now)
-
-
-@pytest.mark.parametrize("in_line", [False, True])
-@pytest.mark.parametrize("number", range(3))
-def test_one_that_is_dropped_says_nothing(number: int, in_line: bool) -> None:
-    """GeneratorExit: nobody would carry out what it yields; who drives it sees to its place."""
-    world, op = acquiring(WAYS["second-round"])
-    if in_line:
-        waiting_behind(world)
-    effect = op.send(None)
-    for _ in range(number):
-        event = None
-        if isinstance(effect, Send):
-            besides = world._send(effect)
-            effect = besides[-1] if besides else effect
-        if isinstance(effect, Wait):
-            if in_line:
-                break
-            event = world._next(effect)
-        effect = op.send(event)
-    op.close()  # a generator that yields now makes this a RuntimeError
-
-
-@pytest.mark.parametrize("when", ["while-it-waits", "as-its-time-is-up", "at-once"])
-def test_its_turn_comes(when: str) -> None:
-    """The first in line goes to the masters, and has one attempt also if its time is up (C1).
-
-    Another thread leaves just after it has entered, or just before the time is up: `Place.turn` is seen before the
-    `Turn` is taken from the inbox.  That one comes out in the middle of the round, and is no answer of the masters.
-    """
-    queued = Queued()
-    world, op = queued.world, queued.op
-    if when == "at-once":
-        turn = queued.pass_on()
-        request = queued.waits()
-    else:
-        wait = queued.waits()
-        assert isinstance(wait, Wait)
-        assert wait.quiet  # who stands in line does not listen to the masters
-        assert wait.until == START + 5.0  # its own patience
-        turn = queued.pass_on()
-        request = op.send(turn if when == "while-it-waits" else world._next(wait))
-    assert isinstance(request, Send)
-    world._write(request)
-    effect = op.send(None)
-    assert isinstance(effect, Wait)
-    effect = op.send(turn)
-    with pytest.raises(StopIteration) as ended:
-        while True:
-            assert isinstance(effect, Wait), effect
-            effect = op.send(world._next(effect))
-    assert isinstance(ended.value.value, Grant)
-
-
 # -- the end of a hold -------------------------------------------------------------------------------
 
 
@@ -420,14 +298,6 @@ def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master]
     assert [kind for kind, _ in world.effects][:3] == kinds
     assert world.effects[1][1] == before
     assert behind.turn
-
-
-def test_one_without_a_place_has_none_to_leave() -> None:
-    """C11: taken over, it never stood in line here."""
-    world = World(*[Master(0.01)] * 3)
-    spec = world.spec("a")
-    world.run(release(world.settings, spec, world.lease(spec)))
-    assert "Leave" not in [kind for kind, _ in world.effects]
 
 
 def test_the_latest_attempts_are_kept_for_an_observer():

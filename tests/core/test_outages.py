@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tenacity.wait import wait_fixed
 
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
@@ -15,7 +14,7 @@ from redlock._core.outages import EVERY, Outages
 from redlock._core.outcomes import Failure
 from redlock._core.watch import wait_until_free
 from redlock._lock.refused import unreachable
-from tests.core.test_attempts import HELD, frees_itself
+from tests.core.test_attempts import HELD
 from tests.core.test_local_queue import waiting_behind
 from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, turns
 from tests.owners import proves
@@ -73,19 +72,6 @@ def test_masters_that_answer_too_late_are_none() -> None:
     assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
 
 
-@pytest.mark.parametrize("timeout", [OUTAGE / 2, 3 * OUTAGE])
-def test_a_timeout_is_not_cut_short(timeout: float) -> None:
-    """C1: it keeps trying until its timeout.  What it is told is what the last attempt met."""
-    world = world_of(*[down()] * 3)
-    assert ended(world, world.acquire(world.spec(), deadline=START + timeout)).kind == "unreachable"
-    assert world.after_start() == pytest.approx(timeout)
-
-
-def test_without_an_outage_timeout_it_waits_through_it() -> None:
-    world = world_of(*[frees_itself(500, DOWN) for _ in range(3)], outage_timeout=math.inf)
-    assert isinstance(world.run(for_ever(world)), Grant)
-
-
 @pytest.mark.parametrize("between", [HELD, [1, b"0"]], ids=["others-have-it", "several-want-it"])
 def test_a_majority_that_takes_part_once_begins_the_time_anew(between: Any) -> None:
     """Eight attempts in 4 s find nobody, one finds a majority, and then there is nobody for good."""
@@ -95,12 +81,6 @@ def test_a_majority_that_takes_part_once_begins_the_time_anew(between: Any) -> N
     took_part = world.all("acquire")[8].at
     assert took_part == START + 4.0
     assert refusal.at == took_part + OUTAGE
-
-
-def test_it_may_wait_for_ever_for_others() -> None:
-    world = world_of(*[frees_itself(500) for _ in range(3)])
-    assert isinstance(world.run(for_ever(world)), Grant)
-    assert world.after_start() > 10 * OUTAGE
 
 
 def test_whoever_waits_until_it_is_free_gives_up_as_well() -> None:
@@ -133,12 +113,6 @@ def test_a_laptop_wakes_up_and_its_network_comes_two_seconds_later(before: Any) 
     assert world.after_start() == pytest.approx(ASLEEP + 2.6, abs=0.5)
 
 
-def test_it_is_suspended_in_its_first_attempt() -> None:
-    world = world_of(*[Master(0.2, {"acquire": turns(*[DOWN] * 3, GRANTS["acquire"])}) for _ in range(3)])
-    suspended(world, 0.1)
-    assert isinstance(world.run(for_ever(world)), Grant)
-
-
 def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
     """Two seconds before the machine is suspended, three after that."""
     world = world_of(*[down()] * 3)
@@ -148,26 +122,6 @@ def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
     assert world.after_start() - ASLEEP == pytest.approx(OUTAGE, abs=1.0)  # a pause and an attempt may have passed
     text = str(unreachable(world.spec(), refusal, world.settings))
     assert "this outage has lasted for 5." in text
-
-
-def test_whoever_waits_until_it_is_free_is_suspended() -> None:
-    says = [b"x", 50_000, b"0"], DOWN, DOWN, [b"", -2, b"0"]
-    world = world_of(*[Master(0.0, {"status": turns(*says)}) for _ in range(3)])
-    suspended(world, 0.1)
-    name, _ = world.run(wait_until_free(world.settings, ("a",), "redlock:", math.inf, START, wait_fixed(0.5)))
-    assert name is None
-
-
-@pytest.mark.parametrize("seen", [2.0, 6.0], ids=["it-may-pass-yet", "it-is-over-for-good"])
-def test_who_stands_behind_waits_for_the_first_answer_after_a_suspension(seen: float) -> None:
-    """The one in front, which had met an outage, meets it at the wake-up as well: it counts what that one has seen."""
-    world = world_of(*[down()] * 3)
-    front = in_front(world, outage(world, START))
-    suspended(world, 2.0, lambda: front.answered(outage(world, START + ASLEEP + 2.3 - seen)))
-    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
-    assert (refusal.kind, refusal.waited.attempts, world.sent) == ("unreachable", 0, [])
-    more = max(0.0, OUTAGE - seen)
-    assert refusal.at - START == pytest.approx(ASLEEP + 2.3 + more, abs=2 * world.settings.node_timeout)
 
 
 # -- in line (R23) -----------------------------------------------------------------------------------
@@ -211,32 +165,6 @@ def test_behind_one_that_meets_a_majority_there_is_no_outage(learned: Any) -> No
     assert refusal.kind == "unreachable"  # in its own attempts
     assert refusal.waited.attempts > 0
     assert refusal.at - START == pytest.approx(33.0 + OUTAGE)
-
-
-def test_who_is_first_next_goes_on_with_the_time_of_the_one_in_front() -> None:
-    world = world_of(*[down()] * 3)
-    front = in_front(world, outage(world, START - 10.0))
-
-    def leaves() -> bool:
-        return bool(world.local_queue.leave(front))
-
-    world.later(2.0, leaves)
-    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
-    assert refusal.kind == "unreachable"
-    assert refusal.at - START == pytest.approx(OUTAGE)  # its own time, from its call
-    assert world.all("acquire")[0].at == START + 2.0
-
-
-def test_who_is_first_too_late_asks_nobody() -> None:
-    """The one in front gives up, and a thousand behind it do in the same moment: the masters hear of none of them."""
-    world = world_of(*[down()] * 3)
-    front = in_front(world, outage(world, START))
-    front.answered(outage(world, START))
-    world.later(OUTAGE, lambda: bool(world.local_queue.leave(front)))
-    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
-    assert (refusal.kind, refusal.waited.attempts, refusal.at) == ("unreachable", 0, START + OUTAGE)
-    assert world.sent == []
-    assert len(world.local_queue) == 0
 
 
 # -- who is told of it -------------------------------------------------------------------------------
@@ -295,24 +223,3 @@ def test_a_thousand_waiters_are_one_record(at: float, told: list[str], look: int
     outages.attempted(Interleaved(["a", "b", "c"]), at)
     outages.attempted(tally(*GONE), at)
     assert heard == told
-
-
-def test_every_attempt_counts() -> None:
-    """Those of an acquire, and the looks of who waits until it is free."""
-    heard: list[str] = []
-    for op in (
-        lambda world: world.acquire(world.spec(pause=1.0), deadline=START + 2.0),
-        lambda world: wait_until_free(world.settings, ("a",), "redlock:", START + 2.0, START, wait_fixed(1.0)),
-    ):
-        world = World(
-            *[
-                Master(
-                    0.01,
-                    {"acquire": turns(HELD, DOWN, HELD), "status": turns([b"x", 5000, b"0"], DOWN, [b"x", 5000, b"0"])},
-                )
-                for _ in range(3)
-            ]
-        )
-        world.settings = world.settings._replace(outages=Outages(lambda what, *_: heard.append(what)))
-        world.run(op(world))
-    assert heard == ["gone", "back"] * 2

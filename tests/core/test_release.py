@@ -103,14 +103,6 @@ def test_whether_it_was_ours(masters: list[Master], reason: Reason | None, at: f
         assert [vote.outcome for vote in loss.votes].count("held") > len(masters) // 2
 
 
-def test_it_ends_before_the_first_byte_is_sent() -> None:
-    scene = Scene()
-    operation = scene.operation()
-    operation.send(None)
-    assert (scene.lease.valid, scene.lease.lost) == (False, False)
-    operation.close()  # dropped it says nothing: a generator that yields now makes this a RuntimeError
-
-
 def test_it_goes_where_a_key_may_be() -> None:
     scene = Scene(*[ours()] * 5, names=("a", "b"), asked=frozenset([0, 2, 3]))
     scene.release()
@@ -149,34 +141,7 @@ def test_how_long_it_is_owed(
     assert scene.owed_until >= START + least
 
 
-def test_that_of_a_resumed_lease_is_owed_as_well() -> None:
-    """Where its keys are is known to nobody here, but they live for as long as those of any other."""
-    scene = Scene(*[down()] * 3, resumed=True)
-    scene.release()
-    assert scene.owed_until >= START + 10.0
-
-
 # -- interruptions (R11) -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
-@pytest.mark.parametrize("written", [None, 1, 3])
-@pytest.mark.parametrize(("number", "late"), [(0, False), (1, False), (0, True)])
-def test_interrupted_it_still_goes_to_everybody(number: int, late: bool, written: int | None, again: bool) -> None:
-    """The Send, and the wait for the answers; a lease that is lost is not waited for."""
-    scene = Scene()
-    if late:
-        scene.world.now = scene.lease.valid_until
-    at = frozenset([number, number + 1] if again else [number])
-    error = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt) as caught:
-        scene.release(Interrupt(at, error, written))
-    assert caught.value is error
-    assert any(sent.to == ALL for sent in scene.world.sent)
-    assert {sent.token for sent in scene.world.sent} == {"token-0"}
-    assert all(sent.request.owed_until is not None for sent in scene.world.sent)
-    assert not scene.lease.valid
-    assert scene.lease.lost == late
 
 
 @pytest.mark.parametrize("op", [release, abandon])
@@ -188,15 +153,6 @@ def test_interrupted_where_it_tells_its_renewer_and_once_more_it_still_goes_to_e
     with pytest.raises(KeyboardInterrupt):
         scene.world.run(op(scene.world.settings, scene.spec, scene.lease))
     assert scene.world.sent[0].to == ALL
-
-
-def test_interrupted_before_it_is_known_where_it_goes_it_still_goes_there() -> None:
-    scene = Scene(asked=frozenset([1, 2]))
-    with patch("redlock._core.kernel.release.Claim", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        scene.release()
-    assert scene.world.verbs() == ["release"]
-    assert scene.world.sent[0].to == {1, 2}
-    assert not scene.lease.valid
 
 
 def test_it_goes_where_a_repair_goes_at_the_same_moment() -> None:
@@ -287,30 +243,7 @@ def test_too_late_it_is_sent_and_not_waited_for(how: Reason, masters: list[Maste
     assert scene.lease.loss().reason == how
 
 
-def test_release_lost() -> None:
-    """To whoever may have a key, for as long as any may live; also after a repair, and a longer TTL (R10)."""
-    scene = Scene(lacks_it(), ours(), ours(), asked=frozenset([1, 2]))
-    assert scene.late().to == frozenset({1, 2})
-    assert scene.late().owed_until == scene.lease.valid_until + 10.0
-    scene.extend(50.0)
-    request = scene.late()
-    assert request.to == ALL
-    assert request.owed_until == scene.lease.valid_until + 50.0
-    assert request.call.args == (scene.lease.token,)
-    assert request.only_if is None  # nothing may keep it from being written
-
-
 # -- in doubt (R10) ------------------------------------------------------------------------------------
-
-
-def test_a_release_that_stands_behind_its_acquire_is_not_in_doubt() -> None:
-    """What the masters answer proves what it seems to."""
-    scene = Scene(lacks_it(), ours(), ours())
-    scene.extend(10.0)
-    assert scene.lease.repaired == {0}
-    assert scene.late().doubt is None
-    scene.release()
-    assert scene.world.sent[-1].request.doubt is None
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -147,17 +147,6 @@ def test_however_little_the_drift_leaves_there_is_a_pause(factor: float) -> None
         assert scene.look().kind == "extended"
 
 
-def test_a_renewal_under_way_does_not_hide_the_end() -> None:
-    """P6: nothing on the network can delay it."""
-    scene = Scene(*[Master(NEVER)] * 3)
-    scene.world.now = scene.renewal.due
-    task = scene.task()
-    assert task is not None
-    task.send(None)
-    assert scene.due == pytest.approx(VALIDITY)
-    assert scene.renewal.next_action(scene.world.now + 1.0) == "nothing"  # and there is one at a time
-
-
 # -- what the holder does besides ----------------------------------------------------------------------
 
 
@@ -170,16 +159,6 @@ def test_the_renewer_goes_on_with_the_ttl_that_the_holder_has_made_of_it(ttl: fl
     assert scene.look().kind == "extended"
     assert scene.world.sent[-1].args[2] == f"{ttl * 1000:.0f}"
     assert scene.renewal.due - scene.world.now == in_step(ttl / 3, ttl)
-
-
-def test_the_holder_makes_it_shorter_and_is_not_answered() -> None:
-    """C6: some masters may have obeyed.  There is no time to lose."""
-    scene = Scene(*[Master(NEVER)] * 3)
-    assert scene.extend(1.0) == "unanswered"
-    assert scene.renewal.due <= scene.world.now
-    scene.world.masters = (ours(),) * 3
-    assert scene.look().kind == "extended"
-    assert scene.lease.remaining() > 1.0
 
 
 def test_who_waits_is_told_of_a_shortening_before_it_is_answered() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given, strategies as st
 
-from redlock._core import outcomes, wire
+from redlock._core import wire
 from redlock._core.acquire import Target
-from redlock._core.effects import Send, Wait
+from redlock._core.effects import Send
 from redlock._core.kernel.attempt import attempt
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.rollback import despite_interrupts
@@ -44,13 +44,6 @@ def test_a_failed_attempt_is_released_where_it_may_have_arrived(masters: list[Ma
     assert released.request.call.args == (taken.token,), "and nothing is kept from others (R28)"
 
 
-def test_the_rollback_comes_before_the_next_attempt_and_waits_for_nobody() -> None:
-    world = World(*[held(0.01)] * 3)
-    world.run(world.acquire(world.spec(pause=0.5), deadline=world.now + 0.1))
-    assert world.verbs() == ["acquire", "release", "acquire", "release"]
-    assert [sent.at - START for sent in world.sent] == pytest.approx([0.0, 0.01, 0.11 - 0.01, 0.11])
-
-
 def test_the_rollback_is_owed_for_as_long_as_the_key_can_live() -> None:
     """R10: a key that landed late lives for a TTL from then."""
     world = World(*[Master(NEVER)] * 3)
@@ -74,26 +67,6 @@ WAYS = {
 }
 
 
-def undisturbed(masters: list[Master]) -> World:
-    world = World(*masters)
-    world.run(attempt(world.target()))
-    return world
-
-
-def rollback_of(world: World) -> int | None:
-    """The number of the effect that is the Send of a rollback."""
-    sends = [number for number, (kind, _) in enumerate(world.effects) if kind == "Send"]
-    return next((number for number, sent in zip(sends, world.sent, strict=True) if sent.verb == "release"), None)
-
-
-EVERY_EVENT = [
-    pytest.param(masters, number, id=f"{way}-{number}")
-    for way, masters in WAYS.items()
-    for world in [undisturbed(masters)]
-    for number in range(len(world.effects))
-]
-
-
 def may_have(world: World, sent: Sent) -> set[int]:
     """Masters that may have this request: all but those that are known not to."""
     unsent = {answer.master for answer in world.arrived if isinstance(answer.value, Failure) and not answer.value.sent}
@@ -112,22 +85,6 @@ def assert_rolled_back(world: World) -> None:
         assert may_have(world, sent) <= released
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), Cancelled(), RuntimeError("out of the wait")], ids=type)
-@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
-@pytest.mark.parametrize("written", [None, 0, 2, 3])
-@pytest.mark.parametrize(("masters", "number"), EVERY_EVENT)
-def test_interrupted_at_any_event(
-    masters: list[Master], number: int, written: int | None, again: bool, error: BaseException
-) -> None:
-    """A second Ctrl-C, during the rollback, changes nothing: the keys must go all the same."""
-    world = World(*masters)
-    strikes = frozenset([number, number + 1] if again else [number])
-    with pytest.raises(type(error)) as caught:
-        world.run(attempt(world.target()), Interrupt(strikes, error, written))
-    assert caught.value is error
-    assert_rolled_back(world)
-
-
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("way", WAYS)
 def test_interrupted_again_at_any_line_of_what_follows(way: str, number: int) -> None:
@@ -140,24 +97,6 @@ def test_interrupted_again_at_any_line_of_what_follows(way: str, number: int) ->
         assert interrupt.struck
         assert_rolled_back(world)
         assert "Leave" in dict(world.effects)
-
-
-@pytest.mark.parametrize("way", ["held", "timed-out"])
-def test_an_interruption_of_the_rollback_is_not_swallowed(way: str) -> None:
-    """R11: the attempt had failed by itself and is being rolled back when Ctrl-C comes.
-
-    The keys must go, and then the interruption has to get through: else a `lock.acquire()` without a
-    timeout cannot be stopped by a Ctrl-C that hits this moment.
-    """
-    number = rollback_of(undisturbed(WAYS[way]))
-    assert number is not None
-    world = World(*WAYS[way])
-    interrupt = Interrupt(frozenset([number]), KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt) as caught:
-        world.run(world.acquire(world.spec(), deadline=START + 5.0), interrupt)
-    assert caught.value is interrupt.error
-    assert world.verbs().count("acquire") == 1  # and no further attempt
-    assert_rolled_back(world)
 
 
 def releasing() -> Send:
@@ -176,54 +115,6 @@ def test_a_release_is_insisted_on(times: int) -> None:
             assert operation.throw(error) is release
         operation.send(None)
     assert ended.value.value is (errors[0] if errors else None)
-
-
-def test_a_release_that_is_dropped_is_not_insisted_on() -> None:
-    operation = despite_interrupts(releasing())
-    operation.send(None)
-    operation.throw(KeyboardInterrupt())
-    operation.close()  # a generator that yields now makes this a RuntimeError
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_one_that_is_dropped_says_nothing(number: int) -> None:
-    """GeneratorExit: nobody drives us any more, so nobody would carry out what we yield."""
-    world = World(*WAYS["granted"])
-    operation = attempt(world.target())
-    effect = operation.send(None)
-    for _ in range(number):
-        if isinstance(effect, Send):
-            world._write(effect)
-            event = None
-        else:
-            assert isinstance(effect, Wait)
-            event = world._next(effect)
-        try:
-            effect = operation.send(event)
-        except StopIteration:
-            return
-    operation.close()  # a generator that yields now makes this a RuntimeError
-    assert world.verbs() in ([], ["acquire"])
-
-
-@pytest.mark.parametrize("now", [0.0, 1e-9, START])
-def test_a_clock_may_start_at_0(now: float) -> None:
-    """That nothing was sent is not told from the clock."""
-    assert releasing().sent_at == outcomes.NEVER
-    world = World(held(0.0), held(0.0), Master(0.01))
-    world.now = now
-    world.run(attempt(world.target()))
-    assert world.sent[0].at == world.sent[0].request.sent_at == now
-    assert world.verbs() == ["acquire", "release"]
-    assert_rolled_back(world)
-
-
-def test_interrupted_before_anything_was_written() -> None:
-    """`Send.sent_at` is set before the first byte: without it there is nothing to take back."""
-    world = World(*WAYS["granted"])
-    with pytest.raises(KeyboardInterrupt):
-        world.run(attempt(world.target()), Interrupt(frozenset([0]), KeyboardInterrupt()))
-    assert world.verbs() == []
 
 
 # -- any order, any loss -----------------------------------------------------------------------------

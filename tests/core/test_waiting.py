@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity.wait import wait_base, wait_fixed
 
-from redlock._core.effects import Leave, Listen, Send, Wait
 from redlock._core.kernel.ballot import Grant, Refusal
-from redlock._core.kernel.release import release
-from redlock._core.voters import Facts
 from redlock._core.watch import wait_until_free
-from tests.core.world import GRANTS, NEVER, OTHER, START, WALL, Interrupt, Master, World, down, refuses, turns
+from tests.core.world import GRANTS, OTHER, START, WALL, Master, World, down, refuses, turns
 
 if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
@@ -96,69 +93,6 @@ def test_when_it_looks_again(
         assert looks(world) == at
 
 
-def kept() -> Master:
-    """A release has left ``released:`` there for so long (R28)."""
-    return busy(ms=2500, after=0.01, by=f"released:{OTHER}")
-
-
-@pytest.mark.parametrize(("masters", "at"), [
-    pytest.param([kept(), kept(), kept()], [0.0, 2.512], id="once-when-it-can-be-free"),
-    pytest.param([kept(), kept(), Master(0.01)], [0.0, 2.512], id="a-majority-of-them-is-enough"),
-    pytest.param([kept(), busy(after=0.01), busy(after=0.01)], [0.0, 0.2], id="a-minority-of-them-is-not"),
-])  # fmt: skip
-def test_what_a_release_keeps_from_everybody_is_asked_for_once(masters: list[Master], at: list[float]) -> None:
-    """And not again and again: nobody can get it before, whatever is announced."""
-    world = World(*masters)
-    for number in range(1, 11):
-        for master in range(3):
-            world.announce(0.2 * number, master, f"theirs-{number}")
-    assert isinstance(acquire(world), Grant)
-    assert looks(world, "acquire") == at
-
-
-def test_masters_on_which_it_was_free_announce_nothing_new() -> None:
-    """They, and one that does not vote, announce what somebody else has tried there, and taken back (R25)."""
-    world = World(busy(math.inf), busy(math.inf), Master(), Master(), Master(), guard=True)
-    world.settings.voters.admit(4, Facts(run_id="another", uptime=0), START)
-    for number in range(10):
-        for master in (2, 3, 4):
-            world.announce(0.1 * number, master, f"theirs-{number}")
-    assert free(world, 3.0, pause=2.0)[0] == "invoice:42"
-    assert looks(world) == [0.0, 2.0, 3.0]
-
-
-def test_the_holder_of_the_master_that_refused_it_releases() -> None:
-    """Its other key was on the master that does not vote."""
-    world = World(busy(), Master(), Master(), guard=True)
-    world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
-    world.announce(0.1, 1, OTHER)
-    world.announce(0.2, 0, OTHER)
-    assert isinstance(acquire(world), Grant)
-    assert looks(world, "acquire") == [0.0, 0.2]
-
-
-def test_the_deadline_is_not_moved_by_messages() -> None:
-    world = World(*all_(math.inf))
-    for number in range(50):
-        for master in range(3):
-            world.announce(0.05 * number, master, f"t{number}")
-    refusal = acquire(world, patience=1.0)
-    assert isinstance(refusal, Refusal)
-    assert refusal.at == START + 1.0
-
-
-@pytest.mark.parametrize(("masters", "patience", "listens"), [
-    pytest.param([Master()] * 5, 10.0, 0, id="granted-at-once"),
-    pytest.param([busy(math.inf)] * 5, 0.0, 0, id="who-tries-once"),
-    pytest.param([down()] * 5, 2.0, 0, id="an-outage-is-nothing-to-listen-to"),
-    pytest.param(all_(4), 10.0, 1, id="one-subscription-for-all-attempts"),
-])  # fmt: skip
-def test_who_listens(masters: list[Master], patience: float, listens: int) -> None:
-    world = World(*masters)
-    acquire(world, patience)
-    assert [name for name, _ in world.effects].count("Listen") == listens
-
-
 def test_who_loses_only_the_race_of_fences_tries_again_soon_whatever_the_pause_is() -> None:
     """C4: nobody has it.  Two readers are woken at once, and the fence of one is greater."""
     greater, greatest = (str(WALL + more).encode() for more in (10, 20))
@@ -189,66 +123,7 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
     assert counted.asked == [1, 2, 1, 2]
 
 
-# -- letting others go first -------------------------------------------------------------------------
-
-
-def released_in_a_crowd(heard: int = 1) -> World:
-    world = World(*[Master(0.001, {"release": [1, heard]}) for _ in range(5)])
-    spec = world.spec()
-    grant = world.run(world.acquire(spec, deadline=START))
-    assert isinstance(grant, Grant)
-    lease = world.lease(spec, place=grant.place)
-    assert world.run(release(world.settings, spec, lease)) is True
-    world.sent.clear()
-    return world
-
-
-@pytest.mark.parametrize(("heard", "patience", "theirs_at", "late"), [
-    pytest.param(1, 10.0, None, 0.006, id="who-was-heard-by-others-lets-them-go-first"),
-    pytest.param(0, 10.0, None, 0.0, id="who-was-heard-by-nobody-does-not"),
-    pytest.param(1, 10.0, 0.004, 0.004, id="it-goes-when-they-have-been"),
-    pytest.param(1, 0.0, None, 0.0, id="who-has-no-time-has-none-for-others"),
-    pytest.param(1, 0.005, None, 0.0, id="who-has-too-little-has-none-either"),
-])  # fmt: skip
-def test_others_go_first(heard: int, patience: float, theirs_at: float | None, late: float) -> None:
-    world = released_in_a_crowd(heard)
-    began = world.now
-    for master in range(3 if theirs_at else 0):
-        world.announce(0.001, master, "ours")
-        world.announce(theirs_at or 0.0, master, "theirs")
-    assert isinstance(world.run(world.acquire(world.spec(), deadline=began + patience)), Grant)
-    assert world.all("acquire")[0].at - began == pytest.approx(late)
-
-
-def test_an_interruption_of_the_courtesy_leaves_the_line() -> None:
-    world = released_in_a_crowd()
-    op = world.acquire(world.spec(), deadline=math.inf)
-    effect = next(op)
-    while not isinstance(effect, Wait):
-        if isinstance(effect, Send):
-            world._send(effect)
-        else:
-            assert isinstance(effect, Listen)
-            world._perform_local(effect)
-        effect = op.send(None)
-    leave = op.throw(KeyboardInterrupt())
-    assert isinstance(leave, Leave)
-    world._perform_local(leave)
-    with pytest.raises(KeyboardInterrupt):
-        op.send(None)
-    assert len(world.local_queue) == 0
-
-
 # -- until a name is free ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("patience", [0.0, 10.0, math.inf])
-@pytest.mark.parametrize("last", [Master(), busy(math.inf), down(), Master(NEVER)])  # nobody waits for the minority
-def test_free_at_the_first_look(last: Master, patience: float) -> None:
-    world = World(Master(), Master(), last)
-    assert free(world, patience)[0] is None
-    assert looks(world) == [0.0]
-    assert world.now == START
 
 
 @pytest.mark.parametrize(("patience", "at"), [(0.0, [0.0]), (0.3, [0.0, 0.3])])
@@ -293,25 +168,3 @@ def test_an_outage(masters: list[Master], at: list[float]) -> None:
     assert name == "invoice:42"
     assert tally.unreachable
     assert looks(world) == at
-
-
-def test_an_outage_that_passes() -> None:
-    world = World(*[Master(0.0, {"status": turns(down().says["status"], FREE)}) for _ in range(3)])
-    for master in range(3):
-        world.announce(0.1, master, "t")  # no release ends an outage
-    assert free(world)[0] is None
-    assert looks(world) == [0.0, PAUSE]
-
-
-def test_a_master_that_may_have_forgotten_says_nothing() -> None:
-    world = World(Master(), Master(), busy(math.inf), guard=True)
-    world.settings.voters.admit(0, Facts(run_id="another", uptime=0), START)
-    assert free(world, 0.5)[0] == "invoice:42"
-
-
-@pytest.mark.parametrize("at", range(5))
-def test_an_interruption_ends_it(at: int) -> None:
-    world = World(*[busy(math.inf)] * 3)
-    with pytest.raises(KeyboardInterrupt):
-        free(world, interrupt=Interrupt(frozenset([at]), KeyboardInterrupt()))
-    assert len(world.effects) == at + 1  # there is nothing to clean up
