@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from redlock import AsyncLease, LockLost, NotAcquired, NotExtended, NotHeld, QuorumUnreachable, RedlockError
-from tests.asyncio.virtual import MASTERS, OTHER, Deployment, run
+from redlock import AsyncLease, LockLost, NotAcquired, NotExtended, QuorumUnreachable
+from tests.asyncio.virtual import MASTERS, Deployment, run
 
 BOUND = pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
 
@@ -162,25 +162,6 @@ def test_a_generator_that_is_left_in_the_middle_gives_it_back(bound, stack):
     run(scene)
 
 
-def test_a_generator_ends_in_another_task_than_it_began_in():
-    """Its ``async with`` is the holder, and gives it back."""
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10)
-
-        async def items():
-            async with lock:
-                yield 1
-
-        generator = items()
-        await anext(generator)
-        assert await another(anext(generator, None)) is None
-        await d.quiet()
-        assert not any(d.keys())
-
-    run(scene)
-
-
 def test_two_generators_of_one_task_on_one_lock():
     """The first one has lost it, and goes on: each ends its own."""
 
@@ -209,20 +190,6 @@ def test_two_generators_of_one_task_on_one_lock():
 # -- entered here, left there ----------------------------------------------------------------------------
 
 
-def test_tasks_that_take_turns_at_entering_and_leaving():
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10, bound=False)
-        await lock.__aenter__()
-        assert await another(lock.__aexit__(None, None, None)) is None
-        assert isinstance(await another(lock.__aenter__()), AsyncLease)
-        await lock.__aexit__(None, None, None)
-        assert not lock.owned()
-        await d.quiet()
-        assert not any(d.keys())
-
-    run(scene)
-
-
 @pytest.mark.parametrize("cancel_on_loss", [True, False])
 def test_a_task_that_entered_is_not_kept(cancel_on_loss):
     async def scene(d):
@@ -236,22 +203,6 @@ def test_a_task_that_entered_is_not_kept(cancel_on_loss):
             await another(lock.__aexit__(None, None, None))
         gc.collect()
         assert [known() for known in tasks] == [None] * 3
-
-    run(scene)
-
-
-def test_a_stack_whose_lease_was_lost_is_left_in_another_task():
-    """Not bound: while the next one holds it (P8)."""
-
-    async def scene(d):
-        lock = short(d, bound=False)
-        stack = contextlib.AsyncExitStack()
-        await another(stack.enter_async_context(lock))
-        await lost(d)
-        async with lock as lease:
-            with pytest.raises(LockLost):
-                await stack.aclose()
-            assert held(d, lease)
 
     run(scene)
 
@@ -298,54 +249,6 @@ def test_a_lost_body_that_has_nothing_left_to_release(meanwhile):
             await close(d)
 
     run(scene, tidy=False)
-
-
-@BOUND
-@pytest.mark.parametrize("meanwhile", ["masters closed", "released"])
-@pytest.mark.parametrize("ends", ["raises", "is cancelled", "ends"])
-def test_a_release_that_fails_does_not_hide_how_the_body_ended(bound, meanwhile, ends):
-    async def scene(d):
-        async def work():
-            lock = d.masters.lock("job", ttl=10, bound=bound)
-            async with lock:
-                if meanwhile == "released":
-                    await lock.release()
-                else:
-                    await close(d)
-                if ends == "raises":
-                    raise ZeroDivisionError
-                if ends == "is cancelled":
-                    myself().cancel()
-                    await asyncio.sleep(1)
-
-        error = await another(work())
-        if ends == "ends":
-            assert type(error) is (NotHeld if meanwhile == "released" else RedlockError)
-        elif ends == "raises":
-            assert isinstance(error, ZeroDivisionError)
-            assert error.__notes__[0].startswith("besides, ")
-        else:
-            assert isinstance(error, asyncio.CancelledError)
-        if meanwhile == "released":
-            await close(d)
-
-    run(scene, tidy=False)
-
-
-def test_a_lost_body_beside_very_many_holds():
-    """Holds of a task that never releases are looked through (`_MANY`); a statement is told all the same."""
-
-    async def scene(d):
-        with pytest.raises(LockLost):
-            async with short(d, cancel_on_loss=False):
-                await lost(d)
-                for number in range(101):
-                    await d.masters.lock(f"other-{number}", ttl=10, auto_extend=False).acquire()
-        await asyncio.sleep(10)
-        for fake in d.fakes:
-            fake.space.keys.clear()
-
-    run(scene)
 
 
 def test_a_cancelled_release_is_observed():
@@ -526,22 +429,3 @@ def test_an_outage_lets_others_go_on(what):
         d.driver.shut()
 
     run(scene, tidy=False)
-
-
-def test_one_refusal_is_not_held_up():
-    """Only a second one in the same turn of the loop."""
-
-    async def scene(d):
-        for fake in d.fakes:
-            fake.put("redlock:job", OTHER)
-        lock = d.masters.lock("job", ttl=10)
-        assert await lock.acquire(timeout=0) is None
-        before = d.loop.selector.rounds
-        holder = d.masters.lock("held", ttl=10, bound=False)
-        await holder.acquire()
-        before = d.loop.selector.rounds
-        assert await d.masters.lock("held", ttl=10).acquire(blocking=False) is None
-        assert d.loop.selector.rounds == before
-        await holder.release()
-
-    run(scene)

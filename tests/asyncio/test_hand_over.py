@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 
 from redlock import (
-    AsyncLease,
     ConfigurationError,
-    LeaseExtended,
-    LockAcquired,
     LockLost,
-    LockReleased,
     NotHeld,
     RedlockError,
 )
@@ -25,13 +21,6 @@ from tests.asyncio.virtual import MASTERS, Deployment, run
 
 TTL = 10.0
 BOUND = pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
-
-
-class Told(list[Any]):
-    """A function that remembers what it was called with."""
-
-    def __call__(self, what: Any) -> None:
-        self.append(what)
 
 
 def held(d: Deployment, token: str, *names: str) -> bool:
@@ -53,28 +42,6 @@ async def takes_over(d: Deployment, handed: str) -> None:
 async def close(d: Deployment) -> None:
     await d.masters.close()
     d.shut()
-
-
-def ended(lease: AsyncLease) -> None:
-    """Nobody acts under it here."""
-    assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
-    with pytest.raises(LockLost, match="the lease on 'job' has ended: it was handed over"):
-        lease.ensure()
-    assert "handed over" in repr(lease)
-
-
-def test_who_waits_for_its_loss_is_told_at_once_that_there_is_none():
-    async def scene(d):
-        async with d.masters.lock("job", ttl=TTL) as lease:
-            waiting = asyncio.create_task(lease.wait_lost())
-            await d.quiet()
-            handed = lease.hand_over()
-            await d.quiet()
-            assert waiting.done()
-            assert waiting.result() is False
-        await takes_over(d, handed)
-
-    run(scene)
 
 
 def test_it_says_what_another_process_needs():
@@ -171,47 +138,6 @@ def test_the_next_waiter_of_this_process_has_its_turn():
     run(scene, tidy=False)
 
 
-def test_a_renewal_that_is_under_way_tells_nobody_anything(caplog):
-    """Its answers come later: the key lives for another TTL, and that is all."""
-    events = Told()
-
-    async def scene(d):
-        async with d.masters.lock("job", ttl=TTL) as lease:
-            d.mute(*range(MASTERS))
-            until = asked(d) + MASTERS
-            while asked(d) < until:  # noqa: ASYNC110 - in virtual time
-                await asyncio.sleep(0.1)
-            handed = lease.hand_over()
-            d.speak()
-            await d.quiet()
-        ended(lease)
-        await asyncio.sleep(2 * TTL)
-        assert asked(d) == until
-        assert not caplog.records
-        await takes_over(d, handed)
-
-    run(scene, observer=events)
-    of_leases = [type(event) for event in events if hasattr(event, "token")]
-    assert of_leases == [LockAcquired, LockReleased, LeaseExtended, LockReleased], "the extension takes it over"
-    assert not any(event.renewed for event in events if isinstance(event, LeaseExtended))
-
-
-def test_a_repair_that_was_to_come_does_not():
-    """R37: the key that a master lacks is not given to it any more."""
-
-    async def scene(d):
-        d.fakes[4].put("redlock:job", "somebody")
-        async with d.masters.lock("job", ttl=TTL) as lease:
-            handed = lease.hand_over()
-            d.fakes[4].space.keys.clear()
-            await asyncio.sleep(3.0)
-        assert not d.fakes[4].keys
-        await takes_over(d, handed)
-        await close(d)
-
-    run(scene, tidy=False)
-
-
 def test_who_entered_it_again_leaves_it_first():
     """R26: the outer one counts on having it."""
 
@@ -266,22 +192,6 @@ def test_a_lease_that_is_over_cannot_be_handed_over():
     run(scene, tidy=False)
 
 
-def test_it_is_handed_on_and_on():
-    async def scene(d):
-        async with d.masters.lock("job", ttl=TTL) as lease:
-            handed = lease.hand_over()
-        for _ in range(3):
-            lock = d.masters.resume(handed)
-            handed = (await lock.acquire()).hand_over()
-            with pytest.raises(NotHeld):
-                await lock.release()
-        await asyncio.sleep(2 * TTL)
-        assert held(d, lease.token)
-        await takes_over(d, handed)
-
-    run(scene)
-
-
 def test_a_term_is_not_handed_over():
     """Its number and its body are one: another candidate follows with a greater number."""
 
@@ -298,18 +208,6 @@ def test_a_term_is_not_handed_over():
         assert not any(d.keys())
 
     run(scene)
-
-
-def test_masters_that_were_closed_meanwhile():
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=TTL)
-        lease = await lock.acquire()
-        await close(d)
-        assert json.loads(lease.hand_over())["token"] == lease.token
-        ended(lease)
-        assert held(d, lease.token)
-
-    run(scene, tidy=False)
 
 
 def test_from_another_thread_a_lock_that_is_not_bound(caplog):

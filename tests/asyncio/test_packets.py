@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from redlock._core.subscriptions import Subscription
-from redlock._core.voters import Facts
-from redlock.errors import QuorumUnreachable
 from tests.asyncio.virtual import MASTERS, NODE_TIMEOUT, Deployment, read_again, run, stop_reading
-from tests.core.resp import encoded
-
-if TYPE_CHECKING:
-    from redlock._io.report import Reports
 
 TASKS = 10
 
@@ -78,61 +69,6 @@ def test_the_rollbacks_of_tasks_that_are_cancelled_in_one_tick_leave_in_one_pack
         return sends(d)
 
     assert run(scene) == [1] * MASTERS
-
-
-# -- announcements -------------------------------------------------------------------------------------
-
-
-class Announcers:
-    """The other connections of three masters, a majority, and a subscription on a channel."""
-
-    def __init__(self, d: Deployment) -> None:
-        self.subscription = Subscription(["redlock:job"], MASTERS)
-        (self.channel,) = (channel.encode() for channel in self.subscription.channels)
-        self._d = d
-        self._theirs: list[socket.socket] = []
-        d.connections.subscriptions.add(self.subscription)
-
-    def connect(self) -> None:
-        self.hang_up()
-        for subscriber in self._d.connections.subscribers[:3]:
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            self._theirs.append(theirs)
-            self._d.host.keep(ours)
-            self._d.connections.attach(subscriber, ours, None, self._d.clock.now)
-
-    async def say(self, *values: Any, then: bytes = b"") -> None:
-        """In one packet each."""
-        for theirs in self._theirs:
-            theirs.sendall(b"".join(map(encoded, values)) + then)
-        await self._d.quiet()
-
-    def hang_up(self) -> None:
-        while self._theirs:
-            self._theirs.pop().close()
-
-    async def end(self) -> None:
-        self.hang_up()
-        await self._d.quiet()
-        self._d.connections.subscriptions.remove(self.subscription, self._d.clock.now)
-
-
-def test_what_was_announced_just_before_the_connection_broke_is_heard():
-    """R24.  In the same packet, and so in the same look at it."""
-
-    async def scene(d):
-        masters = Announcers(d)
-        masters.connect()
-        await masters.say([b"subscribe", masters.channel, 1])
-        looked, masters.subscription.look = masters.subscription.look, False
-        await masters.say([b"message", masters.channel, b"token"], then=b"nonsense\r\n")
-        released = masters.subscription.released
-        assert not any(subscriber.sock for subscriber in d.connections.subscribers)
-        await masters.end()
-        return looked, released
-
-    assert run(scene) == (True, 1)
 
 
 # -- a master that does not read -----------------------------------------------------------------------
@@ -219,21 +155,6 @@ def test_idle_it_does_nothing(held):
     assert run(scene) <= 3
 
 
-def test_a_master_that_is_silent_costs_nothing_while_one_waits():
-    async def scene(d):
-        d.mute(0, 1, 2)
-        work = asyncio.create_task(d.masters.lock("job", ttl=10).acquire(blocking=False))
-        await d.quiet()
-        before, began = d.loop.selector.rounds, d.clock.now
-        with pytest.raises(QuorumUnreachable):
-            await work
-        return d.loop.selector.rounds - before, d.clock.now - began
-
-    rounds, lasted = run(scene)
-    assert rounds <= 3
-    assert lasted == pytest.approx(NODE_TIMEOUT, abs=0.002)
-
-
 def test_a_burst_that_takes_longer_than_node_timeout_to_begin_is_answered_meanwhile():
     """Masters are processes of their own: they answer while our loop is still writing, and nobody reads."""
 
@@ -247,53 +168,5 @@ def test_a_burst_that_takes_longer_than_node_timeout_to_begin_is_answered_meanwh
             await lock.release()
 
         await asyncio.gather(*map(one, range(400)))
-
-    run(scene)
-
-
-class Told:
-    """An observer of masters that come up."""
-
-    def __init__(self) -> None:
-        self.up: list[tuple[str, float]] = []
-
-    def hear(self, reports: Reports) -> list[tuple[str, float]]:
-        """Of which masters ``reports`` say that they are up, and when their votes count."""
-        self.up.clear()
-        observer: Any = self
-        for _, _, tell in reports:
-            if tell is not None:
-                tell(observer)
-        return self.up.copy()
-
-    def master_up(self, master: str, quarantined: float) -> None:
-        self.up.append((master, quarantined))
-
-    def master_down(self, master: str, reason: str) -> None:
-        pass
-
-
-def test_what_one_master_says_may_change_the_votes_of_others_and_is_told():
-    """C16: the second address of a server, whichever was connected first."""
-
-    async def scene(d: Deployment) -> None:
-        told = Told()
-        for number in (0, 1):
-            d.hang_up(number)
-        await d.quiet()
-        for number in (1, 0):
-            d.fakes[number].connect()
-            d.loop.add_reader(d.fakes[number].sock, d.fakes[number].hear)
-            d.host.keep(d.fakes[number].theirs)
-            d.clock.advance(1.0)
-            reports = d.connections.reports = []
-            d.connections.attach(
-                d.connections.all[number], d.fakes[number].theirs, Facts("the same", 10**6), d.clock.now
-            )
-            if number:
-                assert told.hear(reports) == [("fake-1:6379", 0.0)]
-            else:
-                assert told.hear(reports) == [("fake-0:6379", 0.0), ("fake-1:6379", math.inf)]
-                assert "master fake-1:6379 is the same server as fake-0:6379" in reports[1][1]
 
     run(scene)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from redlock import RedlockError
 from redlock.fenced._order import Ended
 from redlock.fenced._tasks import AsyncFenced
 from tests.asyncio.virtual import OTHER, Deployment, run
@@ -25,6 +26,17 @@ async def acquired(d: Deployment) -> None:
         await asyncio.sleep(WORK)
     finally:
         await lock.release()
+
+
+async def extended(d: Deployment) -> None:
+    """Or not, as masters are in trouble."""
+    lock = d.masters.lock("job", ttl=10, timeout=1.0)
+    with contextlib.suppress(RedlockError):
+        await lock.acquire()
+        try:
+            await lock.extend()
+        finally:
+            await lock.release()
 
 
 async def statement(d: Deployment, **options: Any) -> None:
@@ -154,7 +166,7 @@ async def fenced(d: Deployment) -> None:
 
 
 WAYS = [
-    acquired, statement, unbound, not_cancelled_on_loss, stack, reader, in_order, slot, by_hand, unbound_by_hand,
+    acquired, extended, statement, unbound, not_cancelled_on_loss, stack, reader, in_order, slot, by_hand, unbound_by_hand,
     entered_again, decorated, synchronized, several, terms, term_in_a_stack, leads, fenced,
 ]  # fmt: skip
 
@@ -182,6 +194,15 @@ def held(d: Deployment) -> None:
 
 def minority_mute(d: Deployment) -> None:
     d.mute(0, 1)
+
+
+def majority_mute(d: Deployment) -> None:
+    d.mute(0, 1, 2)
+
+
+def scripts_forgotten(d: Deployment) -> None:
+    for fake in d.fakes:
+        fake.forgot = True
 
 
 # -- who cancels ------------------------------------------------------------------------------------------
@@ -256,6 +277,7 @@ async def struck_in(
 ) -> bool:
     """Go that ``way``, and be cancelled when its ``turn`` begins; False if there are not so many."""
     scene(d)
+    await d.quiet()  # the connections know who is down
     ends = by(way(d))
     struck = False
 
@@ -280,7 +302,10 @@ async def struck_in(
 @pytest.mark.parametrize("by", [Cancels, CancelsAgain, RunsOut, FailsBeside])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_that_is_cancelled_in_any_turn_of_any_way_in_leaves_no_key(way, by):
-    for scene in (all_well, greater_fence, held, minority_mute):
+    scenes = [all_well, greater_fence, held, minority_mute]
+    if way is extended:
+        scenes += [majority_mute, scripts_forgotten]
+    for scene in scenes:
         turn = 1
         while run(lambda d: struck_in(d, turn, way, by, scene)):  # noqa: B023 - at once
             turn += 1

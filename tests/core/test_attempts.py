@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import pytest
 
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.outcomes import Failure
-from tests.core.world import NEVER, START, Interrupt, Master, World, down, held, refuses, turns
+from tests.core.world import NEVER, START, Master, World, down, held, refuses, turns
 from tests.owners import proves
 
 if TYPE_CHECKING:
@@ -43,20 +42,6 @@ def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: 
     assert world.after_start() == pytest.approx(ends)
 
 
-def test_it_is_granted_in_the_last_look() -> None:
-    world = World(*[frees_itself(1) for _ in range(3)])
-    assert isinstance(world.run(world.acquire(world.spec(), deadline=world.now + 0.1)), Grant)
-    assert world.after_start() == pytest.approx(0.11)
-
-
-@pytest.mark.parametrize("refused_with", [HELD, Failure("error", "connection refused", sent=False)])
-def test_without_a_deadline_it_goes_on_whatever_is_wrong(refused_with: object) -> None:
-    """C1: an outage is no reason to give up, for ever means for ever."""
-    world = World(*[frees_itself(500, refused_with) for _ in range(3)])
-    assert isinstance(world.run(world.acquire(world.spec(), deadline=math.inf)), Grant)
-    assert len(world.all("acquire")) == 501
-
-
 def test_the_last_attempt_says_what_was_wrong() -> None:
     """C1: `QuorumUnreachable` only if the last attempt was an outage."""
     first_down = turns(Failure("error", "down", sent=False), HELD)
@@ -83,16 +68,6 @@ def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempt
     assert refusal.waited.attempts == attempts
 
 
-def test_a_fresh_token_for_every_attempt() -> None:
-    """R8: not for every call."""
-    world = World(*[held(0.01)] * 3)
-    world.run(world.acquire(world.spec(), deadline=world.now + 1.2))
-    tokens = [sent.token for sent in world.all("acquire")]
-    assert len(tokens) == len(set(tokens)) == 4
-    # and the rollback of each is for its own token
-    assert [sent.token for sent in world.all("release")] == tokens
-
-
 def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
     # It answers 0.05 s after the attempt was given up, in the middle of the next one: a grant of a token
     # that has been rolled back since.
@@ -102,12 +77,6 @@ def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
     assert refusal.waited.attempts == 2
     assert len(world.arrived) == 1  # it did arrive
     assert world.after_start() == pytest.approx(0.52)
-
-
-def test_late_answers_do_not_cut_a_pause_short() -> None:
-    world = World(*[held(0.01)] * 3, Master(0.2), Master(0.3))
-    world.run(world.acquire(world.spec(pause=0.5), deadline=world.now + 0.4))
-    assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.4])
 
 
 @pytest.mark.parametrize(("timeout", "attempts", "ends"), [
@@ -127,12 +96,6 @@ def test_an_attempt_that_ends_at_the_deadline_or_later_is_the_last(
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx(attempts)
     assert world.after_start() == pytest.approx(ends)
     assert world.after_start() <= timeout + world.settings.node_timeout
-
-
-def test_a_majority_that_grants_after_the_deadline_has_granted() -> None:
-    """The deadline ends the trying, not an attempt: what was won within `node_timeout` is not thrown away."""
-    world = World(*[Master(0.2)] * 3)
-    assert isinstance(world.run(world.acquire(world.spec(), deadline=START + 0.1)), Grant)
 
 
 @pytest.mark.parametrize("won", [None, []])
@@ -157,13 +120,3 @@ def test_the_wait_object_is_asked_after_every_refused_attempt() -> None:
     world.run(world.acquire(spec, deadline=world.now + 0.65))
     assert asked == [1, 2, 3, 4]
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.1, 0.3, 0.6, 0.65])
-
-
-def test_interrupted_between_two_attempts() -> None:
-    """Nothing is left to roll back then, so nothing is sent (R9: it was done before the pause)."""
-    world = World(*[held(0.01)] * 3)
-    pause = 1 + 2 + 1  # the round, its two deciding answers, the rollback; then the wait
-    interrupt = Interrupt(frozenset([pause]), KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        world.run(world.acquire(world.spec(), deadline=math.inf), interrupt)
-    assert world.verbs() == ["acquire", "release"]

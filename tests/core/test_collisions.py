@@ -42,13 +42,6 @@ def test_it_tries_again_a_few_times_whatever_its_deadline(after: float, at: list
     assert (refusal.kind, refusal.contended, refusal.waited.attempts) == ("held", True, 5)
 
 
-def test_also_at_the_deadline_of_one_that_waited() -> None:
-    world, refusal = tried(*contended(), patience=0.1)
-    assert times(world)[:2] == [0.0, 0.1]  # the last one of those that it has time for
-    assert len(times(world)) == 6
-    assert isinstance(refusal, Refusal)
-
-
 @pytest.mark.parametrize(("masters", "attempts"), [
     pytest.param([held()] * 3, 1, id="somebody-has-it"),
     pytest.param([Master(), held(0.1), held(0.1)], 1, id="on-a-majority"),

@@ -15,7 +15,7 @@ import redis.asyncio
 import valkey.asyncio.sentinel
 import valkey.sentinel
 
-from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError, _url
+from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, _url
 from redlock._io.deployment import Limits
 from redlock._lock.times import checked
 from tests.owners import proves
@@ -142,19 +142,6 @@ def test_a_member_of_an_enumeration_is_the_text_that_it_stands_for():
         of_value = masters.lock([str.__str__(one) for one in name] if isinstance(name, list) else "east")._spec
         assert repr(of_member.keys) == repr(of_value.keys)
         assert repr(of_member.names) == repr(of_value.names)
-
-
-@pytest.mark.parametrize(
-    ("ttl", "node_timeout"), [(0.6, 0.2), (0.3, 0.1), (0.9, 0.3), (1.2, 0.4), (2.1, 0.7), (0.06, 0.02), (30.0, 10.0)]
-)
-def test_a_third_of_the_ttl_is_allowed(ttl, node_timeout):
-    """R7, also where floats have no such third."""
-    Masters(URLS, node_timeout=node_timeout).lock("job", ttl=ttl)
-    Masters(URLS, node_timeout=node_timeout, max_ttl=ttl).lock("job", ttl=ttl)
-    with pytest.raises(ConfigurationError, match=f"a ttl of at least {ttl:g} s"):
-        Masters(URLS, node_timeout=node_timeout).lock("job", ttl=ttl * 0.99999)
-    with pytest.raises(ConfigurationError, match="a third of max_ttl at most"):
-        Masters(URLS, node_timeout=node_timeout * 1.00001, max_ttl=ttl)
 
 
 @pytest.mark.parametrize(("options", "least"), [
@@ -326,12 +313,6 @@ def test_no_error_about_a_url_shows_its_password(url):
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("url", ["unix:///tmp/redis@1.sock", f"unix://user:{SECRET}@/tmp/redis@1.sock"])
-def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
-    (endpoint,) = Masters([url])._runtime.endpoints
-    assert endpoint.name == "/tmp/redis@1.sock"  # noqa: S108 - never opened
-
-
 @pytest.mark.parametrize(("url", "said"), [
     ("redis://h:p/abc", "port from 1 to 65535"),
     ("redis://h/abc", "a database that does not exist: allowed is a number from 0 on"),
@@ -497,10 +478,6 @@ def test_a_tls_file_that_cannot_be_used_is_refused_at_once_and_named(option, cer
                 Masters([master])
 
 
-def test_tls_files_that_can_be_read_are_taken(certificate):
-    Masters([f"rediss://10.0.0.1?ssl_ca_certs={certificate}"])
-
-
 @pytest.mark.parametrize(
     ("query", "said"),
     [("ssl_certfile={}", "ssl_certfile={}: no private key"), ("ssl_keyfile={}", "without ssl_certfile")],
@@ -519,11 +496,3 @@ def test_settings_of_a_client_count_its_patience_does_not():
         assert endpoint.kind is redis.SSLConnection
         assert {"host", "port", "db", "username", "password"} <= set(endpoint.settings)
         assert not {"socket_timeout", "retry", "decode_responses", "health_check_interval"} & set(endpoint.settings)
-
-
-def test_unused_masters_need_no_server_and_close():
-    with Masters(["redis://10.255.255.1"]) as masters:
-        assert repr(masters) == "<Masters 10.255.255.1:6379>"
-        assert "job" in repr(masters.lock("job"))
-    with pytest.raises(RedlockError, match="closed"):
-        masters.lock("job").acquire()

@@ -141,20 +141,6 @@ class Held:
         return patch.multiple(lock, __aenter__=enter, __aexit__=leave)
 
 
-@pytest.mark.parametrize("kind", [plain, functools.partial(plain, ""), Plain(), Plain().method], ids=shown)
-def test_the_body_runs_under_the_lock(kind: Any) -> None:
-    held = Held()
-
-    @MultiLock("job", Masters(URLS))
-    def observed() -> tuple[str, bool]:
-        return kind(), held.now
-
-    with held.patched(MultiLock):
-        assert observed() == ("done", True)
-        assert MultiLock("job", Masters(URLS))(kind)() == "done"
-    assert not held.now
-
-
 def test_so_does_what_is_awaited() -> None:
     """Its ``__call__`` is a coroutine function, or it fills in arguments of one: the body ends before it is released."""
     held = Held()
@@ -173,14 +159,6 @@ def test_so_does_what_is_awaited() -> None:
         with held.patched(AsyncMultiLock):
             assert asyncio.run(AsyncMultiLock("job", AsyncMasters(URLS))(body)())
         assert not held.now
-
-
-def test_what_is_known_of_it_stays() -> None:
-    """Objects and partials have no name of their own."""
-    assert MultiLock("job", Masters(URLS))(plain).__name__ == "plain"
-    assert AsyncMultiLock("job", AsyncMasters(URLS))(coroutine_function).__name__ == "coroutine_function"
-    partial = functools.partial(coroutine_function, "x")
-    assert getattr(AsyncMultiLock("job", AsyncMasters(URLS))(partial), "__wrapped__", None) is partial
 
 
 def test_an_error_names_what_it_is_about() -> None:

@@ -83,29 +83,10 @@ def test_the_steps(given: dict[str, Any], steps: str, pauses: list[float]) -> No
     assert played.error is None or pauses == [0.0]
 
 
-@pytest.mark.parametrize("where", ["Lead", "SayStopped", "Resign"])
-def test_an_error_ends_the_election_after_all_was_given_back(where):
-    error = ValueError("x")
-    answers: dict[str, Any] = {where: error}
-    played = Played(**answers)
-    assert played.steps == ["Campaign", "Lead", "SayStopped", "Resign"]
-    assert played.error is error
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_what_is_no_exception_is_not_retried(error):
-    assert Played(wait_fixed(3.0), Lead=error).error is error
-
-
 def test_several_errors_are_one_with_notes():
     played = Played(Lead=ValueError("the body"), SayStopped=KeyError("on_stopped"), Resign=OSError("release"))
     assert repr(played.error) == "ValueError('the body')"
     assert played.error.__notes__ == ["besides, KeyError: 'on_stopped'", "besides, OSError: release"]
-
-
-def test_a_ctrl_c_goes_before_an_error():
-    played = Played(wait_fixed(3.0), Lead=ValueError("the body"), SayStopped=KeyboardInterrupt())
-    assert isinstance(played.error, KeyboardInterrupt)
 
 
 def test_an_error_that_passes_is_said_by_the_world():

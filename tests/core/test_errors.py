@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import copy
 import inspect
-import pickle
 from typing import Any
 
 import pytest
 
 from redlock import errors
 from redlock.errors import (
-    ConfigurationError,
     LockLost,
     LockUnavailable,
     NotAcquired,
     NotExtended,
-    NotHeld,
     QuorumUnreachable,
     RedlockError,
     Vote,
-    WouldDeadlock,
 )
 from tests.owners import proves
 
@@ -32,20 +28,6 @@ VOTES = (
     Vote("c:6379", "timeout", None, "no answer within 0.25 s"),
 )
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, RedlockError)]
-
-
-def test_there_are_as_many_as_there_are_things_to_do_about_it() -> None:
-    assert set(CLASSES) == {
-        RedlockError,
-        ConfigurationError,
-        LockUnavailable,
-        NotAcquired,
-        QuorumUnreachable,
-        NotExtended,
-        NotHeld,
-        WouldDeadlock,
-        LockLost,
-    }
 
 
 def test_what_is_different_is_not_caught_together() -> None:
@@ -70,33 +52,6 @@ def made(kind: type[RedlockError]) -> RedlockError:
     return error
 
 
-def by_pickle(protocol: int) -> Any:
-    return lambda error: pickle.loads(pickle.dumps(error, protocol))  # noqa: S301 - our own
-
-
-COPIES = [
-    *(pytest.param(by_pickle(protocol), id=f"pickle-{protocol}") for protocol in range(pickle.HIGHEST_PROTOCOL + 1)),
-    pytest.param(copy.copy, id="copy"),
-    pytest.param(copy.deepcopy, id="deepcopy"),
-]
-
-
-@pytest.mark.parametrize("duplicate", COPIES)
-@pytest.mark.parametrize("kind", CLASSES)
-def test_they_survive_pickling(kind: type[RedlockError], duplicate: Any) -> None:
-    error = made(kind)
-    again = duplicate(error)
-    assert type(again) is kind
-    assert vars(again) == vars(error)
-    assert (str(again), repr(again), again.args) == (str(error), repr(error), ("it went wrong",))
-    assert "it went wrong" in repr(
-        again
-    )  # in a traceback of a parent process it is not `NotAcquired()`, without a word
-    assert (again.name, again.votes, again.__notes__) == ("a, b", VOTES, ["while paying"])
-    if isinstance(again, LockLost):
-        assert again.reason == "taken"
-
-
 def test_a_subclass_of_the_user_survives_as_well() -> None:
     class Late(NotAcquired):
         pass
@@ -117,15 +72,6 @@ def test_every_master_has_a_line_of_its_own(kind: type[RedlockError]) -> None:
     assert [str(vote).split() for vote in VOTES] == [line.split() for line in lines[1:]]  # each by itself
 
 
-@pytest.mark.parametrize("text", ["by ann\n  redis-z:6379  granted", "by ann\r\x1b[2K"])
-def test_a_reason_cannot_forge_a_line(text: str) -> None:
-    """What a master sends, the token of a foreign holder for instance, ends up in logs and terminals."""
-    shown = str(NotAcquired("not acquired", votes=[Vote("redis-a:6379", "held", None, text)]))
-    assert len(shown.splitlines()) == 2
-    assert shown.replace("\n", "").isprintable()
-    assert str(Vote("redis-a:6379", "held", None, text)) in shown
-
-
 @pytest.mark.parametrize(("reason", "shown"), [
     ("by Zoë, 鍵", "by Zoë, 鍵"),
     ("a\tb", "a\\tb"),
@@ -140,16 +86,6 @@ def test_what_cannot_be_printed_is_escaped(reason: str, shown: str) -> None:
     vote = Vote("a:1", "error", None, reason)
     assert str(vote) == f"a:1  error: {shown}"
     assert vote.reason == reason  # what a program gets is what came
-
-
-def test_without_votes_it_is_one_line() -> None:
-    error = NotHeld("you do not hold 'a'")
-    assert str(error) == "you do not hold 'a'"
-    assert (error.name, error.votes) == ("", ())
-
-
-def test_a_loss_without_a_word_has_expired() -> None:
-    assert LockLost("over").reason == "expired"
 
 
 def test_votes_can_be_any_sequence_and_do_not_change_afterwards() -> None:

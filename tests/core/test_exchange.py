@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from redlock._connect import NOTHING, parser
 from redlock._core import wire
@@ -14,15 +12,11 @@ from redlock._core.effects import Send
 from redlock._core.exchange import Exchange
 from redlock._core.kernel.ballot import Ballot
 from redlock._core.kernel.release import Claim
-from redlock._core.outcomes import ErrorReply, Failure
+from redlock._core.outcomes import ErrorReply
 from redlock._core.pipeline import Pipeline, SentAgain
 from redlock._core.voters import Facts
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
-from tests.properties.profile import PROPERTY
-
-if TYPE_CHECKING:
-    from redlock._core.kernel.rounds import Round
 
 KEYS = wire.keys_for("redlock:", ["a"])
 TOKEN = "0f" * 20
@@ -137,43 +131,6 @@ def claim(world: World) -> Claim:
     return Claim(world.settings, wire.release(KEYS, TOKEN), owed_until=START + 20)
 
 
-# -- the usual way -----------------------------------------------------------------------------------
-
-
-def test_usual_answers_are_counted_in_place() -> None:
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
-    assert wires.sent == [[b"request"]] * MASTERS
-    wires.read((1, STORED))
-    assert not told(round_)
-    wires.read((0, STORED), at=START + 0.2)
-    assert told(round_) == [round_]
-    assert (round_.decided_at, round_.open, round_.unstored) == (START + 0.2, False, ())
-    assert [(vote.outcome, vote.latency) for vote in round_.tally.votes()] == [
-        ("granted", pytest.approx(0.2)),
-        ("granted", pytest.approx(0.1)),
-        ("pending", None),
-    ]
-    wires.read((2, STORED))
-    assert not wires.slow
-    assert all(pipeline.idle for pipeline in wires.pipelines)
-
-
-def test_several_answers_in_one_packet() -> None:
-    """A late one, of a round that is decided, stands in front of those to other operations."""
-    world = a_world()
-    wires, late, first, second = Wires(world), ballot(world), claim(world), ballot(world)
-    for request in (late, first, second):
-        wires.ask(request)
-    late.open = False
-    wires.read(*((master, STORED + RELEASED + STORED) for master in range(2)))
-    assert not wires.slow
-    assert (late.tally.yes, late.tally.late) == (0, 0b11)  # R37
-    assert (first.tally.yes, second.tally.yes) == (2, 2)
-    assert (told(first), told(second), told(late)) == ([first], [second], [])
-
-
 # -- what is not usual -------------------------------------------------------------------------------
 
 
@@ -225,83 +182,6 @@ def test_a_round_that_the_slow_path_ends_gets_no_more_votes(plain: bool) -> None
     wires.read((0, STORED), (1, encoded([2, b"9"]) if plain else STORED), (2, STORED))
     assert wires.slow == [("rest of an answer" if plain else "read", 1)]
     assert [vote.outcome for vote in round_.tally.votes()] == ["granted", "granted", "pending"]
-
-
-def test_a_master_votes_once() -> None:
-    """P1: it was asked twice, by one who was interrupted."""
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
-    wires.ask(round_)
-    wires.read((0, STORED + STORED))
-    assert round_.tally.yes == 1
-    assert round_.open
-
-
-def test_a_silent_master_is_left_to_the_slow_path() -> None:
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(claim(world))
-    wires.read((0, RELEASED), (1, RELEASED))
-    wires.ask(round_, START + 0.26)
-    assert wires.slow == [("send", 2)]
-    assert round_.tally.votes()[2].reason.startswith("no answer for 0.26 s")
-
-
-def test_so_are_one_that_is_down_and_what_the_kernel_does_not_take() -> None:
-    wires = Wires(world := a_world())
-    wires.pipelines[1].broken(Failure("error", "connection lost"), START)
-    wires.pipelines[1].plain = False
-    wires.takes = 3
-    wires.ask(ballot(world))
-    assert wires.slow == [("rest", 0), ("send", 1), ("rest", 2)]
-    assert [len(sent) for sent in wires.sent] == [1, 0, 1]
-
-
-# -- both ways count the same ------------------------------------------------------------------------
-
-answers = st.lists(
-    st.sampled_from([[1, b"7"], [1, b"7"], [2, b"9"], [0, b"5", b"other", 1000], ErrorReply("OOM x"), "odd"]),
-    min_size=MASTERS,
-    max_size=MASTERS,
-)
-
-
-class WholeBallot(Ballot):
-    _until = "complete"
-
-
-class WholeClaim(Claim):
-    _until = "complete"
-
-
-def counted(said: list[Any], cuts: list[int], *, plain: bool) -> list[Any]:
-    """What is counted of an acquire, and of a release behind it, when each master's bytes are cut at ``cuts``."""
-    world = a_world()
-    wires = Wires(world)
-    rounds: list[Round] = [
-        WholeBallot(world.settings, wire.acquire(KEYS, TOKEN, 10.0, PROPOSAL, 3600.0)),
-        WholeClaim(world.settings, wire.release(KEYS, TOKEN)),
-    ]
-    for round_ in rounds:
-        wires.ask(round_)
-    for master, answer in enumerate(said):
-        data = encoded(answer) + RELEASED
-        edges = [0, *sorted({cut % len(data) for cut in cuts}), len(data)]
-        for start, end in itertools.pairwise(edges):
-            if start < end:
-                wires.pipelines[master].plain &= plain
-                wires.read((master, data[start:end]))
-    return [(round_.tally.votes(), round_.tally.yes, round_.tally.no, told(round_) == [round_]) for round_ in rounds]
-
-
-@PROPERTY
-@given(answers, st.lists(st.integers(0, 60), max_size=6))
-def test_both_ways_count_the_same_wherever_the_bytes_are_cut(said: list[Any], cuts: list[int]) -> None:
-    whole = counted(said, [], plain=False)
-    assert counted(said, cuts, plain=True) == whole
-    assert counted(said, cuts, plain=False) == whole
-    assert [told for *_, told in whole] == [True, True]
 
 
 # -- interruptions -----------------------------------------------------------------------------------

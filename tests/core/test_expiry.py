@@ -81,48 +81,6 @@ def test_a_verdict_stands_whatever_comes_after_it(masters: int) -> None:
 # -- the scenes in which forms of the rule broke that need no more than the answers -------------------------------------
 
 
-@pytest.mark.parametrize(("said", "verdict"), [
-    # Kleppmann: A is valid on 1 and 2, the clock of 3 jumps, 4 and 5 are free.  B reaches 3, 4 and 5.
-    ((REFUSED, REFUSED, "A 0", CLEAN, CLEAN), "doubt"),
-    # The same of three masters.
-    ((REFUSED, "A 0", CLEAN), "doubt"),
-    # Two that name the same holder are no two witnesses of the same round: an extension missed the third.
-    ((REFUSED, "A 1", "A 0"), "doubt"),
-    ((REFUSED, REFUSED, "A 1", "A 0", "A 0"), "doubt"),
-    ((NOTHING, NOTHING, "A 1", "A 0", "A 0"), "open"),
-    # All have answered, and none says that A holds it: that is no proof, for answers are not of one moment.
-    ((CLEAN, "A 0", REFUSED), "doubt"),
-    ((REFUSED, REFUSED, CLEAN, "A 0", "A 0"), "doubt"),
-    # As many as may be wrong are not enough.
-    (("A 0", CLEAN, REFUSED), "doubt"),
-    # Extensions without a common order agree with none.
-    (("A r7", "A r7", REFUSED), "doubt"),
-    # A crash: a majority saw the last extension, and nobody's since.
-    (("A 1", "A 1", NOTHING), "confirmed"),
-    (("A 1", "A 1", "A 0"), "confirmed"),
-    # Four masters: two alike are enough to dismiss, three make a majority.
-    (("A 0", "A 0", CLEAN, REFUSED), "confirmed"),
-    (("A 0", "A 0", "B 0", "B 0"), "confirmed"),
-    (("A 0", "A 0", "B 0", REFUSED), "doubt"),
-    # A live holder.
-    ((REFUSED, REFUSED, CLEAN), "held"),
-    ((REFUSED, REFUSED, NOTHING), "held"),
-    # Nothing on record at a majority: the others do not matter.
-    ((CLEAN, CLEAN, "A 1"), "clean"),
-    # One master, or two: none may be wrong, so its own word is enough.
-    (("A r7",), "confirmed"),
-    (("A 0", CLEAN), "confirmed"),
-])  # fmt: skip
-def test_scenes(said: tuple[str, ...], verdict: str) -> None:
-    assert of(*said).verdict == verdict
-
-
-def test_the_ttl_that_was_asked_for_is_no_part_of_who_agrees() -> None:
-    """An extension has one TTL; of the same mark another one is nonsense, and does no harm."""
-    shown = {0: {0: record("A 1", 5.0)}, 1: {0: record("A 1", 10.0)}}
-    assert judge(3, 0, shown, 1) == Judgement("confirmed", over("A 1"))
-
-
 def test_each_of_several_names_is_judged_by_itself() -> None:
     """A master is dismissed if all that it shows is; who shows A for the one name is no witness for the other."""
     a, b = record("A 0"), record("B 0")

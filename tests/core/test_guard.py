@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +9,10 @@ import pytest
 from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock._core.kernel.ballot import Grant
 from redlock._core.kernel.extension import extend
-from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import OVER, tasks
 from tests.core.renewer import renewal_of
-from tests.core.world import NEVER, START, Master, World, held
+from tests.core.world import START, Master, World, held
 
 TTL, GUARD = 12.0, 3.0
 VALIDITY = TTL * 0.99 - 0.002
@@ -73,36 +71,6 @@ def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     (extended,), (repaired,) = scene.world.all("extend"), scene.world.all("repair")
     assert extended.args[2] == MS
     assert TTL * 1000 < int(repaired.args[2]) <= int(MS)
-
-
-@pytest.mark.parametrize(("after", "released_at"), [(1.0, 5.0 + GUARD), (GUARD + 1.0, 5.0 + GUARD + 1.0)])
-def test_a_term_keeps_its_keys_until_its_body_and_its_guard_have_ended(after: float, released_at: float) -> None:
-    """R31: at `max_hold` it is lost, and the release of its holder comes later; within the guard it releases nothing."""
-    scene = Scene(max_hold=5.0, keeps_keys=True)
-    scene.lease.holds.append(SimpleNamespace(asks_renewal=False, abandoned=False))  # of its body
-    scene.goes_to(5.0 + after)
-    assert scene.released_at == []
-    scene.lease.holds.clear()
-    scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
-    scene.goes_to(2 * (TTL + GUARD))
-    assert scene.released_at == [released_at]
-
-
-def test_what_a_release_found_gone_needs_no_guard() -> None:
-    """It has deleted what there was."""
-    scene = Scene(*[Master(0.0, {"release": [0, b""]})] * 3)
-    assert not scene.world.run(release(scene.world.settings, scene.spec, scene.lease))
-    assert scene.lease.lost
-    assert not scene.lease.guards
-    assert scene.renewal.due == OVER
-    assert not scene.renewal.begin_guard()
-
-
-def test_a_rollback_is_owed_for_as_long_as_its_keys_may_live() -> None:
-    world = World(held(), held(), Master(NEVER))
-    spec = world.spec(ttl=TTL)._replace(guard=GUARD)
-    world.run(world.acquire(spec, deadline=START))
-    assert {sent.request.owed_until for sent in world.all("release")} >= {START + 2 * (TTL + GUARD)}
 
 
 @pytest.mark.parametrize("kind", [Masters, AsyncMasters])

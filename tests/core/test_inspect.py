@@ -11,7 +11,7 @@ from redlock import QuorumUnreachable
 from redlock._core.inspect import LockStatus, inspect, inspect_many
 from redlock._core.voters import Facts
 from redlock._lock.refused import is_locked
-from tests.core.world import NEVER, START, Master, World, down, outcomes
+from tests.core.world import START, Master, World, down, outcomes
 
 
 def sees(holder: str = "", ms: int = -2, fence: int = 0, after: float = 0.01) -> Master:
@@ -78,22 +78,6 @@ def test_what_is_left_to_nobody_is_in_doubt() -> None:
         assert (status.in_doubt, status.released, status.owner) == (doubt, False, "")
 
 
-def test_it_waits_for_everybody_but_not_for_ever() -> None:
-    status, world = look(sees(after=0.01), sees(after=0.2), sees(after=0.02))
-    assert world.after_start() == pytest.approx(0.2)
-    assert outcomes(status.votes) == ["free"] * 3
-    status, world = look(sees("ann", 1000), sees("ann", 1000), Master(NEVER))
-    assert world.after_start() == pytest.approx(0.25)
-    assert outcomes(status.votes) == ["held", "held", "timeout"]
-    assert (status.token, status.remaining) == ("ann", 1.0)
-    assert "ann for 1.000 s" in status.votes[0].reason
-
-
-def test_the_fence_is_the_greatest_that_was_shown() -> None:
-    assert look(sees(fence=7), sees(fence=9), sees(fence=8))[0].fence == 9
-    assert look(sees(), sees(), sees())[0].fence is None
-
-
 def test_a_vote_that_does_not_count_makes_no_majority() -> None:
     world = World(*[sees("ann", 1000)] * 2, sees(), guard=True)
     world.settings.voters.admit(0, Facts("restarted", 1), START)
@@ -101,17 +85,6 @@ def test_a_vote_that_does_not_count_makes_no_majority() -> None:
     assert status.token is None
     assert outcomes(status.votes) == ["quarantined", "held", "free"]
     assert tally.complete
-
-
-def test_it_changes_nothing() -> None:
-    _, world = look(sees(), down(), Master(NEVER))
-    assert world.verbs() == ["status"]
-    assert world.sent[0].request.call.keys == ("redlock:a", "{redlock:a}:fence")
-
-
-def test_a_key_without_expiry_has_no_number_of_seconds():
-    status, _ = look(sees("ann", -1), sees("ann", 1500), sees())
-    assert [vote.reason for vote in status.votes] == ["by ann without expiry", "by ann for 1.500 s", ""]
 
 
 @pytest.mark.parametrize(("masters", "locked"), [

@@ -82,14 +82,6 @@ def ensures(lease: LeaseState, at_least: float = 0.0) -> bool:
     return True
 
 
-def test_time_that_goes_back_does_not_bring_it_back(clock: Clock, lease: LeaseState) -> None:
-    """No clock of R5 does that; once said to be lost, it is lost."""
-    clock.now = 110.0
-    assert lease.lost
-    clock.now = 101.0
-    assert (lease.lost, lease.valid, lease.remaining()) == (True, False, 0.0)
-
-
 @pytest.mark.parametrize(("at_least", "enough"), [(0.0, True), (4.9, True), (5.1, False), (100.0, False)])
 def test_ensure_says_how_much_is_left(clock: Clock, lease: LeaseState, at_least: float, enough: bool) -> None:
     clock.now = 105.0
@@ -127,17 +119,6 @@ def test_lost_for_a_reason_and_the_first_one_stays(lease: LeaseState, reason: Re
     assert caught.value.reason == reason
 
 
-def test_released_is_neither_valid_nor_lost_for_good(clock: Clock, lease: LeaseState) -> None:
-    """C8."""
-    lease.end()
-    clock.now = 1e9
-    lease.lose("unreachable")  # a renewer that was about to say so
-    assert (lease.lost, lease.valid, lease.remaining()) == (False, False, 0.0)
-    assert "released" in repr(lease)
-    with pytest.raises(LockLost, match="was released"):
-        lease.ensure()
-
-
 def begins(lease: LeaseState, valid_until: float, ttl: float) -> PendingExtension:
     pending = PendingExtension(valid_until, ttl)
     before = lease.valid_until
@@ -146,30 +127,6 @@ def begins(lease: LeaseState, valid_until: float, ttl: float) -> PendingExtensio
     lease.begin_extension(pending)
     assert bool(told) == (lease.valid_until < before)
     return pending
-
-
-def test_an_extension_that_is_won_respects_those_that_overlapped_it(lease: LeaseState) -> None:
-    """C6: they may have shortened the keys, in whichever order they reached the masters."""
-    one, two, three = (begins(lease, *what) for what in ((104.0, 4.0), (150.0, 40.0), (105.0, 5.0)))
-    lease.extended(two, 150.0, lambda: VOTES)
-    assert (lease.valid_until, lease.ttl) == (104.0, 4.0)
-    lease.end_extension(two)
-    lease.extended(three, 106.0, lambda: VOTES)
-    assert (lease.valid_until, lease.ttl) == (104.0, 4.0)  # the first is under way still
-    lease.end_extension(three)
-    lease.end_extension(three)
-    assert lease.all_pending
-    lease.end_extension(one)
-    lease.extended(begins(lease, 170.0, 60.0), 170.0, lambda: VOTES)
-    assert (lease.valid_until, lease.ttl) == (170.0, 60.0)  # what is over has nothing to say any more
-
-
-def test_an_extension_does_not_limit_itself(lease: LeaseState) -> None:
-    """What it is worth counts from when it was sent, which is later than when it began (R6)."""
-    one = begins(lease, 150.0, 40.0)
-    begins(lease, 170.0, 60.0)
-    lease.extended(one, 151.0, lambda: VOTES)
-    assert (lease.valid_until, lease.ttl) == (151.0, 40.0)
 
 
 def test_an_extension_that_never_began_ends_no_other(lease: LeaseState) -> None:
@@ -200,40 +157,3 @@ def test_repr_shows_no_token() -> None:
     assert "token" not in repr(lease)
     assert "fence=7" in repr(lease)
     assert "10.000 s left" in repr(lease)
-
-
-@pytest.mark.parametrize("who", ["shell", "renewer"])
-def test_whoever_keeps_it_is_told_when_it_ends(who: str) -> None:
-    seen: list[bool] = []
-
-    class Watched(LeaseState):
-        def changed(self) -> None:
-            seen.append(self.lost)
-
-    def lease() -> LeaseState:
-        seen.clear()
-        if who == "renewer":
-            watched = Clock().lease()
-            watched.on_change = lambda _: seen.append(watched.lost)
-            return watched
-        grant = Grant("token", 7, 110.0, 100.0, frozenset(), lambda: VOTES)
-        return Watched(World().spec("a"), grant, clock=lambda: 100.0, mine=lambda: True)
-
-    lost = lease()
-    lost.lose("taken")
-    lost.lose("max_hold")  # it has ended already: nothing has changed
-    assert seen == [True]
-    gone = lease()
-    gone.end()
-    gone.changed()
-    gone.found_gone("expired")
-    assert seen == [False, True]
-
-
-def test_how_long_it_was_held(clock: Clock, lease: LeaseState) -> None:
-    """Until its time was over, not until somebody noticed."""
-    clock.now = 103.0
-    assert lease.held_for == 3.0
-    clock.now = 1000.0
-    assert lease.lost
-    assert lease.held_for == 10.0

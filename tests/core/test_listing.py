@@ -109,9 +109,3 @@ def test_who_may_not_scan_is_told_the_command_whose_rule_has_that_right():
         listed(World(refused, refused, refused))
     assert "--acl --held prints the rule" in str(caught.value)
     assert "--acl prints" not in str(caught.value)
-
-
-def test_what_it_has_is_listed_all_the_same():
-    world = World(has("a"), has("a"), has("a"), guard=True)
-    world.settings.voters.admit(0, Facts("restarted", 1), START)
-    assert listed(world) == ["a"]

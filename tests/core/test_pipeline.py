@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,7 +13,6 @@ from redlock._core.effects import Send
 from redlock._core.extend_many import renew
 from redlock._core.fair import tickets
 from redlock._core.kernel.extension import Extension, extend
-from redlock._core.lease import LeaseState
 from redlock._core.outcomes import NEVER, ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, Queued, SentAgain, request_of
 from tests.core.renewer import renewal_of
@@ -238,31 +236,6 @@ def test_what_becomes_of_requests(story: str, said: str) -> None:
     assert Story().play(story) == said
 
 
-def test_nobody_is_told_before_it_is_decided() -> None:
-    pipeline = connected()
-    request, box = acquire(), Box()
-    submit(pipeline, request, 0.0, box)
-    submit(pipeline, request, 0.0, box)
-    request.ends_it = False
-    pipeline.answered([1], 0.1)
-    assert not box
-    request.ends_it = True
-    pipeline.answered([2], 0.2)
-    assert box == [request]
-    assert [value for _, value, _ in request.told] == [[1], [2]]
-
-
-def test_why_it_broke_is_why_the_next_one_is_not_sent() -> None:
-    pipeline = connected()
-    first, second = acquire("1"), acquire()
-    submit(pipeline, first, 0.0)
-    why = Failure("timeout", "reset", configuration=True)  # `sent`, so it has to be rolled back
-    pipeline.broken(why, 0.2)
-    assert first.told == [(3, why, 0.2)]
-    assert not submit(pipeline, second, 0.3)
-    assert second.told == [(3, why._replace(sent=False), 0.3)]
-
-
 class Driver:
     """Writes what it is told to, and forgets nothing: what a pipeline is judged by."""
 
@@ -479,16 +452,6 @@ def test_what_an_answer_asks_for_stands_behind_what_was_written_before(open_: bo
     assert [request_of(queued) for queued in pipeline.under_way] == [second, *wanted]
 
 
-def test_it_asks_for_nothing_that_is_not_wanted_any_more() -> None:
-    pipeline = connected()
-    request = acquire()
-    submit(pipeline, request, 0.0)
-    request.asks = (Send(wire.repair(KEYS, "t", 10.0, 1, 60.0), only_if=lambda: False),)
-    assert not pipeline.answered([0, b""], 0.1)
-    assert not pipeline.more()
-    assert pipeline.idle
-
-
 def test_what_one_master_is_to_be_asked_is_not_left_to_another() -> None:
     """A Ctrl-C came between its answer and what was to follow: that connection is closed, the request lives on."""
     pipeline = connected()
@@ -569,28 +532,6 @@ def test_no_extension_is_sent_again_behind_a_later_one(first: str, torn: bool) -
     assert requests[0].tally.outcome(pipeline.master) == "error"
 
 
-@pytest.mark.parametrize("here", [True, False])
-def test_an_extension_that_is_wanted_is_sent_again(here: bool) -> None:
-    """``here``: by the event loop that acquired the lease."""
-    world = World(*[Master()] * 5)
-    spec = world.spec()
-    with patch.object(LeaseState, "is_here", return_value=here):
-        operation: Any = extend(world.settings, spec, world.lease(spec), 30.0, world.now)
-        request, pipeline = next(operation), connected()
-        assert request.only_if()
-        submit(pipeline, request, 10.0)
-        pipeline.answered(NOSCRIPT, 10.1)
-    assert [request_of(queued) for queued in pipeline.more()] == [request]
-
-
-def test_a_repair_that_is_wanted_is_sent_again() -> None:
-    repair = Send(wire.repair(KEYS, "t", 10.0, 1, 60.0), only_if=lambda: True)
-    pipeline = connected()
-    submit(pipeline, repair, 0.0)
-    pipeline.answered(NOSCRIPT, 0.1)
-    assert [request_of(queued) for queued in pipeline.more()] == [repair]
-
-
 @pytest.mark.parametrize("call", [tickets.leave(KEYS, TOKEN, 60.0), wire.mark(KEYS, TOKEN, 0.0)])
 def test_what_a_waiter_gives_back_is_given_back_where_the_script_is_not_known(call: wire.Call) -> None:
     """Its ticket (R42) and its mark (R33): those behind would wait until they end by themselves."""
@@ -621,23 +562,6 @@ def test_a_silent_master_is_sent_nothing_new_but_releases() -> None:
     assert answered[0] is taken
     assert answered[2] is given_back
     assert submit(pipeline, acquire("4"), 0.4)
-
-
-def test_silence_counts_from_the_oldest_request_that_has_no_answer() -> None:
-    pipeline = connected(patience=0.25)
-    submit(pipeline, acquire("1"), 0.0)
-    submit(pipeline, acquire("2"), 0.2)
-    pipeline.answered([1, b"0"], 0.21)
-    assert submit(pipeline, acquire("3"), 0.4)
-    assert not submit(pipeline, acquire("4"), 0.46)
-    # the text of a forgotten script is a new question
-    again = connected(patience=0.25)
-    submit(again, acquire("1"), 0.0)
-    again.answered(NOSCRIPT, 0.2)
-    assert submit(again, acquire("2"), 0.4)
-    # nothing under way: no silence, however long ago the last answer was
-    idle = connected(patience=0.25)
-    assert submit(idle, acquire("5"), 1e6)
 
 
 def test_an_answer_that_cannot_be_ours_fails_with_all_that_was_asked_there() -> None:

@@ -39,14 +39,6 @@ def test_a_majority_is_more_than_half(masters: int, need: int) -> None:
 
 
 @PROPERTY
-@given(st.integers(1, 1000))
-def test_two_majorities_always_share_a_master(masters: int) -> None:
-    """What P1 and P2 stand on."""
-    assert 2 * majority(masters) > masters
-    assert 2 * (majority(masters) - 1) <= masters  # and no more than that is asked for
-
-
-@PROPERTY
 @given(full_sets)
 def test_every_full_set_of_votes_decides(votes: list[Outcome]) -> None:
     tally = tally_of(votes)
@@ -102,19 +94,6 @@ def test_a_master_votes_once(case: tuple[list[Outcome], list[int]], again: Outco
     assert not readings.misconfigured(tally)
 
 
-@pytest.mark.parametrize(("absent", "size", "unreachable"), [
-    (0, 1, False), (1, 1, True), (1, 2, True), (1, 3, False), (2, 3, True), (1, 4, False), (2, 4, True), (2, 5, False),
-    (3, 5, True), (2, 6, False), (3, 6, True),
-])  # fmt: skip
-@pytest.mark.parametrize("kind", ABSENT)
-def test_those_known_not_to_have_voted_exclude_a_majority(
-    absent: int, size: int, unreachable: bool, kind: Outcome
-) -> None:
-    """C2: by themselves.  A master that has not answered yet may still vote."""
-    assert tally_of([kind] * absent, size).unreachable == unreachable
-    assert tally_of([kind] * absent + ["held"] * (size - absent), size).unreachable == unreachable
-
-
 @pytest.mark.parametrize(
     ("wrong", "size", "hopeless"), [(1, 2, True), (1, 3, False), (2, 3, True), (2, 5, False), (3, 5, True)]
 )
@@ -126,14 +105,6 @@ def test_misconfigured_is_a_majority_that_waiting_will_not_bring(wrong: int, siz
     for master in range(wrong, size):
         tally.count(master, "error", configuration=False)
     assert readings.misconfigured(tally) == hopeless
-
-
-def test_the_end_of_a_round_is_a_timeout_for_who_has_not_answered() -> None:
-    tally = tally_of(["granted", "held"], 4)
-    tally.time_out(0.25)
-    assert [vote.outcome for vote in tally.votes()] == ["granted", "held", "timeout", "timeout"]
-    assert [vote.reason for vote in tally.votes()[2:]] == ["no answer within 0.25 s"] * 2
-    assert tally.complete
 
 
 def test_votes_in_the_order_of_the_configuration() -> None:
@@ -170,12 +141,6 @@ def test_the_lease_ends_before_the_key(sent_at: float, ttl: float, factor: float
     assert valid_until(sent_at, ttl, factor) <= key_gone + 1e-9
 
 
-def test_an_outage_is_explained() -> None:
-    tally = tally_of(["granted", "held", "error", "timeout", "quarantined"])
-    assert readings.explain(tally) == "at least 3 of 5 masters did not vote, and a majority is 3"
-    assert readings.explain(tally_of(["error"])) == "1 of 1 master did not vote, and a majority is 1"
-
-
 @pytest.mark.parametrize("vote", VOTES)
 @pytest.mark.parametrize("configuration", [True, False])
 def test_a_vote_is_inherited_as_it_was(vote: Outcome, configuration: bool) -> None:
@@ -188,14 +153,6 @@ def test_a_vote_is_inherited_as_it_was(vote: Outcome, configuration: bool) -> No
     assert readings.misconfigured(after) == readings.misconfigured(before)
     after.count(1, "granted")  # a master votes once
     assert after.votes() == before.votes()
-
-
-@pytest.mark.parametrize("before", [None, tally_of([], 3), tally_of(["granted"], 3)])
-def test_nothing_is_inherited_from_one_that_said_nothing(before: Tally | None) -> None:
-    tally = tally_of([], 3)
-    assert not tally.inherit(before, 1)
-    assert tally.outcome(1) is None
-    assert (tally.yes, tally.complete) == (0, False)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])

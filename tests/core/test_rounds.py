@@ -16,7 +16,7 @@ from redlock._core.kernel.rounds import Round
 from redlock._core.outcomes import Failure
 from redlock._core.voters import Facts
 from tests.core.test_wire import replies
-from tests.core.world import NEVER, START, Interrupt, Master, World, down, outcomes
+from tests.core.world import NEVER, START, Master, World, down, outcomes
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
@@ -73,24 +73,6 @@ def begun(masters: int) -> tuple[World, Round, Any]:
     return world, round_, operation
 
 
-@pytest.mark.parametrize("written", [None, 0, 2, 3])
-@pytest.mark.parametrize("number", range(2))
-def test_nobody_counts_once_it_was_interrupted(number: int, written: int | None) -> None:
-    """While it is being sent as well: an acquire that a master knows only by its text is then behind its release."""
-    world = World(*[Master(0.01)] * 3)
-    round_ = a_round(world)
-    with pytest.raises(KeyboardInterrupt):
-        world.run(round_.ask(), Interrupt(frozenset([number]), KeyboardInterrupt(), written))
-    assert not round_.open
-
-
-def test_nobody_counts_once_it_was_dropped() -> None:
-    _, round_, operation = begun(3)
-    assert round_.open
-    operation.close()
-    assert not round_.open
-
-
 @pytest.mark.parametrize("says_so", [True, False], ids=["told", "a-timeout-comes-first"])
 def test_it_is_over_with_the_answer_that_decides_though_nobody_has_looked_yet(says_so: bool) -> None:
     """The thread that reads counts, whichever it is, and may be interrupted before it can tell us.
@@ -106,12 +88,6 @@ def test_it_is_over_with_the_answer_that_decides_though_nobody_has_looked_yet(sa
     assert outcomes(round_.tally.votes()) == ["granted"] * 3 + ["pending"] * 2
 
 
-def test_nobody_is_woken_for_an_answer_that_does_not_decide() -> None:
-    world = World(says([1], 0.01), says([0], 0.02), says("nonsense", 0.03), says([1], 0.04), says([1], 0.05))
-    world.run(a_round(world).ask())
-    assert [effect for effect, _ in world.effects] == ["Send", "Wait"]
-
-
 @pytest.mark.parametrize("what", ["a round before, decided late", "a turn"])
 def test_what_is_no_answer_is_no_timeout_either(what: str) -> None:
     """Another thread may say that it is our turn when we have seen so already (R23)."""
@@ -119,22 +95,6 @@ def test_what_is_no_answer_is_no_timeout_either(what: str) -> None:
     operation.send(Turn(START) if what == "a turn" else a_round(world))
     assert outcomes(round_.tally.votes()) == ["pending"] * 3
     assert round_.open
-
-
-def test_what_is_decided_while_it_is_sent_is_not_waited_for() -> None:
-    """All are down: each driver says so at once."""
-    world = World(*[down()] * 3)
-    world.run(a_round(world).ask())
-    assert [effect for effect, _ in world.effects] == ["Send"]
-
-
-def test_a_bad_reply_is_an_error_vote_with_its_reason() -> None:
-    world = World(says("nonsense"), says([1]), says([1], 0.02))
-    round_ = a_round(world)
-    world.run(round_.ask())
-    vote = round_.tally.votes()[0]
-    assert (vote.outcome, vote.reason) == ("error", "what is that?")
-    assert vote.latency == pytest.approx(0.01)
 
 
 def test_those_that_are_not_asked_at_all_say_why() -> None:

@@ -60,14 +60,6 @@ def test_the_first_signal_stops_and_the_second_one_does_what_it_did(before):
         assert (stopped, before) == ([True], [signal.SIGUSR1])
 
 
-def test_an_exception_at_any_line_leaves_no_handler(before):
-    handlers = [signal.getsignal(number) for number in BOTH]
-    for interrupt in at_every_line(20):
-        with interrupt.strikes():
-            runs([])
-        assert [signal.getsignal(number) for number in BOTH] == handlers
-
-
 def test_an_exception_at_any_line_beside_another_election(before):
     """It goes on, and its signals are its own."""
     handlers = [signal.getsignal(number) for number in BOTH]
@@ -91,16 +83,6 @@ def test_an_exception_at_any_line_of_the_handler_loses_no_signal(before):
                 signal.raise_signal(signal.SIGUSR1)
             assert stopped
         assert not before
-
-
-def test_a_signal_at_any_line_is_not_lost(before):
-    for interrupt in at_every_line(20, Raised):
-        before.clear()
-        stopped: list[bool] = []
-        with interrupt.strikes():
-            runs(stopped)
-        if interrupt.struck:
-            assert len(stopped) + len(before) == 1
 
 
 def test_a_signal_at_any_line_beside_another_election_is_not_lost(before):

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from redlock._core.election import until_stopped
-from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.ballot import Grant
 from redlock._core.stop import Stop, Stopped
 from tests.core.world import NEVER, Master, World, held
 
@@ -37,35 +37,6 @@ def test_a_stop_leaves_no_key(campaign: str, at: float) -> None:
     else:
         assert isinstance(outcome, Grant)  # it was elected before
         assert world.after_start() <= at
-
-
-def test_a_stop_before_the_beginning_sends_nothing() -> None:
-    world, stop = World(*[Master()] * 3), Stop()
-    stop.request()
-    with pytest.raises(Stopped):
-        world.run(until_stopped(world.acquire(world.spec(), deadline=math.inf), stop))
-    assert world.sent == []
-
-
-def test_a_stop_in_line_leaves_the_line() -> None:
-    """It waits for another one of this process (R23)."""
-    world, stop = World(*[Master()] * 3), Stop()
-    first = world.run(world.acquire(world.spec(), deadline=math.inf))
-    assert isinstance(first, Grant)
-    assert first.place is not None
-    world.later(0.1, stop.request)
-    with pytest.raises(Stopped):
-        world.run(until_stopped(world.acquire(world.spec(), deadline=math.inf), stop))
-    assert world.verbs() == ["acquire"]
-    world.local_queue.leave(first.place)
-    assert len(world.local_queue) == 0
-
-
-def test_what_is_not_stopped_ends_as_it_would() -> None:
-    world, stop = World(*[held()] * 3), Stop()
-    outcome = world.run(until_stopped(world.acquire(world.spec(), deadline=world.now), stop))
-    assert isinstance(outcome, Refusal)
-    stop.request()  # nobody waits any more
 
 
 def test_an_interruption_goes_before_a_stop() -> None:

@@ -39,14 +39,6 @@ def listening(*keys: str) -> tuple[Subscriptions, Subscription]:
 # -- a majority decides ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("masters", "need"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
-def test_a_majority_of_the_configured_masters(masters: int, need: int) -> None:
-    subscription = Subscription([KEY], masters)
-    assert [subscription.hear(master, b"t") for master in range(masters)] == [
-        master == need - 1 for master in range(masters)
-    ]
-
-
 @pytest.mark.parametrize(("heard", "refused"), [
     pytest.param("t0 t1 t2! t3 t4", None, id="the-third-of-five-tells-and-the-rest-says-nothing-new"),
     pytest.param("t0 t0 t0 t0", None, id="one-master-that-repeats-itself-is-one-master"),
@@ -163,15 +155,3 @@ def test_crowds_do_not_pile_up() -> None:
     for number in range(10_000):
         local_queue.released((f"redlock:{number}",), took=0.001, now=float(number), others=True)
     assert len(local_queue.contended) < 100
-
-
-def test_all_who_watch_are_told_beside_the_waiter_in_line() -> None:
-    subscriptions, waiter = listening()
-    watchers = [another(subscriptions, watches=True) for _ in range(2)]
-    assert confirm(subscriptions, 0, 1, 2) == [waiter, *watchers]
-    assert announce(subscriptions, 0, 1, 2) == [waiter, *watchers]
-    subscriptions.remove(waiter, 0.0)
-    assert announce(subscriptions, 0, 1, 2, token=b"next") == watchers
-    subscriptions.remove(watchers[0], 0.0)
-    subscriptions.remove(watchers[0], 0.0)
-    assert announce(subscriptions, 0, 1, 2, token=b"another") == watchers[1:]

@@ -73,13 +73,6 @@ def test_by_nothing_else_that_a_key_may_hold(token):
     assert DIGITS not in str(caught.value), "whoever has all of it can release"
 
 
-@PROPERTY
-@given(st.text())
-def test_whatever_a_key_holds_its_owner_can_be_printed(value):
-    assert owner_of(value).isprintable()
-    assert len(owner_of(value).encode()) <= 64
-
-
 @pytest.mark.parametrize(("value", "allowed"), [
     ("x" * 65, "65 bytes of UTF-8, allowed are at most 64"),
     ("é" * 33, "66 bytes of UTF-8, allowed are at most 64"),

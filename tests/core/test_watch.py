@@ -37,28 +37,10 @@ def all_say(*answers: Any) -> list[Master]:
     return [Master(0.0, {"status": turns(*answers)}) for _ in range(3)]
 
 
-def test_the_first_state_comes_at_once_and_then_what_is_new() -> None:
-    a = held(OTHER, 7)
-    world = World(*all_say(a, a, a, FREE, FREE, held(US, 8)))
-    assert told(world, 3) == [(OTHER, 0.0), (None, 2 * PAUSE), (US, 3 * PAUSE)]
-
-
 def test_a_watcher_is_told_of_another_value_that_begins_alike_and_sees_eight_characters() -> None:
     """With ``prefix=""``, of another library or another program."""
     world = World(*all_say(held("session-1", 0), held("session-1", 0), held("session-2", 0)))
     assert told(world, 2) == [("session-…", 0.0), ("session-…", PAUSE)]
-
-
-def test_a_release_wakes_it() -> None:
-    world = World(*all_say(held(OTHER, 7), held(OTHER, 7), FREE))
-    for master in range(3):
-        world.announce(0.1, master, OTHER)
-    assert told(world, 2) == [(OTHER, 0.0), (None, 0.1)]
-
-
-def test_and_the_end_of_the_ttl() -> None:
-    world = World(*all_say(held(OTHER, 7), held(OTHER, 7, 200), FREE))
-    assert told(world, 2) == [(OTHER, 0.0), (None, 0.202)]
 
 
 def test_it_never_goes_back_to_an_earlier_holder() -> None:
@@ -84,17 +66,6 @@ def test_the_fence_of_an_attempt_that_failed_hides_nobody() -> None:
     first = Master(0.0, {"status": turns(held(OTHER, 99), held(OTHER, 99), down().says["status"])})
     others = all_say(held(OTHER, 7), held(OTHER, 7), held(US, 8))[1:]
     assert told(World(first, *others), 2) == [(OTHER, 0.0), (US, PAUSE)]
-
-
-def test_while_several_ask_for_it_nothing_is_told() -> None:
-    split = [Master(0.0, {"status": turns(held(who, 9), FREE)}) for who in (OTHER, US, "3" * 40)]
-    assert told(World(*split), 1) == [(None, PAUSE)]
-
-
-def test_an_outage_is_waited_for() -> None:
-    gone = down().says["status"]
-    world = World(*[Master(0.0, {"status": turns(gone, gone, gone, FREE)}) for _ in range(3)])
-    assert told(world, 1) == [(None, 3 * PAUSE)]
 
 
 def test_c1_a_wrong_password_is_not() -> None:

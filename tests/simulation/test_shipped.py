@@ -242,7 +242,7 @@ class Closer(Walker):
     "what", ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots", "close"]
 )
 def test_struck_in_every_step(what, monkeypatch):
-    """R11, in threads; `test_cancelled_in_any_turn` has it for tasks."""
+    """R11, in threads; `tests/asyncio/test_ways_in.py` has it for tasks."""
     kind = Closer if what == "close" else Walker
     monkeypatch.setattr(Run, "user", type("Walker", (kind,), {"what": what}))
     besides = {"preempted": 1e-9, "naps": 1e-9, "stepped": ("redlock._core", "redlock._io", "redlock._lock")}
