@@ -25,13 +25,13 @@ import inspect
 import math
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from tests.bench.parameters import Setting, draw
 from tests.bench.run import Run
-from tests.bench.users import User
+from tests.bench.users import Steps as Steps, User
 from tests.simulation.strikes import ANSWERS, REQUESTS
 
 if TYPE_CHECKING:
@@ -41,10 +41,9 @@ if TYPE_CHECKING:
     from tests.bench.command import Told
     from tests.bench.library import Patch
     from tests.bench.server import Server
-    from tests.bench.users import Client, Steps
+    from tests.bench.users import Client
 
-    Life = Callable[["At"], Steps]
-
+Life: TypeAlias = "Callable[[At], Steps]"
 PROMPT = 0.05  # seconds within which a moment is met: what a few messages and a tick of the background take
 LONGEST = 1000.0  # seconds of virtual time for a scene
 MACHINE: dict[str, Any] = {"preempted": 0.0, "late": 0.0, "split": 0.0, "uneven": 1.0, "lists": ()}

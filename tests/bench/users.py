@@ -12,7 +12,7 @@ import inspect
 import sys
 import traceback
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.bench.connecting import connector
 from tests.bench.judge import ERROR
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from tests.bench.judge import Hold
     from tests.bench.run import Run
 
-    Steps = Generator[Callable[[], Any], Any, Any]
-
-
+Steps: TypeAlias = "Generator[Callable[[], Any], Any, Any]"
 ENDS = "C3 ends in time"
 CONNECT = 2.0  # seconds: the first operation waits for connections for so long (R2)
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.bench import play, scene
+from tests.bench import At, Steps, play, scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 MAX_TTL = 4.0
 LIFE = 2 * MAX_TTL  # an announcement counts for so long

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.bench import scene
+from tests.bench import At, scene
 from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.bench import At
 
 TTL = 0.4
 

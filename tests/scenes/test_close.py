@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.bench import scene
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
+from tests.bench import At, Steps, scene
 
 
 @scene()

@@ -5,17 +5,13 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 TTL = 10.0
 LOCK, GRANT = "redlock:job", "{redlock:job}:grant"

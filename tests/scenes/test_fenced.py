@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 TTL = 3.0
 

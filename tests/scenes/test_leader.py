@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 TTL = 3.0
 

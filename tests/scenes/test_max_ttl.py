@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
 from tests.scenes.test_agreement import gets
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 SHORT, LONG = 4.0, 40.0  # an announcement counts for twice that
 ANNOUNCED = "redlock-max-ttl:redlock:"

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.bench import scene
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
+from tests.bench import At, Steps, scene
 
 OUTAGE = 20.0  # the outage_timeout, as max_ttl is
 SLACK = 1.2  # the pause between two attempts, and two rounds at `node_timeout`

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redlock._core.outcomes import ErrorReply
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.wire import Call
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 SLEWED = 1.0833  # what chrony does to a clock by default
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import gc
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.bench import scene
+from tests.bench import At, Life, Steps, scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from tests.bench import At, Life
-    from tests.bench.users import Steps
 
 TTL = 3.0
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 MARGIN = 0.4  # of a TTL of eight seconds: SIGKILL comes so much before its end
 one = scene(worlds=["threads"])

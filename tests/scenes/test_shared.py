@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import scene
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
+from tests.bench import At, Steps, scene
 
 
 @scene()

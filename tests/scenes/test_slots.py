@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 
 @proves("R32")

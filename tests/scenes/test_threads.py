@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import play
+from tests.bench import At, Life, Steps, play
 from tests.bench.judge import HANGS
 from tests.bench.library import Patch
 from tests.simulation.invariants import Violation
-
-if TYPE_CHECKING:
-    from tests.bench import At, Life
-    from tests.bench.users import Steps
 
 WAITER = "redlock._io.waiter"
 ROUNDS, EVERY = 40, 2.0  # seconds from one round to the next one, in which no other thread comes and helps

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.fair import tickets
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 NEVER = wait_fixed(1000)  # only what masters say wakes a waiter
 A_SECOND = tickets.LIFE + 0.3  # the life of a ticket, and an attempt

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.bench import scene
+from tests.bench import At, Steps, scene
 from tests.simulation.master import ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from tests.bench import At
-    from tests.bench.users import Steps
 
 TTL = 30.0
 HOUR = 3600.0
