@@ -20,6 +20,15 @@ FAR: dict[str, Any] = {
 FLEET = "redlock-fleet:redlock:"
 
 
+def holds(at: At, until: float) -> Steps:
+    """Its lease is valid all that time."""
+    lock = at.masters.lock("job", ttl=3.0)
+    lease = yield lock.acquire
+    yield at.sleep(until - at.now)
+    assert lease.valid
+    yield lock.release
+
+
 def gets(at: At, name: str = "job", of: Any = None) -> Steps:
     """``yield from`` it: does it get this lock now?"""
     lock = (of or at.masters).lock(name, ttl=3.0)
@@ -68,38 +77,25 @@ test_two_lists_whose_majorities_may_just_miss_each_other_do_not_go_together = sc
 
 @scene(**FAR | {"lists": ((0, 1, 2), (0, 1, 2, 3))}, begins=(0.0, 1.0))
 def test_lists_that_differ_by_one_master_go_together() -> list[Any]:
-    def first(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=3.0)
-        yield lock.acquire
-        yield at.sleep(3 * LIFE)
-        yield lock.release
-
     def second(at: At) -> Steps:
         while at.now < 2 * LIFE:
             assert not (yield from gets(at))
             assert (yield from gets(at, "another"))
             yield at.sleep(1.0)
 
-    return [first, second]
+    return [partial(holds, until=3 * LIFE), second]
 
 
 @scene(**FAR, begins=(0.0, 1.0))
 def test_a_newcomer_does_not_work_before_the_common_master_has_answered() -> list[Any]:
     """All that only it has are near, and are a majority; the common one is far away."""
 
-    def first(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=3.0)
-        lease = yield lock.acquire
-        yield at.sleep(5.0)
-        assert lease.valid
-        yield lock.release
-
     def late(at: At) -> Steps:
         while at.now < 2.0:
             assert not (yield from gets(at))
             yield at.sleep(0.02)
 
-    return [first, late]
+    return [partial(holds, until=5.0), late]
 
 
 @scene(**FAR, begins=(0.0, 12.0))
@@ -122,14 +118,7 @@ def test_a_client_that_was_out_of_touch_until_its_list_was_forgotten_begins_anew
             assert not (yield from gets(at))
             yield at.sleep(0.02)
 
-    def late(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=3.0)
-        lease = yield lock.acquire
-        yield at.sleep(23.0 - at.now)
-        assert lease.valid
-        yield lock.release
-
-    return [first, late]
+    return [first, partial(holds, until=23.0)]
 
 
 def a_master_forgets_the_lists() -> list[Any]:
@@ -243,13 +232,6 @@ def test_when_a_majority_is_back_after_an_outage_locks_are_granted_soon(at: At, 
 
 @scene(**FAR, begins=(0.0, 1.0))
 def test_who_only_warns_works_says_so_once_and_leaves_the_others_alone() -> list[Any]:
-    def first(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=3.0)
-        lease = yield lock.acquire
-        yield at.sleep(3 * LIFE)
-        assert lease.valid
-        yield lock.release
-
     def late(at: At) -> Steps:
         masters = yield partial(at.client.make, agreement="warn")
         while at.now < 2 * LIFE:
@@ -259,4 +241,4 @@ def test_who_only_warns_works_says_so_once_and_leaves_the_others_alone() -> list
         assert sum("two clients may hold one lock" in line and "WARNING" in line for line in at.log) == 2
         yield masters.close
 
-    return [first, late]
+    return [partial(holds, until=3 * LIFE), late]

@@ -107,45 +107,36 @@ def adds_one(at: At, store: Any, lasts: float = 0.0) -> Callable[[Any], Steps]:
     return body
 
 
+def adds(at: At, database: Database, *, slow: float = 0.0, lasts: float = 0.0, ttl: float = 30.0) -> Steps:
+    """A transaction that adds one, with a lease that is not renewed."""
+    store = database.store(at, slow=slow)
+    yield fenced(at, at.masters.lock("job", ttl=ttl, auto_extend=False), store, adds_one(at, store, lasts))
+
+
+def adds_next(at: At, database: Database, *, at_once: bool, ends: float = 0.0) -> Steps:
+    """``at_once``: masters whose clocks have jumped give the lock away."""
+    yield at.sleep(1.0)
+    if at_once:
+        at.put("redlock:job", None)
+    yield from adds(at, database)
+    if ends:
+        assert at.exactly(ends)
+        assert database.value == 2
+        assert database.commits == sorted(database.commits)
+
+
 @proves("R39")
 @scene()
 def test_a_commit_that_outlives_its_lease_is_there_before_the_next_holder_reads() -> list[Any]:
     database = Database()
-
-    def first(at: At) -> Steps:
-        store = database.store(at, slow=2 * TTL)
-        yield fenced(at, at.masters.lock("job", ttl=TTL, auto_extend=False), store, adds_one(at, store))
-
-    def second(at: At) -> Steps:
-        yield at.sleep(1.0)
-        store = database.store(at)
-        yield fenced(at, at.masters.lock("job", ttl=30.0), store, adds_one(at, store))
-        assert at.exactly(2 * TTL)
-        assert database.value == 2
-        assert database.commits == sorted(database.commits)
-
-    return [first, second]
+    second = partial(adds_next, database=database, at_once=False, ends=2 * TTL)
+    return [partial(adds, database=database, slow=2 * TTL, ttl=TTL), second]
 
 
 @scene()
 def test_of_two_that_hold_a_lock_at_once_the_second_waits_for_the_transaction_of_the_first() -> list[Any]:
-    """Masters whose clocks have jumped give it away."""
     database = Database()
-
-    def first(at: At) -> Steps:
-        store = database.store(at)
-        yield fenced(at, at.masters.lock("job", ttl=30.0, auto_extend=False), store, adds_one(at, store, 2.0))
-
-    def second(at: At) -> Steps:
-        yield at.sleep(1.0)
-        at.put("redlock:job", None)
-        store = database.store(at)
-        yield fenced(at, at.masters.lock("job", ttl=30.0), store, adds_one(at, store))
-        assert at.exactly(2.0)
-        assert database.value == 2
-        assert database.commits == sorted(database.commits)
-
-    return [first, second]
+    return [partial(adds, database=database, lasts=2.0), partial(adds_next, database=database, at_once=True, ends=2.0)]
 
 
 @scene()
@@ -167,13 +158,7 @@ def test_a_transaction_that_begins_behind_one_with_a_greater_fence_is_refused() 
             yield fenced(at, lock, store, adds_one(at, store))
         assert len(database.commits) == 1
 
-    def second(at: At) -> Steps:
-        yield at.sleep(1.0)
-        at.put("redlock:job", None)
-        store = database.store(at)
-        yield fenced(at, at.masters.lock("job", ttl=30.0), store, adds_one(at, store))
-
-    return [first, second]
+    return [first, partial(adds_next, database=database, at_once=True)]
 
 
 @scene()
@@ -194,10 +179,6 @@ def test_a_lease_that_was_lost_in_the_body_commits_nothing(at: At) -> Steps:
 def test_what_a_transaction_has_written_is_there_when_the_lock_is_given_back() -> list[Any]:
     database = Database()
 
-    def first(at: At) -> Steps:
-        store = database.store(at, slow=2.0)
-        yield fenced(at, at.masters.lock("job", ttl=30.0), store, adds_one(at, store))
-
     def second(at: At) -> Steps:
         yield at.sleep(1.0)
         lock = at.masters.lock("job", ttl=30.0)
@@ -206,4 +187,4 @@ def test_what_a_transaction_has_written_is_there_when_the_lock_is_given_back() -
         assert at.exactly(2.0)
         yield lock.release
 
-    return [first, second]
+    return [partial(adds, database=database, slow=2.0), second]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from tests.bench import At, Steps, scene
 from tests.owners import proves
 
@@ -32,41 +34,28 @@ def test_a_user_who_may_run_no_script_takes_locks_where_the_library_is_loaded(at
 
 
 @scene()
-def test_scripts_are_forbidden_while_clients_work_and_no_vote_is_lost(at: At) -> Steps:
-    """The library was loaded before, and the connections are older than it."""
+@pytest.mark.parametrize("what", ["scripts are forbidden", "the library is flushed"])
+def test_what_masters_take_away_while_clients_work_costs_no_vote(at: At, what: str) -> Steps:
+    """The connections are older than a library that is loaded only now."""
+    if flushed := "flushed" in what:
+        at.load()
+        at.snap()
     lock = at.masters.lock("held", ttl=3.0)
     lease = yield lock.acquire
     yield at.sleep(1.5)
-    only_functions(at)
+    if flushed:
+        at.load(flush=True)
+    else:
+        only_functions(at)
     yield from granted_at_once(at)
     assert not (yield partial(lease.wait_lost, 10.0))
     yield lock.release
 
 
 @scene()
-def test_the_library_is_flushed_while_clients_work_and_no_vote_is_lost(at: At) -> Steps:
-    at.load()
-    at.snap()
-    lock = at.masters.lock("held", ttl=3.0)
-    lease = yield lock.acquire
-    yield at.sleep(1.5)
-    at.load(flush=True)
-    yield from granted_at_once(at)
-    assert not (yield partial(lease.wait_lost, 10.0))
-    yield lock.release
-
-
-@scene()
-def test_two_of_five_masters_have_the_library_and_the_others_run_scripts(at: At) -> Steps:
-    only_functions(at, 2)
-    at.snap()
-    yield from granted_at_once(at)
-    yield from granted_at_once(at)
-
-
-@scene()
-def test_four_of_five_masters_have_the_library_and_the_other_one_runs_scripts(at: At) -> Steps:
-    only_functions(at, 4)
+@pytest.mark.parametrize("masters", [2, 4])
+def test_some_masters_have_the_library_and_the_others_run_scripts(at: At, masters: int) -> Steps:
+    only_functions(at, masters)
     at.snap()
     yield from granted_at_once(at)
     yield from granted_at_once(at)

@@ -76,27 +76,6 @@ def test_max_hold_ends_a_lease_and_gives_its_keys_back(at: At) -> Steps:
 
 
 @scene()
-def test_a_body_is_cancelled_when_its_lease_is_lost(at: At) -> Steps:
-    began: list[float] = []
-    ended: list[float] = []
-
-    def body(_: object) -> Steps:
-        began.append(at.now)
-        at.freeze()
-        try:
-            yield at.sleep(10)
-        finally:
-            ended.append(at.now)
-
-    with pytest.raises(at.errors.LockLost) as error:
-        yield at.within(at.masters.lock("job", ttl=2.0), body)
-    assert error.value.reason == "unreachable"
-    lasted = ended[0] - began[0]
-    assert 9.9 < lasted < 10.1 if at.threads else 1.8 < lasted < 2.0  # nothing interrupts a thread
-    at.thaw()
-
-
-@scene()
 def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=3.0)
     began = at.now
@@ -141,16 +120,6 @@ def test_a_lease_is_renewed_while_a_level_that_asks_for_that_is_inside(at: At) -
     began = at.now
     assert (yield partial(lease.wait_lost, 5))
     assert at.now - began < 3.0
-
-
-@scene()
-def test_keys_that_a_minority_has_lost_are_given_back_with_the_next_renewal(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=3.0)
-    lease = yield lock.acquire
-    at.put("redlock:job", None, masters=2)
-    yield at.sleep(1.1)
-    assert at.values() == [lease.token] * 5  # R14
-    yield lock.release
 
 
 @proves("R15")

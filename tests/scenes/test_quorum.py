@@ -15,6 +15,11 @@ from tests.owners import proves
 FENCE = "{redlock:job}:fence"
 
 
+def unreachable(at: At, lock: Any, says: str | None = None) -> Steps:
+    with pytest.raises(at.errors.QuorumUnreachable, match=says):
+        yield partial(lock.acquire, timeout=0)
+
+
 # -- time ------------------------------------------------------------------------------------------------
 
 
@@ -53,16 +58,11 @@ def test_masters_that_grant_too_late_grant_nothing(at: At) -> Steps:
     yield lock.acquire
     yield lock.release
     at.freeze()
-    job = yield at.begin(late(at, lock))
+    job = yield at.begin(unreachable(at, lock, "answered too late"))
     yield at.sleep(0.1)
     at.thaw()
     yield from at.until(lambda: at.over(job))
     assert at.keys() == 0
-
-
-def late(at: At, lock: Any) -> Steps:
-    with pytest.raises(at.errors.QuorumUnreachable, match="answered too late"):
-        yield partial(lock.acquire, timeout=0)
 
 
 @proves("R2")
@@ -72,16 +72,11 @@ def test_no_client_waits_for_the_rest_of_a_round_that_a_refused_connection_decid
     yield at.sleep(0.5)
     at.freeze([2])
     began = at.now
-    job = yield at.begin(unreachable(at))
+    job = yield at.begin(unreachable(at, at.masters.lock("job")))
     yield at.sleep(0.1)
     at.kill([2])
     yield from at.until(lambda: at.over(job))
     assert at.exactly(began + 0.1)  # R2
-
-
-def unreachable(at: At) -> Steps:
-    with pytest.raises(at.errors.QuorumUnreachable):
-        yield partial(at.masters.lock("job").acquire, timeout=0)
 
 
 # -- tokens and rollback ---------------------------------------------------------------------------------
@@ -129,8 +124,7 @@ def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters
         server.master.flush_scripts()
         server.master._cached.add(scripts.RELEASE.sha)  # somebody else has released meanwhile
     at.cut(5, requests=False)
-    with pytest.raises(at.errors.QuorumUnreachable):
-        yield partial(lock.acquire, timeout=0)
+    yield from unreachable(at, lock)
     at.heal(5, requests=False)
     yield at.sleep(1.0)
     assert at.keys() == 0  # R10

@@ -273,32 +273,16 @@ def test_a_release_wakes_all_that_wait_until_a_name_is_free_and_none_of_them_pol
         yield at.sleep(2.0)
         before = at.play.judge.calls
         yield at.sleep(10.0)
-        assert at.play.judge.calls - before < 3 * 5 * 12  # at 0.5, 1, 2 s: waiters that poll ask hundreds of times
+        assert at.play.judge.calls - before < 4 * 5 * 12  # at 0.5, 1, 2 s: waiters that poll ask hundreds of times
         released = at.now
         yield lock.release
         yield at.sleep(0.5)
-        assert len(free) == 3
-        assert max(free) - released < 0.1  # R24
+        assert len(free) == 4
+        assert max(free) - released < 0.1  # R24; and R23: none stands in a queue
 
     def waits(at: At) -> Steps:
         yield at.sleep(1.0)
         assert (yield partial(at.masters.wait_until_free, "job"))
         free.append(at.now)
 
-    return [holds, waits, (waits, waits)]
-
-
-@scene()
-def test_wait_until_free_stands_in_no_queue(at: At) -> Steps:
-    lock = at.masters.lock("job", bound=False)
-    free: list[bool] = []
-    yield lock.acquire
-
-    def waits() -> Steps:
-        free.append((yield partial(at.masters.wait_until_free, "job")))
-
-    job = yield at.begin(waits())
-    yield at.sleep(0.5)
-    yield lock.release
-    yield from at.until(lambda: at.over(job), 0.2)
-    assert free == [True]
+    return [(holds, waits), waits, (waits, waits)]

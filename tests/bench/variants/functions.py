@@ -6,8 +6,8 @@ from tests.bench.library import Patch
 from tests.bench.variants.variant import broken
 
 _ALONE = "test_functions.test_a_user_who_may_run_no_script_takes_locks_where_the_library_is_loaded"
-_FLUSHED = "test_functions.test_the_library_is_flushed_while_clients_work_and_no_vote_is_lost"
-_MIXED = "test_functions.test_two_of_five_masters_have_the_library_and_the_others_run_scripts"
+_FLUSHED = "test_functions.test_what_masters_take_away_while_clients_work_costs_no_vote"
+_MIXED = "test_functions.test_some_masters_have_the_library_and_the_others_run_scripts"
 
 VARIANTS = {
     "functions-never-called": broken("A client runs scripts also where the library is loaded (R44)", _ALONE,
