@@ -7,7 +7,7 @@ what each client was told; a lease is valid as long as its own holder's clock sa
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict, deque
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +18,7 @@ from tests.simulation.line import Line
 from tests.simulation.parameters import WRONG_FAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from redlock._core.wire import Call
     from tests.simulation.master import Key, Master
@@ -39,7 +39,6 @@ REPAIRS, RELEASES = _of("repair"), _of("release", "vacate")
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
 EXPIRED = "expired:"  # in front of a token: nobody can tell whether its last lease is over (R35)
 NO_LOCK = (":fence", ":grant", ":tickets")  # keys that end so stand beside that of a lock
-MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
 # The invariants by name; `Violation.invariant` is one of them.
 P1 = "P1 exclusive"
@@ -50,20 +49,13 @@ P6 = "P6 told in time"
 P7 = "P7 clean"
 P8 = "P8 foreign"
 R2 = "R2 no longer than needed"
-R7 = "R7 worth having"
 R12 = "R12 stays lost"
 R13 = "R13 not given up"
-R15 = "R15 let go"
 R36 = "R36 guarded"
-R37 = "R37 made whole"
 R32 = "R32 at most"
 R28 = "R28 at least"
 AGREEMENT = "R34 one works on"
 R28_END = "R28 no longer"
-R33 = "R33 writers get in"
-R29 = "R29 listed"
-R41 = "R41 watched"
-FREE = "it was free"
 C7 = "C7 not held for longer"
 LIVE = "live"
 
@@ -139,15 +131,10 @@ class Hold:
     late: bool = False  # ... when it had been lost already
     normal: bool = False  # ... and it was ours until then
     # What its renewer is to do.
-    watched: bool = False
     renewed: bool = False
     ends: float = math.inf  # max_hold, on the client's clock
-    on_told: Callable[[], None] | None = None  # called then
     told: int = 0  # how often its holder was told that it is lost
     told_at: float = math.nan  # ... the last time, on the client's clock
-    deserted_at: float | None = None  # true time at which its owner ended
-    abandoned: bool = False  # ... and left nobody who could release it
-    renewals: deque[float] = field(default_factory=lambda: deque(maxlen=MANY))  # on the client's clock
 
     def valid(self) -> bool:
         """Whether its holder may believe in it now.  What has ended once has ended for good."""
@@ -164,16 +151,10 @@ class Judge:
         self.parameters = parameters
         self.calls = 0
         self.grants = 0
-        self.lists = 0
-        self.watches = 0
-        self.writes = 0
-        self.last_fence: int | None = None
         self.masters: list[Master] = []
         self.line = Line(self)
         self._attempts: list[Attempt] = []
         self._by_token: dict[str, Attempt] = {}
-        self.together: Counter[int] = Counter()  # rounds, by how many leases they renewed
-        self._watched: list[Hold] = []
         self._holds: dict[str, list[Hold]] = defaultdict(list)
         self._at_least: dict[str, list[Hold]] = defaultdict(list)
         self._fences: dict[str, list[Hold]] = defaultdict(list)
@@ -364,8 +345,6 @@ class Judge:
         if not hold.valid() and hold.lease.valid:
             self.fail(R12, f"the lease of {hold.attempt} had ended and says that it is valid")
 
-    # -- keeping: P6, R13, R15, C7 -------------------------------------------------------------------
-
     # -- the rest of the judgement -------------------------------------------------------------------
 
     def _alone(self, hold: Hold) -> None:
@@ -430,8 +409,6 @@ class Judge:
             self.fail(R28_END, f"{where}, and had no reason to")
         if before is not None and expires > before:
             self.fail(R28_END, f"{where} for {expires - before} ms longer than the key would have lived")
-
-    # -- looking -------------------------------------------------------------------------------------
 
     def _ordered(self, hold: Hold, names: Iterable[str]) -> None:
         assert hold.fence is not None

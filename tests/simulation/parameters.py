@@ -25,10 +25,8 @@ class Parameters:
     fence_ttl: float = 3600.0
     node_timeout: float = 0.25
     drift_factor: float = 0.01
-    min_validity: float = 0.5  # share of the TTL
     guard: bool = True
     durable: float = 0.0  # share of masters with appendfsync always
-    young: float = 0.0  # share of masters that started just before the run
     delay: float = 0.002  # one way, typically
     slow: float = 0.0  # share of messages that take many times as long
     duration: float = 20.0  # until everything heals
