@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from benchmarks.records import Record, Results, markdown, middle, number, ratio
+from benchmarks.records import Record, Results, markdown, number, ratio
+from benchmarks.scenarios.contention import Hold, handovers, jain
 
 
 def record(**given):
@@ -38,11 +39,6 @@ def test_a_neighbour_that_did_nothing_is_none():
     assert (nobody.value, nobody.note) == (None, "limit did nothing in its time")
 
 
-def test_half_of_the_samples():
-    assert middle("s", "c", "who", "m", "ms", [1, 2, 3]).half is None
-    assert middle("s", "c", "who", "m", "ms", [5, 1, 2, 4, 3]).half == (2, 4)
-
-
 @pytest.mark.parametrize(("value", "shown"), [
     (0.0, "0"), (64.0, "64"), (1.234, "1.23"), (0.1234, "0.12"), (0.01234, "0.012"), (0.001234, "0.0012"),
     (12.34, "12.3"), (123.4, "123"), (12345.6, "12,346"), (-0.5, "-0.50"),
@@ -63,13 +59,6 @@ def test_written_and_read_again(tmp_path):
     assert Results.read(tmp_path / "new" / "results.json") == results()
 
 
-def test_samples_are_rounded(tmp_path):
-    one = Results("full", "", {}, {}, records=[record(value=1.23456789, samples=[0.000123456])])
-    one.write(tmp_path / "results.json")
-    (read,) = Results.read(tmp_path / "results.json").records
-    assert (read.value, read.samples) == (1.235, [0.0001235])
-
-
 def test_of_another_version(tmp_path):
     (tmp_path / "results.json").write_text('{"schema": 0}')
     with pytest.raises(SystemExit, match="measure again"):
@@ -83,3 +72,15 @@ def test_as_markdown():
     assert "| c: m | who | 1 ms |" in text
     assert "≤ 0.50 **missed** |" in text
     assert "(did not return within 3 s)" in text
+
+
+def test_only_what_another_contender_gets_is_a_hand_over():
+    a, b = (0, 0), (1, 0)
+    holds = [Hold(0.0, 1.0, a), Hold(1.5, 2.0, a), Hold(2.25, 3.0, b), Hold(3.5, 4.0, a)]
+    assert handovers(holds) == pytest.approx([0.25, 0.5])
+
+
+def test_jains_index():
+    """Of four contenders: all alike, and one that gets everything."""
+    alike = [Hold(0.0, 0.0, (process, number)) for process in (0, 1) for number in (0, 1)]
+    assert (jain(alike * 3, 2, 2), jain(alike[:1] * 9, 2, 2), jain([], 2, 2)) == (1.0, 0.25, 0.0)

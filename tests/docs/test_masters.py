@@ -9,8 +9,6 @@ import re
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-import pytest
-
 from redlock._core.kernel.quorum import majority
 from tests.docs.pages import DOCS
 
@@ -68,16 +66,6 @@ def test_the_table_of_changes_is_what_the_majorities_say():
     ]
     begin = cells.index(COLUMNS) + 2  # below the line under the heads
     assert cells[begin : begin + 9] == [row(size) for size in range(1, 10)]
-
-
-@pytest.mark.parametrize("size", range(1, 10))
-def test_one_that_is_added_or_removed_never_makes_two_holders(size):
-    assert set(row(size)[2:4]) <= {"safe", "-"}
-
-
-@pytest.mark.parametrize("size", range(1, 10))
-def test_two_at_once_are_never_safe_whatever_they_are(size):
-    assert "**no**" in row(size)[5:7]
 
 
 def test_the_arithmetic_of_the_page_is_that_of_the_sets():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
 
 import pytest
 
@@ -37,19 +36,3 @@ def test_the_table_is_what_a_counter_admits(masters):
     assert holders == [limit * masters // majority(masters) for limit in LIMITS]
     expected = [f"**{found}**" if found > limit else str(found) for limit, found in zip(LIMITS, holders, strict=True)]
     assert table()[masters] == expected
-
-
-@pytest.mark.parametrize("masters", [3, 4, 5])
-def test_no_choice_of_majorities_admits_more(masters):
-    """Each of all ways in which holders of a limit of two may choose their masters."""
-    votes = list(combinations(range(masters), majority(masters)))
-
-    def most(room: tuple[int, ...]) -> int:
-        best = 0
-        for chosen in votes:
-            if all(room[master] for master in chosen):
-                left = tuple(free - (master in chosen) for master, free in enumerate(room))
-                best = max(best, 1 + most(left))
-        return best
-
-    assert most((2,) * masters) == admits(masters, 2)

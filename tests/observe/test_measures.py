@@ -41,62 +41,44 @@ def refused(kind, attempts=2, name="job:7"):
     return LockRefused(name, kind, attempts, 0.5, VOTES)
 
 
-def test_acquired(observed):
-    observed.tell(ACQUIRED, ACQUIRED)
-    assert observed.count("redlock.acquire.duration", outcome="acquired") == 2
-    assert observed.sum("redlock.acquire.duration") == 1.5
-    assert observed.count("redlock.grant.duration") == 2
-    assert observed.sum("redlock.grant.duration") == 0.008
-    assert observed.value("redlock.attempts") == 6
-    assert observed.value("redlock.votes", outcome="granted") == 4
-    assert observed.value("redlock.votes", outcome="granted", master="b:2") == 2
-    assert observed.value("redlock.votes", outcome="pending", master="d:4") == 2
+# What is told, and what is read then: which figure of which measure, with which labels.
+COUNTED = {
+    "acquired": ((ACQUIRED, ACQUIRED), {
+        "count acquire.duration outcome=acquired": 2, "sum acquire.duration": 1.5, "count grant.duration": 2,
+        "sum grant.duration": 0.008, "value attempts": 6, "value votes outcome=granted": 4,
+        "value votes outcome=granted master=b:2": 2, "value votes outcome=pending master=d:4": 2,
+    }),
+    **{f"refused-{kind}": ((refused(kind),), {
+        f"count acquire.duration outcome={kind}": 1, "count acquire.duration": 1, "value attempts": 2,
+        "value votes outcome=timeout": 1, "count grant.duration": 0,
+    }) for kind in ("held", "unreachable", "slow", "unusable")},
+    "only-stood-in-line": ((refused("held", attempts=0),), {
+        "count acquire.duration outcome=held": 1, "value votes": 0, "value attempts": 0,
+    }),
+    "held-extended-and-lost": ((
+        LeaseExtended("job:7", "t", 9, 20.0, VOTES), LockReleased("job:7", "t", 9, 3.0),
+        LeaseLost("job:7", "t", 9, "taken", 4.0), LeaseLost("job:8", "u", None, "max_hold", 5.0),
+    ), {
+        "value extensions": 1, "value votes": 4, "count hold.duration": 3, "sum hold.duration": 12.0, "value losses": 2,
+        "value losses reason=taken": 1, "value losses reason=max_hold": 1,
+    }),
+    "an-outage": ((MasterUp("a:1", 0.0), MasterUp("[::1]:2", 0.0), MasterDown("a:1", "refused"), QuorumLost(VOTES)), {
+        "value master.up master=a:1": 0, "value master.up": 1, "value quorum.losses": 1, "value quorum.recoveries": 0,
+    }),
+    "its-end": ((MasterDown("a:1", "refused"), QuorumLost(VOTES), MasterUp("a:1", 0.0), QuorumBack()), {
+        "value master.up master=a:1": 1, "value quorum.losses": 1, "value quorum.recoveries": 1,
+    }),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["held", "unreachable", "slow", "unusable"])
-def test_refused(observed, kind):
-    observed.tell(refused(kind))
-    assert observed.labels("redlock.acquire.duration", "outcome", "count") == {kind}
-    assert observed.count("redlock.acquire.duration", outcome=kind) == 1
-    assert observed.value("redlock.attempts") == 2
-    assert observed.value("redlock.votes", outcome="timeout") == 1
-    assert observed.count("redlock.grant.duration") == 0
-
-
-def test_who_only_stood_in_line_has_asked_no_master(observed):
-    observed.tell(refused("held", attempts=0))
-    assert observed.count("redlock.acquire.duration", outcome="held") == 1
-    assert observed.value("redlock.votes") == 0
-    assert observed.value("redlock.attempts") == 0
-
-
-def test_held_extended_and_lost(observed):
-    observed.tell(
-        LeaseExtended("job:7", "t", 9, 20.0, VOTES),
-        LockReleased("job:7", "t", 9, 3.0),
-        LeaseLost("job:7", "t", 9, "taken", 4.0),
-        LeaseLost("job:8", "u", None, "max_hold", 5.0),
-    )
-    assert observed.value("redlock.extensions") == 1
-    assert observed.value("redlock.votes") == 4
-    assert (observed.count("redlock.hold.duration"), observed.sum("redlock.hold.duration")) == (3, 12.0)
-    assert observed.value("redlock.losses") == 2
-    assert observed.value("redlock.losses", reason="taken") == 1
-    assert observed.value("redlock.losses", reason="max_hold") == 1
-
-
-def test_masters_and_quorum(observed):
-    observer = observed.tell(
-        MasterUp("a:1", 0.0), MasterUp("[::1]:2", 0.0), MasterDown("a:1", "refused"), QuorumLost(VOTES)
-    )
-    assert observed.value("redlock.master.up", master="a:1") == 0
-    assert observed.value("redlock.master.up") == 1
-    assert observed.value("redlock.quorum.losses") == 1
-    assert observed.value("redlock.quorum.recoveries") == 0
-    observer(MasterUp("a:1", 0.0))
-    observer(QuorumBack())
-    assert observed.value("redlock.master.up", master="a:1") == 1
-    assert observed.value("redlock.quorum.recoveries") == 1
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_is_counted(observed, name):
+    events, figures = COUNTED[name]
+    observed.tell(*events)
+    for figure, expected in figures.items():
+        read, measure, *labels = figure.split()
+        found = getattr(observed, read)(f"redlock.{measure}", **dict(label.split("=") for label in labels))
+        assert found == expected, figure
 
 
 class Clock:
