@@ -6,6 +6,7 @@ import math
 import re
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def refused(kind, attempts=2, name="job:7"):
 
 
 # What is told, and what is read then: which figure of which measure, with which labels.
-COUNTED = {
+COUNTED: dict[str, tuple[Any, dict[str, float]]] = {
     "acquired": ((ACQUIRED, ACQUIRED), {
         "count acquire.duration outcome=acquired": 2, "sum acquire.duration": 1.5, "count grant.duration": 2,
         "sum grant.duration": 0.008, "value attempts": 6, "value votes outcome=granted": 4,
