@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from redlock._core import readings
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Timeout, Turn, WakeBehind, sleep, wait
@@ -15,8 +15,8 @@ from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.kernel.validity import ROUNDING
 from redlock._core.local_queue import Place
-from redlock._core.long_waits import FIRST
 from redlock._core.notes import Waited
+from redlock._core.outages import FIRST
 from redlock._core.outcomes import NEVER
 from redlock._core.patience import Patience, short_pause
 from redlock._core.readers import keep_new_readers_away
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.tokens import FenceClock
 
-T = TypeVar("T")
 _WAITS = itertools.count(1)  # numbers for an observer
 
 
@@ -50,7 +49,8 @@ def acquire(  # noqa: C901 - flat: each call costs
         if not isinstance(outcome, Grant) or settings.outages.since:
             _note(settings, outcome)
         if outcome is None and place.crowd:
-            outcome = yield from _refuse_crowded(settings, place, began)
+            outage, _ = yield from _met_in_front(place, began)  # if they have met one, so has this one (C2)
+            outcome = outage or _not_tried(settings, began, place.crowd)
         elif not isinstance(outcome, Grant):
             target.patience = Patience(settings, deadline, began)
             contend = _contend(target, granted, outcome)
@@ -82,17 +82,11 @@ def _note(settings: MastersSettings, outcome: Grant | Refusal | None) -> None:
         settings.outages.attempted(outcome.tally, outcome.decided_at if isinstance(outcome, Grant) else outcome.at)
 
 
-def _refuse_crowded(settings: MastersSettings, place: Place, at: float) -> Op[Refusal]:
-    """Too many wait already.  If they have met an outage, that is the answer for this one as well (C2)."""
-    outage, _ = yield from _met_in_front(place, at)
-    return outage or _not_tried(settings, at, place.crowd)
-
-
 def _not_tried(settings: MastersSettings, at: float, crowd: int = 0) -> Refusal:
     return Refusal("held", Tally(settings.masters), at, waited=Waited(0, crowd=crowd))
 
 
-def _observed(observer: Observing | None, name: str, wait_: Op[T]) -> Op[T]:
+def _observed(observer: Observing | None, name: str, wait_: Op[Grant | Refusal]) -> Op[Grant | Refusal]:
     """``wait_``.  An observer gets its begin and its end, so that each wait is seen (R40)."""
     if observer is None:
         return (yield from wait_)
@@ -128,7 +122,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
                 yield Send(tickets.leave(target.spec.keys, "", settings.fence_ttl))
                 tidied, outcome = True, outcome if tidied else None
         if (refusal := outcome) is not None:
-            yield from share_refusal(target, refusal)
+            yield from _share(target, refusal)
             if (yield from is_answer(refusal, deadline, patience)):
                 return refusal._replace(waited=refusal.waited._replace(attempts=attempts, before=place.attempts))
             _keep(target, refusal)
@@ -157,11 +151,6 @@ def reserved(refusal: Refusal) -> float:
     return left[need - free - 1] if free < need else 0.0
 
 
-def _keep(target: Target, refusal: Refusal) -> None:
-    if target.settings.observer is not None:
-        target.place.failed(refusal)
-
-
 def is_answer(refusal: Refusal, deadline: float, patience: Patience) -> Op[bool]:
     """Whether ``refusal`` is what the caller gets (C1).  Else, if its time is up, another attempt is worth it (C3)."""
     if readings.misconfigured(refusal.tally) or refusal.at < deadline:
@@ -172,8 +161,13 @@ def is_answer(refusal: Refusal, deadline: float, patience: Patience) -> Op[bool]
     return not (refusal.contended and (yield from patience.try_again(refusal.at, readings.took(refusal.tally))))
 
 
-def share_refusal(target: Target, refusal: Refusal) -> Op[None]:
-    """The masters have refused an attempt: inform the waiters behind this one, and an election."""
+def _keep(target: Target, refusal: Refusal) -> None:
+    if target.settings.observer is not None:
+        target.place.failed(refusal)
+
+
+def _share(target: Target, refusal: Refusal) -> Op[None]:
+    """Inform the waiters behind this one, and an election."""
     target.place.answered(refusal)
     if target.place.awaited:
         yield WakeBehind(target.place)

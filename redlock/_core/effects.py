@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from redlock._core.outcomes import NEVER
 
@@ -106,8 +106,7 @@ class Send:
         return False
 
 
-@dataclass(slots=True, eq=False)
-class Wait:
+class Wait(NamedTuple):
     """Resume with the next event, or with `Timeout` once ``until`` has passed.
 
     ``quiet``: the operation awaits no answer of a master, so its driver need not read for it.
@@ -119,8 +118,7 @@ class Wait:
     closes: Send | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Leave:
+class Leave(NamedTuple):
     """Leave the line with ``place``; a second time does no harm.  ``others_until``: until then let others go first
     (R24).
 
@@ -140,22 +138,19 @@ class LookAhead:
     learned: Sequence[Any] = ()
 
 
-@dataclass(slots=True, eq=False)
-class WakeBehind:
+class WakeBehind(NamedTuple):
     """Wake the operations behind ``place`` that have looked ahead: it has an answer."""
 
     place: Place
 
 
-@dataclass(slots=True, eq=False)
-class Listen:
+class Listen(NamedTuple):
     """Get announcements until the operation ends: a `Notified` when ``subscription`` has reason to look."""
 
     subscription: Subscription
 
 
-@dataclass(slots=True, eq=False)
-class ReleaseHeard:
+class ReleaseHeard(NamedTuple):
     """The release of ``keys`` took ``took`` seconds, and that many other connections got it, by master."""
 
     keys: tuple[str, ...]
@@ -170,22 +165,19 @@ class WakeOnStop:
     stop: Stop
 
 
-@dataclass(slots=True, eq=False)
-class Turn:
+class Turn(NamedTuple):
     """The operation is first in line now, or should check whether it is."""
 
     at: float
 
 
-@dataclass(slots=True, eq=False)
-class Notified:
+class Notified(NamedTuple):
     """The `Subscription` of the operation has reason to look."""
 
     at: float
 
 
-@dataclass(slots=True, eq=False)
-class Timeout:
+class Timeout(NamedTuple):
     """``Wait.until`` has passed."""
 
     at: float

@@ -72,21 +72,14 @@ class Pause(NamedTuple):
 Step: TypeAlias = Campaign | Lead | SayStopped | Resign | Pause
 
 
-def _is_exception(error: BaseException) -> bool:
-    return isinstance(error, Exception)
-
-
 def election(
-    stop: Stop, pauses: wait_base | None, passes: Callable[[BaseException], bool] = _is_exception
+    stop: Stop,
+    pauses: wait_base | None,
+    passes: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception),
 ) -> Generator[Step, Any, BaseException | None]:
-    """One term after the other, until ``stop``.
+    """One term after the other, until ``stop``, or an error, which it returns.
 
-    Args:
-        stop: ends it.
-        pauses: after an error; None: it ends the election.
-        passes: whether an error may pass, so that it makes sense to try again.
-
-    Returns the error that ended it.
+    ``pauses``: after an error that ``passes``, so that it makes sense to try again; None: it ends the election.
     """
     failed = 0  # terms, one after the other
     while not stop.requested():

@@ -189,18 +189,6 @@ class MastersAgree:
 
 
 Event: TypeAlias = (
-    LockAcquired
-    | LockRefused
-    | WaitBegan
-    | WaitEnded
-    | LeaseExtended
-    | LockReleased
-    | LeaseLost
-    | MasterDown
-    | MasterUp
-    | MasterClock
-    | QuorumLost
-    | QuorumBack
-    | MastersDisagree
-    | MastersAgree
-)
+    LockAcquired | LockRefused | WaitBegan | WaitEnded | LeaseExtended | LockReleased | LeaseLost | MasterDown
+    | MasterUp | MasterClock | QuorumLost | QuorumBack | MastersDisagree | MastersAgree
+)  # fmt: skip

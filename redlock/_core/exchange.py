@@ -82,8 +82,6 @@ class Exchange(ABC):
     def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
         """Go on with what was read: it is not usual."""
 
-    # ------------------------------------------------------------------------------------------------
-
     def submit(self, request: Send, inbox: Inbox, now: float, *, corked: bool = False) -> None:
         """Write ``request`` to its masters, behind all that is in the cork; ``corked``: the caller flushes."""
         if request.only_if is not None and not request.only_if():

@@ -148,8 +148,6 @@ class BatchExtension(Round):
         self.decided_at = at
         self.open = True
 
-    # -- called by the connections -------------------------------------------------------------------
-
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - all masters are alike
         for index in self._others(value):
             self._detach(index)
@@ -178,8 +176,6 @@ class BatchExtension(Round):
         if failure.refused:
             self._refuse_all()
         return self.decided_at is None and (super().failed(master, failure, at) or bool(self.to_detach))
-
-    # ------------------------------------------------------------------------------------------------
 
     def decides(self, at: float) -> bool:
         decides = super().decides(at)

@@ -90,9 +90,8 @@ class Fleet:
         self._max_ttl = max_ttl
         # Seconds from the announcement with which a connection was made to the next one: we may work by then.
         self.first_pause = SOON * max_ttl
-        # The clocks of the masters may run faster than ours, ...
-        self._counts = self.life * (1 - drift_factor)
-        self._slower = 1 + drift_factor  # ... and slower.
+        # The clocks of the masters may run faster than ours, and slower.
+        self._counts, self._slower = self.life * (1 - drift_factor), 1 + drift_factor
         self._patience = node_timeout
         self._answers: list[_Answer | None] = [None] * len(self.names)
         self._down_at = [-math.inf] * len(self.names)  # when the last attempt to connect failed
@@ -240,21 +239,15 @@ class Fleet:
         return (
             f"other clients use masters that are incompatible with ours: {difference(self.names, other)}. Give all "
             "clients the same masters, and change one at a time. This client is refused until those clients have "
-            "ended, and two max_ttl longer "
-            '(agreement="warn" lets it go on)'
+            'ended, and two max_ttl longer (agreement="warn" lets it go on)'
         )
 
 
 def difference(ours: Iterable[str], theirs: Iterable[str]) -> str:
     """How two lists differ, for people."""
     mine, other = set(ours), set(theirs)
-    only, missing = sorted(mine - other), sorted(other - mine)
     parts = [f"ours are {', '.join(sorted(mine))}", f"theirs are {', '.join(sorted(other))}"]
-    if len(mine & other) and (only or missing):
-        parts.append(
-            " and ".join(
-                [f"only we have {', '.join(only)}"] * bool(only)
-                + [f"only they have {', '.join(missing)}"] * bool(missing)
-            )
-        )
+    if mine & other and mine != other:
+        sides = (("we", mine - other), ("they", other - mine))
+        parts.append(" and ".join(f"only {who} have {', '.join(sorted(names))}" for who, names in sides if names))
     return "; ".join(parts)

@@ -112,12 +112,7 @@ class LeaseState:
         )  # fmt: skip
 
     def __init__(
-        self,
-        spec: LockSpec,
-        grant: Grant | None = None,
-        *,
-        clock: Callable[[], float],
-        mine: Callable[[], bool],
+        self, spec: LockSpec, grant: Grant | None = None, *, clock: Callable[[], float], mine: Callable[[], bool]
     ) -> None:
         self.names, self.keys = spec.names, spec.keys.locks
         self.ttl = spec.ttl  # of the last acquire or extension that was won

@@ -101,8 +101,6 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     def wake(self) -> object:
         """Events were added that the operation may not have seen."""
 
-    # ------------------------------------------------------------------------------------------------
-
     def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
         """Step the generator until it has to wait, or until it ends."""
         self._running = True
@@ -225,8 +223,6 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
     @abstractmethod
     def _wait(self, now: float) -> None:
         """Arrange a call of `on_alarm` at `until`."""
-
-    # ------------------------------------------------------------------------------------------------
 
     def _await(self, until: float, closes: Send | None, *, quiet: bool = False) -> Event:  # noqa: ARG002
         self._closes = closes

@@ -16,7 +16,7 @@ import math
 from typing import TYPE_CHECKING
 
 from redlock._core.effects import sleep
-from redlock._core.long_waits import FIRST
+from redlock._core.outages import FIRST
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.long_waits import LongWaits
-    from redlock._core.outages import Outages
+    from redlock._core.outages import LongWaits, Outages
     from redlock._core.protocols import Observing
     from redlock._core.tokens import FenceClock
     from redlock._core.voters import Voters

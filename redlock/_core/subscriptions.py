@@ -173,8 +173,6 @@ class Subscriptions:
             if not channel.listeners and now - channel.idle_since >= LINGER:
                 del self._channels[name]
 
-    # -- called by the connections -------------------------------------------------------------------
-
     def confirmed(self, master: int, name: str) -> tuple[Subscription, ...]:
         """A master announces releases on this channel now.  Returns who should look for what it missed."""
         channel = self._channels.get(name)

@@ -72,9 +72,6 @@ class Lookout:
         subscription.attempting()
 
 
-# -- until all are free --------------------------------------------------------------------------------
-
-
 def wait_until_free(
     settings: MastersSettings,
     names: tuple[str, ...],
@@ -135,9 +132,6 @@ class FreeLook(Look):
 
     def _free(self) -> int:
         return sum(self.tally.outcome(master) == "free" for master in self.seen)
-
-
-# -- until there is news -------------------------------------------------------------------------------
 
 
 class Watch:

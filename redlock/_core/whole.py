@@ -45,27 +45,23 @@ def listen(settings: MastersSettings, spec: LockSpec, lease: LeaseState, until: 
     overheard = Overheard(lease, spec, len(settings.masters))
     yield Listen(overheard)
     while not isinstance((yield from wait(until)), Timeout) and not lease.over and lacking(lease):
-        yield from make_whole(settings, spec, lease, overheard.pop_announced())
+        free, overheard.free = sorted(overheard.free), set()
+        yield from make_whole(settings, spec, lease, free)
 
 
 class Overheard(Subscription):
     """Notices which of the masters that lack the key of a lease may be free.  The lease's own release ends it."""
 
-    __slots__ = ("_free", "_lease")
+    __slots__ = ("_lease", "free")
 
     def __init__(self, lease: LeaseState, spec: LockSpec, masters: int) -> None:
         super().__init__(spec.keys.locks, masters, watches=True)
         self._lease = lease
-        self._free: set[int] = set()
+        self.free: set[int] = set()  # that announced a release
 
     def hear(self, master: int, token: bytes) -> bool:  # noqa: ARG002 - any release counts
         if self._lease.over:
             return True
         if master in lacking(self._lease):
-            self._free.add(master)
-        return master in self._free
-
-    def pop_announced(self) -> list[int]:
-        """The masters that have announced a release since the last call."""
-        free, self._free = self._free, set()
-        return sorted(free)
+            self.free.add(master)
+        return master in self.free

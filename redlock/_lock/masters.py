@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 from redlock import _connect, options
 from redlock._core import readings
 from redlock._core.fleet import Fleet
-from redlock._core.long_waits import LongWaits
-from redlock._core.outages import Outages
+from redlock._core.outages import LongWaits, Outages
 from redlock._core.retry import chance
 from redlock._core.settings import MastersSettings
 from redlock._core.tokens import FenceClock, TokenSource, owner_of

@@ -76,8 +76,6 @@ class ConfirmingBallot(Ballot):
             self.decided_at, self.open = at, False
         return self.decided_at is not None
 
-    # -- the second round ----------------------------------------------------------------------------
-
     def _needs_another_round(self) -> bool:
         """Also if the last lease has certainly ended."""
         return super()._needs_another_round() if self.tally.won else self.judgement.verdict == "confirmed"
@@ -95,8 +93,6 @@ class ConfirmingBallot(Ballot):
             master for master in self.reached() if self.tally.outcome(master) in ("granted", None) or master in shown
         )
         return call, frozenset(asked)
-
-    # -- it is in doubt ------------------------------------------------------------------------------
 
     def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:
         """Keep the name from all for one TTL, if its last lease may still be valid.

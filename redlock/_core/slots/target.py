@@ -147,7 +147,8 @@ class SlotTarget(Target):
             if best:
                 self._ask(*(slot for _, _, slot in sorted(best)))
                 return None
-        remaining = self.remaining()  # None: perhaps it is known until when the name is kept from all (R35)
+        soon = 0.001  # it is on record: its end is not known, or until when the name is kept from all (R35)
+        remaining = min((left for left in self._left() if left > soon), default=None) if self._seen else None
         return refusal._replace(remaining=refusal.remaining if remaining is None else remaining)
 
     def after_pause(self, *, heard: bool) -> None:
@@ -162,11 +163,6 @@ class SlotTarget(Target):
 
     def _new_subscription(self) -> Subscription:
         return SlotSubscription(self.group.key, len(self.settings.masters))
-
-    def remaining(self) -> float | None:
-        """Seconds until a majority is free in some slot, unless keys are extended.  None: that cannot be known."""
-        soon = 0.001  # it is on record, and its end is not known (R35)
-        return min((left for left in self._left() if left > soon), default=None) if self._seen else None
 
     def _left(self) -> list[float]:
         """Per slot: seconds until a majority can be free, counting silent masters as free."""

@@ -83,7 +83,7 @@ VARIANTS = {
     # -- what the log says of long waits --
     "each-waiter-reports": broken("Each waiter says who is in its way, a thousand in one minute (R45)",
         "test_long_waits.test_a_process_that_waits_says_for_whom_after_ten_seconds_and_each_minute",
-        Patch("redlock._core.long_waits", "if at < due:", "if False:")),
+        Patch("redlock._core.outages", "if at < due:", "if False:")),
     "waits-in-line-in-silence": broken("A waiter that stands behind a holder of its own process says nothing (R45)",
         "test_long_waits.test_a_holder_of_the_same_process_is_in_the_way_as_well",
         Patch("redlock._core.acquire", "target.wait(until, quiet=True)", "wait(until, quiet=True)")),
