@@ -142,5 +142,5 @@ VARIANTS = {
         Patch(_LOOKS, "if what == self._last or 0 < fence < self._fence:", "if False:")),
     "listed-from-the-first-master": broken("What one master has is all that there is (R29)",
         "test_looks.test_a_list_has_each_lock_once_whichever_masters_have_its_key",
-        Patch("redlock._core.listing", "for key in step.keys:", "for key in [] if self._master else step.keys:")),
+        Patch("redlock._core.listing", "for key in keys:", "for key in [] if self._master else keys:")),
 }  # fmt: skip
