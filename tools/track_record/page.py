@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 HERE: Final = Path(__file__).parent
 PAGE: Final = HERE.parents[1] / "docs" / "track-record.md"
 DEFECTS: Final = HERE / "defects.toml"
+RELEASES: Final = ("0.1.0",)
 _COUNTED: Final = {"simulation": ("seeds", "grants", "seconds"), "chaos": ("runs", "holds", "faults", "seconds")}
 
 
@@ -40,7 +41,7 @@ def text(runs: Sequence[Line]) -> str:
         runs="\n".join(_by_commit([line for line in runs if line["what"] in _COUNTED]))
         or "No run has been recorded yet.",
         counts=f"{len(known)} defects. By whom: {', '.join(f'{who} {number}' for who, number in found.most_common())}.",
-        held="\n".join(_defects(one for one in known if one["kind"] == "held")),
+        held="\n".join(_defects(one for one in known if one["kind"] == "held" and one["since"] in RELEASES)),
     )
 
 
