@@ -308,10 +308,9 @@ def _missed(results: Results) -> str:
         return "All that was promised above was kept in this run."
     lines = []
     for record in results.missed:
-        against = f", to {record.baseline}" if record.baseline else ""
         about = f"{record.case}: {record.measure}" if record.case else record.measure
-        lines.append(f"- {record.subject}: {about}{against} is {record.shown}, promised {record.limit}")
-    return "Promised and missed in this run:\n\n" + "\n".join(lines)
+        lines.append(f"- {record.subject}: {about}: {record.shown}")
+    return "\n".join(lines)
 
 
 # What others are measured in as well, and whether less is better.
