@@ -12,9 +12,9 @@ the inside of redis-py is in this file. It depends on this:
   connection. `send_command(..., check_health=False)` uses the first.
 - `DefaultParser` is the one of hiredis, and has its reader in `_reader` from `on_connect` on.
 
-On the day that this is not so any more, one sentence says it (`installed.misfit`): an ImportError or a
-ConfigurationError where the masters are given. A later defect is the vote of each master, and ends an
-acquire at once.
+If one of these changes, an ImportError or a ConfigurationError says so where the masters are given
+(`installed.misfit`). A change that shows only while connecting is the vote of each master, and ends an acquire at
+once.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _SETTINGS = frozenset(
 _UNCONFIRMED = 3.0
 # Characters of an error text of redis-py or a master. It may quote a setting of any length.
 _LONGEST = 500
-# Characters of a password that may well be in a text that has nothing to do with it.
+# A password of at most that many characters may be a part of an unrelated text.
 _SHORT = 3
 # Characters of a host (a name in the DNS has 253) or a path (sockets have 107).
 _LONGEST_NAME = 255
@@ -178,8 +178,8 @@ def _refuse_other_connections(client: object, kind: type[Any]) -> None:
 def _clients() -> tuple[type[Any], ...]:
     """The classes of clients whose settings are read.
 
-    valkey-py is a fork of redis-py, with the same names inside. It is not imported here: who has a client of it has
-    imported it.
+    valkey-py is a fork of redis-py, with the same names inside. It is not imported here: a program that has a client
+    of it has imported it.
     """
     modules = (sys.modules.get(name) for name in ("valkey.client", "valkey.asyncio.client"))
     return redis.Redis, redis.asyncio.Redis, *(module.Valkey for module in modules if module)
@@ -246,7 +246,7 @@ def _checked(target: Endpoint) -> Endpoint:
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - each setting has its own error: TypeError, ValueError, redis-py's own
-        if out_of_descriptors(error):  # it is no fault of the settings: connecting will show
+        if out_of_descriptors(error):  # not a fault of the settings: connecting will show it
             return target
         raise ConfigurationError(f"the settings for {target.name} are refused: {masked(target, str(error))}") from None
     return target
@@ -301,8 +301,8 @@ def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - so a c
 # then remembers that there is no such encoding: no name could be resolved any more.
 codecs.lookup("idna")
 
-# Its name and version for a server. It would look its own version up for each connection, which takes ten times as
-# long as all else that `_build` does. Versions without this class look it up once.
+# Its name and version for a server. redis-py would look its version up for each connection, which takes ten times as
+# long as the rest of `_build`. Versions without this class look it up once.
 _DRIVER: dict[str, Any] = {"driver_info": redis.DriverInfo()} if hasattr(redis, "DriverInfo") else {}
 _INSIDE = ("_sock", "connect", "disconnect", "read_response", "send_command", "send_packed_command")
 
@@ -445,7 +445,7 @@ class Connector:
         words = self.words(error)
         if isinstance(error, (AttributeError, TypeError)) and _at_the_border(error):
             return Failure("error", installed.misfit(words), sent=False, configuration=True)
-        if "Too many open files" in words:  # which file it was to be says nothing
+        if "Too many open files" in words:  # the name of the file does not help
             return Failure("error", NO_DESCRIPTOR, sent=False)
         found = classify(error, words)
         if self._target.tls and found.outcome == "timeout":  # the server may be waiting for a command in plain text
@@ -466,7 +466,7 @@ class Connector:
 
 
 def _at_the_border(error: BaseException) -> bool:
-    """Whether it was raised in redis-py or here, and not in what a user has given, as a credential provider is."""
+    """Whether it was raised in redis-py or here, and not in code of a user, such as a credential provider."""
     where = error.__traceback__
     while where is not None and where.tb_next is not None:
         where = where.tb_next
@@ -603,7 +603,7 @@ def _answer(connection: Any) -> Any:
 def _check_records(prefix: str, fences: Any, grants: Any) -> None:
     """Raise if the user may use the keys of fences, and not those of records beside them (R35).
 
-    One that may do neither may use the keys of some names alone, and learns of it from each acquire.
+    A user who may use neither may have rights for some names alone, and each acquire says so.
     """
     if isinstance(grants, NoPermissionError) and not isinstance(fences, NoPermissionError):
         like = wire.fence_key(f"{prefix}NAME", ":grant")

@@ -91,7 +91,7 @@ _TLS: Final[dict[str, Callable[[str], Any]]] = {
     "ssl_exclude_verify_flags": _verify_flags,
 }
 
-# The other options that redis-py and valkey-py take from a URL. Their values are not looked at.
+# The other options that redis-py and valkey-py take from a URL. Their values are ignored.
 _UNUSED: Final = frozenset(
     (
         "decode_responses",

@@ -39,7 +39,7 @@ LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating syste
 def seconds(
     option: str, value: object, *, zero: bool = False, at_most: float = LONGEST, below: float = math.inf, why: str = ""
 ) -> float:
-    """A number of seconds above 0, or 0 if ``zero``: at most ``at_most``, and less than ``below``."""
+    """A number of seconds: above 0, or also 0 if ``zero``; at most ``at_most``, and less than ``below``."""
     number = _number(option, value, "a number of seconds")
     if (number > 0 or (zero and number == 0)) and number <= at_most and number < below:
         return number
@@ -85,7 +85,7 @@ def number(option: str, value: object) -> int:
 
 
 def flag(option: str, value: object) -> bool:
-    """True or False; a value that only passes for one of them ("no", an option of another place) is a mistake."""
+    """True or False. Another value that Python would take for one of them ("no", a number) is a mistake."""
     if value is True or value is False:
         return value
     raise ConfigurationError(f"{option}={shown(value)}: allowed are True and False")

@@ -157,7 +157,9 @@ def _without_the_guard(servers: LocalMasters) -> Iterator[Urls]:  # noqa: ARG001
         yield fresh.urls
 
 
-@situation("There are two masters only, and --strict makes 2 of a warning", 2, "even-size", "too-few", options=("--strict",))
+@situation(
+    "There are two masters only, and --strict makes 2 of a warning", 2, "even-size", "too-few", options=("--strict",)
+)
 def _strict(servers: LocalMasters) -> Iterator[Urls]:
     yield servers.urls[:2]
 

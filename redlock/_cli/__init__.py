@@ -1,7 +1,7 @@
 """The commands `redlock-check` and `redlock-run`. See docs/redlock-check.md and docs/redlock-run.md.
 
-These two functions are what their scripts call. They import the command, which takes some tenths of a second: a Ctrl-C
-meanwhile ends it as at any other time.
+These two functions are what their scripts call. They import the command, which takes some tenths of a second: a
+Ctrl-C during that ends it as at any other time.
 """
 
 import sys

@@ -311,9 +311,9 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     )
 
     class Probing(Masters):
-        """A client that announces no max_ttl (R21) but one that binds no client, though it minds those of others.
+        """A client whose announced max_ttl (R21) binds no other client, and that respects theirs.
 
-        The next check would take ours for a client's. And the longest one, announced again, would be kept alive.
+        Else the next check would take ours for a client's, and a check that announces the longest would keep it alive.
         """
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -129,14 +129,14 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
 
 
 def _local_urls() -> tuple[str, ...]:
-    """Those of this machine. They have no password, and refuse one."""
+    """The masters of this machine. They have no password, and refuse one."""
     from redlock._local import joined  # noqa: PLC0415 - for laptops
 
     return tuple(joined.urls())
 
 
 def _named(addresses: Sequence[str]) -> list[dict[str, str]]:
-    """What a file would say: each address has a name in front (``lock-1=redis://…``), or none has one."""
+    """The masters as a file has them: each address has a name in front (``lock-1=redis://…``), or none has one."""
     found = naming.masters(addresses)
     if isinstance(found, dict):
         return [{"name": name, "url": url} for name, url in found.items()]

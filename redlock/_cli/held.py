@@ -29,17 +29,17 @@ _DIGITS = 8  # of a token
 def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Listed:
     """The first locks in the order of their names.
 
-    If too few masters vote yet (R21), it is what all of them have now, and `Listed.not_voting` says which do not: they
-    may have forgotten locks that are held.
+    If too few masters vote yet (R21), the locks are those that all masters have now. `Listed.not_voting` names the
+    masters that do not vote yet: they may have forgotten locks that are held.
 
     Raises:
         ConfigurationError: the pattern or an option cannot be right.
         QuorumUnreachable: too few masters answered, or allowed it.
     """
-    # A client announces its `max_ttl` (R21). The least that is allowed is no news where there are clients.
+    # A client announces its `max_ttl` (R21). The least that is allowed changes nothing for other clients.
     least = 3 * wanted.options.get("node_timeout", _NODE_TIMEOUT)
     options = {"max_ttl": least, **wanted.options, "agreement": "ignore", "connect_timeout": timeout}
-    for of_locks in ("confirm_expiry", "guard"):  # a list needs none
+    for of_locks in ("confirm_expiry", "guard"):  # a list needs neither
         options.pop(of_locks, None)
     size = len(wanted.urls)
     with Masters(wanted.masters, **options) as masters:

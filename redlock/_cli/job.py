@@ -43,7 +43,7 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
-# Ask the command to end. A service does not begin again after that, and redlock-run that waits ends at once.
+# Ask the command to end. A service does not begin again after that, and a redlock-run that waits ends at once.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 _NOT_FOUND, _NOT_STARTED = 127, 126  # exit codes, as in shells (C24)
 _WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)  # stopped by these, the command wants the terminal

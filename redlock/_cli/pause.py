@@ -23,7 +23,7 @@ def pause(seconds: float, read: TextIO | None = None) -> None:
     """
     reader = select.poll()
     if read is not None:
-        reader.register(read, 0)  # only what is always told: an error, and that the other end is closed
+        reader.register(read, 0)  # only what poll() always reports: an error, and a closed other end
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         if reader.poll(min(left, _LOOK) * 1000):

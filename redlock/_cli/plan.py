@@ -19,7 +19,7 @@ NOW, LATER, NEVER = range(3)  # exit codes: the first step may be taken, has to 
 
 
 def united(now: WantedMasters, new: WantedMasters) -> tuple[str, ...] | dict[str, str]:
-    """All masters of both.
+    """All masters of both lists.
 
     Raises:
         ConfigurationError: the two cannot be compared.

@@ -340,7 +340,7 @@ class Run:
         self._lost = False  # the lease was lost, or was held for --max-hold
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
         self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").splitlines()]
-        self._beside = False  # one of those has a part of what we want, and we may have another part
+        self._beside = False  # an outer redlock-run shares what we ask for
         self._collected = JobSignals()
         self._signals: JobSignals | None = None  # not None while the command runs
         self._down: set[str] = set()  # masters that were reported as down
@@ -421,7 +421,7 @@ class Run:
         if not lease.lost and not self._say_unheard(lease):
             free = self._kept() or f", and {self._name!r} is free for others"
             _say(f"resigned: the command ended with {code}{free}")
-        elif lease.lost and not self._lost:  # which the release has found out
+        elif lease.lost and not self._lost:  # the release has found the keys gone
             self._losing(lease, f"the command had ended by itself, with {code}")
         return self._ending(LOST if self._lost else code, asked=bool(arrived))
 
@@ -431,7 +431,7 @@ class Run:
         _say(f"waiting: {owner or 'another client'} leads {self._name!r}")
 
     def _enough(self) -> float:
-        """The validity that a new lease needs: more than one that is given up, which has the grace left."""
+        """The validity that a new lease needs: a lease is given up when only the grace is left, so more than that."""
         return max(self._ttl / 2, self._grace + self._ttl / 6)
 
     def _ending(self, code: int, *, asked: bool = False) -> service.Ending:
@@ -473,8 +473,8 @@ class Run:
     def _acquire(self, masters: Masters, lock: MultiLock) -> Lease | None:
         told = threading.Event()
         teller = threading.Thread(target=self._tell_who, args=(masters, told), daemon=True)
-        # Beside one that we run in, we might wait for those that wait for it: a writer that keeps new readers
-        # away, or others like us, each with one of the slots. So there is no way to wait, and one to try.
+        # Inside another redlock-run we might wait for clients that wait for that one: a writer that keeps new readers
+        # away, or others like us, each with one of the slots. So we do not wait, and try once.
         wait = 0.0 if self._beside else self._wait
         if self._verbose and wait != 0:
             teller.start()

@@ -1,7 +1,7 @@
 """``redlock-run --service``: the command runs where the leader is, one term after the other (R31).
 
-Each term has masters and a `Job` of its own. For a `Job` forks, and that is safe only while no thread is there, so the
-masters of the term before are closed. That is not waited for: the lock has been given back then.
+Each term has masters and a `Job` of its own. A `Job` forks, which is safe only without other threads, so the masters
+of the term before are closed first. By then the lock has been given back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Restarts:
         self._short = 0  # commands that ended soon, one after the other
 
     def pause(self, ending: Ending) -> float | None:
-        """Seconds until then. None: there is none.
+        """Seconds until the next campaign. None: there is none.
 
         A command that ends soon, whatever its exit code, would make an election of each start. So the pauses grow, and
         others lead until then. They are random, so that replicas which fail alike do not try at the same moments.
@@ -75,7 +75,7 @@ def serve(
     A signal that arrives between two terms raises here what its handler raises.
     """
     restarts = Restarts(policy)
-    threads = threading.active_count()  # a debugger may have begun some
+    threads = threading.active_count()  # a debugger may have started threads
     while True:
         ending = term()
         seconds = restarts.pause(ending)

@@ -3,8 +3,8 @@
 ``/leader`` says whether this one leads, and who does; ``/healthz`` whether it still does its work. Codes and answers
 are in docs/redlock-run.md.
 
-The port is taken once, before anything starts. A thread answers there. A `Job` forks, and that is safe only while no
-thread is there, so this one ends before each fork and begins again behind it. The kernel keeps requests that come in
+The port is taken once, before anything starts. A thread answers there. A `Job` forks, which is safe only without
+other threads, so this thread ends before each fork and begins again after it. The kernel keeps requests that come in
 between.
 
 That thread never waits for a client: it reads what has come, from all of them, and answers from what it knows. So a
@@ -111,7 +111,7 @@ class Status:
         lease = self.lease  # once: it may end at any moment
         leads = lease is not None and lease.valid
         if path == "/leader":
-            # A seen leader may be stale. That we lead is not: it ends with the lease, noticed or not.
+            # Another leader that was seen may be stale. Our own term is not: it ends with the lease, noticed or not.
             owner = lease.owner if lease is not None and leads else "" if lease is not None else self.leader
             about = {"name": self.name, "leads": leads, "leader": owner}
             if lease is not None and leads:
@@ -155,8 +155,8 @@ class Status:
     def _hear(self, client: socket.socket, its: _Client) -> None:
         """Read a part of its request, and answer when there is no more to come.
 
-        Then its end is waited for. If it were closed before the client has sent everything, a body for example, the
-        kernel might take the answer back.
+        Then wait until the client closes. If we closed before the client has sent everything, a body for example, the
+        kernel might discard the answer.
         """
         try:
             more = client.recv(_LARGEST)
@@ -164,7 +164,7 @@ class Status:
                 its.said = (its.said + more).lstrip()
                 its.answered = not more or len(its.said) >= _LARGEST or bool(_END.search(its.said))
                 if its.answered and its.said:
-                    client.send(self._response(its.said))  # to a new connection: there is room for all of it
+                    client.send(self._response(its.said))  # the buffer of a new connection has room for all of it
                     client.shutdown(socket.SHUT_WR)
         except BlockingIOError:
             return
@@ -176,7 +176,7 @@ class Status:
     def _drop(self, client: socket.socket) -> None:
         del self._clients[client]
         self._selector.unregister(client)
-        with contextlib.suppress(OSError):  # for a process that was forked since may have it open, too
+        with contextlib.suppress(OSError):  # a process that was forked since may have it open, too
             client.shutdown(socket.SHUT_RDWR)
         client.close()
 
@@ -196,7 +196,7 @@ class Status:
 
 
 class _Client:
-    """What one that asks has said, and until when its connection lasts."""
+    """What one client has sent, and until when its connection lasts."""
 
     def __init__(self, until: float) -> None:
         self.until = until

@@ -213,7 +213,7 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
         os.dup2(null, standard)
     os.chdir("/")  # our directory may be gone, and then Python does not start
     if program is None:
-        _close_all_but(orders, news)  # others wait for the end of what redlock-run alone writes to
+        _close_all_but(orders, news)  # a reader of what redlock-run writes must not wait for the guard
         guard.main(clock.CLOCK, orders, news, group)
         os._exit(0)
     text, write = os.pipe()

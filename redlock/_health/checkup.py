@@ -50,8 +50,8 @@ class Checkup:
         probe: a function that takes a real lock and returns how that went. Its argument is the ``max_ttl`` by which
             the verdict is made. It is called in a thread of its own, and only if the votes of a majority count. If it
             does not return in time, that is a finding. None: nothing is written.
-        troubles: says what is wrong with the connections that this process uses for its locks, for each master; or
-            nothing at all, if it has none.
+        troubles: returns, for each master, what is wrong with the connection that this process uses for its locks;
+            nothing if it has none.
         adopt: use the longest TTL that is announced on the masters, instead of that of ``client_options``.
     """
 

@@ -224,7 +224,7 @@ class Examination:
         self._know(known=wire.look_known(self.facts.info, record, now))
 
     def _know_announced(self, answer: bytes | int) -> None:
-        """First the value is answered, and then its end."""
+        """The first answer is the value, the second its expiry."""
         if isinstance(answer, int):
             if self.facts.announced is not None:
                 left = math.inf if answer == -1 else max(0, answer) / 1000

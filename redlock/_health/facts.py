@@ -100,11 +100,11 @@ class MasterFacts:
 
     @property
     def uptime(self) -> int | None:
-        """In whole seconds, as a client takes it: 0 where its clock was set back to before its start."""
+        """In whole seconds, as a client reads it: 0 if its clock was set back to before its start."""
         before, minus, after = self.info.get("uptime_in_seconds", "").partition("-")
         return 0 if minus and not before and after.isdecimal() else self.number("uptime_in_seconds")
 
     def number(self, name: str) -> int | None:
-        """A field of INFO that is a whole number. None: it is not there, or is none."""
+        """A field of INFO that is a whole number. None: it is missing, or is not a whole number."""
         value = self.info.get(name, "")
         return int(value) if value.isascii() and value.isdigit() and len(value) <= _DIGITS else None

@@ -1,4 +1,4 @@
-"""Which lists of masters clients use, and whether they go together (R34). Pure."""
+"""Which lists of masters clients use, and whether they are compatible (R34). Pure."""
 
 from __future__ import annotations
 

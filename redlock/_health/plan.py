@@ -1,7 +1,8 @@
 """The steps from the lists of masters that are in use to another one (R34). Pure.
 
-A step adds one address, or removes one: such lists go together, so clients may have either while it is deployed. The
-next step has to wait until the list before is gone, for lists that are two steps apart are incompatible.
+A step adds one address, or removes one: the lists before and after it are compatible, so clients may have either
+while it is deployed. The next step has to wait until the list before is gone, for lists that are two steps apart are
+incompatible.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def plan(alive: Sequence[MastersList], given: Sequence[str], wanted: Sequence[st
     refused = _refused(alive, now, new, health)
     if refused:
         return Plan(tuple(sorted(now)), (), refused)
-    # While a step is under way, it is from the list that is nearer to the goal that the way goes on.
+    # While a step is under way, the next steps begin at the list that is nearer to the goal.
     begins = min(lists, key=lambda one: (len(one ^ new), sorted(one)), default=now)
     steps, here = [], set(begins)
     while here != new:

@@ -115,7 +115,8 @@ class MastersList:
         masters: their names, in their order.
         recorded: whether it is in use: clients with an incompatible list give way to it. False: it gives way itself.
         refused: it gives way, and its clients get no lock. A list that gives way and is not refused only warns.
-        several: whether more than one client has announced it. One has several event loops, or forked children, count.
+        several: whether more than one client has announced it. A client with several event loops, or with forked
+            children, counts as several.
         seen_s: seconds since it was announced, the least of all masters.
         known_to: the masters that know it.
     """

@@ -83,7 +83,7 @@ def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
 
 
 def _longest(voters: Voters, facts: Sequence[MasterFacts]) -> float:
-    """The one that applies to a client with these options."""
+    """The `max_ttl` that applies to a client with these options."""
     return voters.longest(max((one.at for one in facts), default=0.0))[0]
 
 
@@ -506,7 +506,7 @@ _RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = 
 
 
 def _functions(facts: MasterFacts, everybody: Sequence[MasterFacts]) -> Iterator[Finding]:
-    """Whether the function library is what it has to be (R44)."""
+    """Whether the function library is there, and is that of this version (R44)."""
     said = scripts.library()[1]
     have = sum(bool(one.library) for one in everybody)
     advice = (

@@ -1,10 +1,10 @@
 """Finds the masters of this user on this machine, and starts them if there are none.
 
-Everything is in one directory, which no other user may enter.  It has a name that depends on nothing but the user: two
-programs that have different variables in their environments still have to meet.  The servers listen on sockets in it:
-no ports, no passwords.  The lock of the directory is that of the keeper, which is handed on to it with the socket on
-which it listens.  So of two programs that start at the same moment one starts the servers, and both are connected to
-the same keeper.  Leftovers of a crash are in no program's way.
+Everything is in one directory, which no other user may enter.  It has a name that depends on nothing but the user:
+two programs that have different variables in their environments still have to meet.  The servers listen on sockets in
+it: no ports, no passwords.  A program that starts a keeper takes the lock of the directory, and hands it on to the
+keeper, with the socket on which the keeper listens. So of two programs that start at the same moment one starts the
+servers, and both are connected to the same keeper. Leftovers of a crash are harmless.
 
 The servers write everything to a file before they answer.  So they forget nothing, and may vote at once (R21): after an
 idle end, a crash and ``kill -9`` the next ones remember which locks are held, and which fences were given.
@@ -42,7 +42,7 @@ _PATIENCE: Final = 30.0  # seconds for another program to start them
 _PAUSE: Final = 0.02
 _KEEPER: Final = Path(__file__).with_name("keeper.py")
 _LONGEST: Final = 100  # bytes of the path of a socket; the kernel takes 107, macOS 103
-# A keeper that lives for days has no need of what else is in the environment of the program that starts it.
+# A keeper lives for days, and needs nothing else from the environment of the program that starts it.
 _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _log = logging.getLogger("redlock")
 
@@ -239,7 +239,7 @@ def _program() -> Path:
 
 
 def _plan(directory: Path, program: Path) -> str:
-    """What the keeper is to keep."""
+    """The settings of the servers that the keeper starts."""
     servers, addresses = [], []
     for number in range(1, SERVERS + 1):
         home, address = directory / str(number), directory / f"{number}.sock"
@@ -263,7 +263,7 @@ def _plan(directory: Path, program: Path) -> str:
 
 
 def _said(directory: Path) -> str:
-    """What a keeper has written that ended without a word."""
+    """What a keeper has written that ended without an answer."""
     with contextlib.suppress(OSError):
         lines = (directory / "keeper.log").read_text(errors="replace").strip().splitlines()
         if lines:

@@ -1,12 +1,12 @@
 """Keeps the servers of `REDLOCK_MASTERS=local`, and ends with them when no program uses them any more.
 
-It is a program of its own, run by path, and uses only the standard library: the program that starts it may end, and
-may be upgraded or removed at any time.  Standard input is a socket that listens: a program that uses the servers is
-connected to it for as long as it runs, and the kernel ends that connection however the program ends.  One line of
-JSON says to each program where the servers are, or why there are none.  A program that answers ``stop``
-has everything ended.
+It is a program of its own, run by path, and uses only the standard library: the program that starts the keeper may
+end, and may be upgraded or removed at any time.  Standard input is a socket that listens: a program that uses the
+servers is connected to it for as long as it runs, and the kernel ends that connection however the program ends.  One
+line of JSON says to each program where the servers are, or why there are none.  If a program answers ``stop``,
+the keeper ends the servers and itself.
 
-It was handed the lock of the directory, and has it until it ends.  So there is one keeper.
+The keeper got the lock of the directory when it was started, and has it until it ends.  So there is one keeper.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NoServers(Exception):  # noqa: N818 - its name says what happened
 
 
 class Server:
-    """One server.  It keeps what it knows in its own directory."""
+    """One server, with a directory for its data."""
 
     def __init__(self, program: str, home: str, address: str, configuration: str) -> None:
         self._program, self._home, self._address = program, home, address
@@ -54,7 +54,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._launch()
-        except (NoServers, OSError) as error:  # the others may do without it
+        except (NoServers, OSError) as error:  # the others may be a majority without it
             self.failure = f"{self._home}: {error}"
 
     def _launch(self) -> None:
@@ -78,7 +78,7 @@ class Server:
         return os.path.join(self._home, "server.log")  # noqa: PTH118
 
     def look(self, *, late: bool = False) -> bool:
-        """Whether it answers, or will not: then `failure` says why.  ``late``: it has had time enough."""
+        """Whether it is known to answer, or not to: then `failure` says why. ``late``: it has had time enough."""
         if self._ended:
             self.failure = self._said()
         elif _asked(self._address, b"PING\r\n").startswith(b"+PONG"):
@@ -106,7 +106,7 @@ class Server:
         )
 
     def look_after(self) -> None:
-        """Start it again if it has died.  It remembers what it knew."""
+        """Start it again if it has died. Its data is on the disk."""
         if self._ended or self.failure:
             self.look()
         if self._ended and time.monotonic() - self._since > _PAUSE:  # a full disk, for example: later, perhaps
@@ -154,7 +154,7 @@ def _asked(address: str, command: bytes) -> bytes:
 
 
 def _end_stranger(address: str) -> None:
-    """End a server that a keeper has left which was killed: two must not have one directory."""
+    """End a server of a keeper that was killed: two servers must not have one directory."""
     gives_up = time.monotonic() + _SHUTDOWN
     while True:
         with socket.socket(socket.AF_UNIX) as line:
@@ -195,7 +195,7 @@ class Keeper:
             self._greet({"error": str(error)})
             self._answer(0.0)  # programs that come right now get it as well
         finally:
-            if self._mine == self._there():  # while we have the lock no other keeper listens here
+            if self._mine == self._there():  # no other keeper listens here while we have the lock
                 os.unlink(self._door)  # noqa: PTH108
 
     def _serve(self, servers: list[list[str]], urls: list[str]) -> None:
@@ -283,7 +283,7 @@ class Keeper:
 def main(plan: str) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the parent may have blocked some
     if os.fork():
-        os._exit(0)  # so that we are no child that a parent would have to wait for
+        os._exit(0)  # so that no parent has to wait for us
     given = json.loads(plan)
     Keeper(given["directory"], given["idle"]).run(given["servers"], given["urls"])
 

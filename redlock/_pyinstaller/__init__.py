@@ -1,4 +1,4 @@
-"""What PyInstaller has to know of this package to pack it into a program; it finds us by an entry point."""
+"""What PyInstaller has to know of this package to pack it into a program; PyInstaller finds this by an entry point."""
 
 from __future__ import annotations
 

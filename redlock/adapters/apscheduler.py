@@ -62,7 +62,7 @@ class _Led:
         """
         with self._processing:
             if self._term is None or not self._term.valid:
-                return None  # as a scheduler that is paused: wait until it is woken
+                return None  # wait until it is woken, as a paused scheduler does
             seconds: float | None = self._process()
             return seconds
 
@@ -83,7 +83,10 @@ class _Led:
             self._scheduler.pause()
 
     def _skip_missed(self) -> None:
-        """Runs due before the term belong to the leader of that time; a store in memory does not know it."""
+        """Skip runs that were due before the term: the leader of that time may have done them.
+
+        A store in memory does not know that.
+        """
         now = datetime.now(self._scheduler.timezone)
         for alias, store in list(self._scheduler._jobstores.items()):  # noqa: SLF001
             for job in self._scheduler.get_jobs(alias) if isinstance(store, MemoryJobStore) else ():

@@ -147,7 +147,7 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
     # -- each fire once ------------------------------------------------------------------------------
 
     def populate_heap(self, *args: Any, **kwargs: Any) -> None:
-        """All entries are set to the grid of fires, and not further back than fires are sent."""
+        """All entries start on the grid of fires, no further back than the oldest fire that may be sent."""
         for entry in self.schedule.values():
             self._skip_to(entry, self._start(entry))
         super().populate_heap(*args, **kwargs)
@@ -165,16 +165,16 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
             name,
             ttl=self._masters.max_ttl,
             hold_at_least=self._masters.max_ttl * 0.75,
-            guard=0,  # its TTL is all that masters take, and is to pass
+            guard=0,  # its TTL is the longest that is allowed, and is to run out
             timeout=0,
             auto_extend=False,
         )
         try:
             taken = fire >= now - self._oldest and lock.acquire() is not None
             if taken and fire >= _now() - self._oldest:
-                # A pause until here may have lasted until the masters forgot who sent it: it is too old then.  A pause
-                # from here on does no harm: others are refused until it is too old.  So it is sent, even if the term
-                # is over by then.
+                # After a pause before this line the masters may have forgotten who sent it, and it is too old then. A
+                # pause after this line does no harm: others are refused until the fire is too old. So it is sent,
+                # even if the term is over by then.
                 self._taken = lock
                 following = self._after(entry.schedule, fire)
                 return True, max(0.0, (following - _now()).total_seconds())
@@ -213,7 +213,7 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
                     lock.release()
 
     def _start(self, entry: Any) -> datetime:
-        """The time behind which the fires of the entry are."""
+        """The time after which the fires of the entry are sent."""
         start: datetime = max(maybe_make_aware(entry.last_run_at).astimezone(UTC), _now() - self._oldest)
         if isinstance(entry.schedule, interval):
             period = _period(entry.schedule)
@@ -255,7 +255,7 @@ def _now() -> datetime:
 
 @contextlib.contextmanager
 def _signals_later() -> Iterator[None]:
-    """The end of beat waits until the fire that was taken is sent."""
+    """When beat ends, it first sends the fire whose lock it has."""
     came: list[int] = []
 
     def keep(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - part of the interface

@@ -75,7 +75,7 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
     Raises:
         ConfigurationError: the name or an option cannot be right, whatever the settings say.
     """
-    with Masters(["redis://of-the-settings"], **_LIMITS) as any_masters:  # it asks none: options are checked here
+    with Masters(["redis://of-the-settings"], **_LIMITS) as any_masters:  # only to check options
         any_masters.lock("of its module" if name is None else name, **options)
 
     def decorate(handle: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +91,7 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
                 with _sigterm_exits(), masters().lock(lock_name, **options) as lease:
                     return handle(self, *args, lease=lease, **given)
             except (LockUnavailable, LockLost) as error:
-                if error.name != lock_name:  # that of another lock, inside
+                if error.name != lock_name:  # another lock inside has raised it
                     raise
                 raise CommandError(str(error), returncode=_exit_code(error)) from error
 
@@ -112,7 +112,7 @@ def _sigterm_exits() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
-    try:  # from the first line on: another handler may raise right behind it
+    try:  # from here on: another signal handler may raise at the next line
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         yield
     finally:

@@ -88,9 +88,9 @@ def in_background(
 
 
 def _ends_nothing(function: Callable[[Term], object]) -> Callable[[Term], object]:
-    """``function``; what it raises to end more than itself, such as `sys.exit`, is an error like any other.
+    """``function``, in which `sys.exit` and the like are errors as any other.
 
-    A thread that it ends says nothing, and leads no more.
+    They would end the thread without a word, and it would not lead any more.
     """
 
     @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""The calls of two libraries that are not maintained any more, on the locks of this one: for the way over.
+"""The calls of two libraries that are not maintained any more, on the locks of this one: for migrations.
 
 Change the import, and the rest of a program goes on.  Each call warns with the line to write instead.
 

@@ -126,7 +126,7 @@ class Aioredlock:
         redis_connections: addresses, pairs of host and port, dictionaries with host, port, db and password, or clients
             of `redis.asyncio`.
         retry_count: how many attempts there were.
-        retry_delay_min: seconds; it says nothing any more.
+        retry_delay_min: seconds; it has no effect.
         retry_delay_max: the longest pause between attempts, in seconds.
         internal_lock_timeout: the TTL of a lock that is renewed, in seconds.
         options: those of `AsyncMasters`.  ``prefix`` is empty, as theirs.  If a timeout is longer than a minute, give

@@ -8,9 +8,8 @@
         account = session.get(Account, 7)
         account.balance -= 20
 
-The lock keeps two holders apart.  If one of them was frozen while its lease ran out, the database does: of two
-transactions under one name the one with the smaller fence commits before the other one's row was raised, or not at
-all, whatever clocks do.
+The lock keeps two holders apart. If one of them was frozen while its lease ran out, the database does: a transaction
+with a smaller fence commits before the row is raised to a greater one, or not at all, whatever clocks do.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def _here(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def _store_of(session: Any) -> Store:
-    if "sqlalchemy" in sys.modules:  # else it is none of its sessions
+    if "sqlalchemy" in sys.modules:  # else no session of SQLAlchemy has it
         from sqlalchemy import Connection  # noqa: PLC0415 - only programs that have it come here
         from sqlalchemy.orm import Session, scoped_session  # noqa: PLC0415
 

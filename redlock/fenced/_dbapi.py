@@ -67,7 +67,7 @@ class DBAPIStore(Store):
         return cursor
 
     def _cursor(self) -> Any:
-        """A cursor whose rows are tuples, whatever a program has its own made into."""
+        """A cursor whose rows are tuples, whatever row factory a program has set."""
         if self._library == "psycopg":
             from psycopg.rows import tuple_row  # noqa: PLC0415 - only its connections come here
 
@@ -106,12 +106,12 @@ def in_transaction(connection: Any) -> bool:
     """Whether a connection of sqlite3, psycopg or PyMySQL is in a transaction; one of another library: False."""
     if hasattr(connection, "in_transaction"):
         return bool(connection.in_transaction)
-    if hasattr(connection, "server_status"):  # of PyMySQL, as of the last answer that was not that of a SELECT
+    if hasattr(connection, "server_status"):  # of PyMySQL, as of the last answer, but for answers to a SELECT
         try:
             connection.query("DO 0")
         except BaseException as error:
             if not isinstance(error, Exception):
-                connection.close()  # the answer would be taken for that of the next question
+                connection.close()  # the answer would be taken for that to the next query
             raise
         return bool(connection.server_status & _IN_TRANSACTION)
     info = getattr(connection, "info", None)
@@ -119,7 +119,10 @@ def in_transaction(connection: Any) -> bool:
 
 
 def in_step(connection: Any) -> bool:
-    """Whether an answer is that of its question.  PyMySQL takes one that a Ctrl-C has left for that of the next."""
+    """Whether an answer belongs to its query.
+
+    PyMySQL takes an answer that a Ctrl-C has left unread for that to the next query.
+    """
     if not hasattr(connection, "server_status"):
         return True
     from pymysql.cursors import Cursor  # noqa: PLC0415 - only its connections come here

@@ -71,4 +71,4 @@ def _here() -> object:
     with contextlib.suppress(RuntimeError):  # no loop runs in this thread
         if task := asyncio.current_task():
             return weakref.ref(task)
-    return weakref.ref(threading.current_thread())  # its number is that of another one later
+    return weakref.ref(threading.current_thread())  # another thread may get its number later

@@ -5,9 +5,9 @@
 Each place in that order is there for a reason:
 
 - The lock is had before the transaction begins, so the body never reads what it was before the lock.
-- The row is raised before the body reads.  It keeps the row's lock until the commit, so a successor that raises it
-  waits for this transaction, or makes it impossible.  A fence that is compared last protects no read.
-- A lost lease does not commit.  That is courtesy: what keeps two apart in the store is the row.
+- The row is raised before the body reads.  The transaction keeps the row's lock until the commit: a successor that
+  raises the row waits for that, or makes this transaction fail. A fence that is compared last protects no read.
+- A lost lease does not commit. Exclusion in the store rests on the row, and not on that.
 - The lock is given back after the commit.  Otherwise the next holder reads what this one is about to change.
 
 Broken variants exchange two of the steps, and scenes have to catch that (`tests/scenes/test_fenced.py`).
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class FenceRefused(RedlockError):  # noqa: N818 - its name says what happened, as those of the other errors do
     """A greater fence is in the table: a newer holder of the name has begun its transaction.  Nothing was written.
 
-    So it is with a clock that was ahead when that fence was made, until that time has come: the text says by how much.
+    A clock that was ahead when that fence was made has the same effect, until that time has come: the text says by
+    how much.
 
     Attributes:
         fence: the one that was refused.
@@ -53,16 +54,16 @@ class FenceRefused(RedlockError):  # noqa: N818 - its name says what happened, a
 class CommitUnknown(RedlockError):  # noqa: N818
     """The commit was sent, and its answer never came: the transaction is done, or it never will be.
 
-    A connection that is lost before that is told as the database's own error, and so is a commit that the database
-    refuses: nothing was written then.  After an answer none of this comes.
+    If the connection is lost before that, or the database refuses the commit, the database's own error is raised:
+    nothing was written then.  After an answer none of this comes.
 
-    All of it was written, or nothing, and this program cannot know which.  Look in the database before the work is done
-    again, under the lock: what is not there then will not come any more, for the row of the
-    name waits for the transaction that may be open.
+    All of it was written, or nothing, and this program cannot know which.  Under the lock, look in the database
+    before you do the work again. Raising the row of the name waits for the transaction if that is still open, so
+    afterwards it is written or never will be.
 
     Attributes:
-        fence: that of the transaction; the row of the name in the table of fences has it if the commit was done and
-            no client has begun another one since.
+        fence: of the transaction; the row of the name in the table of fences has it if the commit was done and no
+            other transaction has begun since.
     """
 
     fence: int | None
@@ -82,9 +83,9 @@ class PausedTooLong(RedlockError):  # noqa: N818
     """The database ended the transaction in a pause: the body called another service, or the process was frozen.
 
     Nothing of the transaction was written.  Effects of the body elsewhere stay.  A pause between two statements may
-    take as long as the lease had left when the transaction began, also if the lease is renewed: the row of the name is
-    locked for as long.  To try again meets the same end.  Have the slow part between two transactions of one lease,
-    and outside of both.
+    take as long as the lease had left when the transaction began, also if the lease is renewed: the row of the name
+    is locked for as long.  Another try ends in the same way. Do the slow part between two transactions of one lease,
+    outside of both.
 
     The error of the database is its ``__cause__``.
     """
@@ -122,7 +123,7 @@ class Ended(enum.Enum):
     """What a rollback has found."""
 
     UNDONE = "undone"  # the database says so
-    DONE = "done"  # it had been committed: what raised came after that
+    DONE = "done"  # it had been committed before the error
     UNKNOWN = "unknown"  # the connection is gone
 
 
@@ -130,7 +131,7 @@ WORK = (Step.BEGIN, Step.RAISE, Step.BODY, Step.ENSURE, Step.COMMIT)
 
 
 def fence_of(lease: Lease | AsyncLease) -> int:
-    """The fence to raise.  Raises ConfigurationError if the lease has none that could be compared."""
+    """The fence to raise. Raises ConfigurationError if the lease has none, or one that cannot be compared."""
     if lease.shared:
         raise ConfigurationError(
             f"{lease.name!r} is shared with other readers, whose fences come in any order: take it without shared"

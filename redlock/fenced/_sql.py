@@ -1,4 +1,4 @@
-"""What is said to each kind of database: how a row is raised, and how long a statement may take.
+"""The statements for each kind of database: they raise a row, and limit how long a statement may take.
 
 Each statement was tried on the database itself (`tests/fenced`).  A parameter is written ``:name``.
 """
@@ -21,7 +21,7 @@ class Dialect(NamedTuple):
     Attributes:
         raises: makes or raises the row of ``:name``, and refuses a smaller ``:fence``.
         looks: shows the fence that the row has then.
-        counts: whether the number of rows that ``raises`` changed tells, too.
+        counts: whether the number of rows that ``raises`` changed proves it, too.
         octets: text is given as its bytes in UTF-8: a client with another character set would get another row.
         bounds: bounds the time of each statement, and of each pause between two, by ``:ms`` milliseconds, or by what
             the operator allows, if that is less.
@@ -90,7 +90,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
         unbounds="SET SESSION autocommit = {0}, SESSION max_statement_time = {1}, "
         "SESSION idle_write_transaction_timeout = {2}, SESSION innodb_lock_wait_timeout = {3}",
     ),
-    # MySQL bounds queries and waits for a row.  It has nothing for a transaction in which nothing happens.
+    # MySQL bounds queries and waits for a row, but no pause inside a transaction.
     "mysql": Dialect(
         _DUPLICATE,
         _LOCKED,

@@ -155,7 +155,7 @@ class SQLAlchemyStore(Store):
         self._stop()
         held, target = self._held, self._target
         if self._sent and held is not None and held.get_transaction() is None:
-            self._done = True  # what raised is hung behind the commit
+            self._done = True  # a hook behind the commit raised
             if target.in_transaction():
                 self._set_back()
                 target.close()

@@ -3,20 +3,21 @@
 What is asked of each of them:
 
 - Is a transaction open?  sqlite3 says it (``in_transaction``), and psycopg, once a pipeline has been heard.  PyMySQL
-  drops what the server tells with a SELECT, so that one is asked anew.  SQLAlchemy: the session, and the connection
-  that it is bound to.  Django: an ``atomic()`` that is none of its own tests, autocommit that is off, and its driver.
-- Was the row raised?  If exactly one was changed, or if it has our fence: a driver that does not count (psycopg in a
-  pipeline: -1; MySQL: three ways) has said nothing.
+  drops the state that the server sends with a SELECT, so the server is asked again.  SQLAlchemy: the session, and the
+  connection that it is bound to.  Django: an ``atomic()`` that is none of its own tests, autocommit that is off, and
+  its driver.
+- Was the row raised?  If exactly one was changed, or if it has our fence: the number of rows of some drivers says
+  nothing (psycopg in a pipeline: -1; MySQL: three ways).
 - Was the COMMIT sent?  From the call of the driver on.  SQLAlchemy calls it behind each flush and hook of a session:
   the event ``commit`` of its connection comes right before it.  Django calls it at the end of ``atomic()``.
 - Was it answered?  If the call returns.  Also if it raises, and the same connection answers the rollback after it:
   then the database has refused it.
 
-The lease is looked at last of all before the COMMIT.  An error before that is told as it is, and nothing was written.
+The lease is checked last before the COMMIT. An error before that is raised as it is, and nothing was written.
 
-A connection that commits each statement does not, from the begin to the end: what a body does after a COMMIT of its
-own, after a statement that commits, or after an error that rolled back, is in another transaction, which is rolled
-back.  sqlite3 alone cannot keep all of it: there ``executescript``, CREATE and WITH … INSERT commit by themselves then.
+A connection in autocommit mode commits no statement from the begin to the end: statements after a COMMIT of the body,
+after a statement that commits, or after an error that rolled back, are in another transaction, which is rolled back.
+sqlite3 is the exception: there ``executescript``, CREATE and WITH … INSERT commit by themselves then.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Store(ABC):
         self._kind = kind
         self._dialect = dialect_of(kind)
         self._name = ""  # of the lock
-        self._back: list[Callable[[], object]] = []  # set back what the session has for this transaction alone
+        self._back: list[Callable[[], object]] = []  # set back the settings that were made for this transaction
         self._ensure: Callable[[], object] | None = None  # given with the order to commit
         self._began = 0.0
         self._pause = math.inf  # the longest that the database allows
@@ -128,7 +129,7 @@ class Store(ABC):
                     f"{self._kind!r}) returns; in Django: manage.py migrate, with redlock.fenced.django installed"
                 ) from error
             raise
-        if rows != 1 or not dialect.counts:  # one row is yes; all else, as a driver that does not count, is no answer
+        if rows != 1 or not dialect.counts:  # one row means yes; any other number says nothing
             (stored,) = self._look(dialect.looks, {"name": key})
             if int(stored) != fence:
                 raise FenceRefused.of(name, fence, int(stored))
@@ -169,7 +170,7 @@ class Store(ABC):
         try:
             heard = self._rollback()
         finally:
-            if not heard and not self._done:  # as behind a Ctrl-C in the middle of a statement: it may be open
+            if not heard and not self._done:  # it may be open, after a Ctrl-C in the middle of a statement
                 self._back.clear()
                 self._throw_away()
         self._gone = not heard and not self._sent
@@ -179,7 +180,7 @@ class Store(ABC):
         return Ended.UNDONE if heard or not self._sent else Ended.UNKNOWN
 
     def abandon(self) -> None:  # noqa: B027 - nothing to do but for sessions of asyncio
-        """Do no more than set the session back when the program ends the transaction itself."""
+        """When the program ends the transaction itself, only set the session back."""
 
     def told(self, error: BaseException | None) -> BaseException | None:
         """``error``; or `PausedTooLong`, if a database has raised it that may have ended a transaction in a pause."""
@@ -191,7 +192,7 @@ class Store(ABC):
         return told
 
     def _set_back(self) -> None:
-        """Set the session back while the connection is ours: a pool may have it afterwards."""
+        """Set the session back before the connection goes back to a pool."""
         try:
             while self._back:
                 self._back.pop()()

@@ -134,7 +134,7 @@ DISAGREEMENTS = Counter(
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """What is going on in this process now. ``unit``: what is counted."""
+    """A gauge: the present state of this process. ``unit``: what is counted."""
 
     name: str
     unit: str
@@ -229,7 +229,7 @@ class Observer(ABC):
             self._changed()
 
     def _held(self) -> int:
-        """How many leases are valid. The end of one that is held while its masters are closed is not seen."""
+        """How many leases are valid. A lease that is held when its masters are closed has no end event."""
         now = time.monotonic()
         with self._going_on:
             return sum(end > now for end in self._leases.values())

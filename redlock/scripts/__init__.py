@@ -9,10 +9,10 @@ Each starts with its contract.  A script is a verb with policies (R33, R35, R42)
   ``--[not POLICY]`` in all others.  With a comma between two of them, both must apply.
 
 The scripts are composed at import, not when a wheel is built: then a checkout, a zip and a packed program run what
-their files say.  It takes some 5 ms.  ``python -m redlock --scripts`` prints what masters get.
-A composition is the body of a function of KEYS and ARGV: it needs nothing else from outside but `redis`.  So one
-library has them all as functions (R44), each by the version of the wire and its name: the clients of two versions find
-what is theirs, and a library that is loaded again removes no function.
+their files say.  It takes some 5 ms.  ``python -m redlock --scripts`` prints what masters get.  A composition is the
+body of a function of KEYS and ARGV: it needs nothing else from outside but `redis`.  So one library has them all as
+functions (R44), named by the version of the wire and the script: the clients of two versions find theirs, and loading
+a library again removes no function.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _line(line: str) -> _Piece:
 
 
 def _texts(path: str, policies: tuple[Policy, ...], there: set[str]) -> Iterator[str]:
-    """What applies; ``there``: the fragments that came before, which do not come again."""
+    """The lines that apply; ``there``: fragments that came before, which are left out."""
     for when, fragment, text in _pieces(path):
         if when and not all((one.removeprefix("not ") in policies) is not one.startswith("not ") for one in when):
             continue
@@ -110,7 +110,7 @@ def compose(verb: str, *policies: Policy) -> Script:
 
 
 def _each(verbs: Iterable[str], *policies: Policy) -> tuple[Script, ...]:
-    """Each verb in each mode; with ``policies`` those alone that know them.  A verb knows what its own file names."""
+    """Each verb in each mode; with ``policies`` only verbs that know them: those that their own file names."""
     return tuple(
         compose(verb, *mode, *policies)
         for verb in verbs
@@ -145,8 +145,8 @@ RENEW_RECORDED, REPAIR_RECORDED = compose("renew", "recorded"), compose("repair"
 RELEASE_RECORDED, OCCUPY_RECORDED = compose("release", "recorded"), compose("occupy", "recorded")
 VACATE_RECORDED = compose("vacate", "recorded")
 
-# Loaded on every connection: whatever takes, keeps or gives back a lease.  A master that has to be sent one again votes
-# too late, and the lease lacks its key there until it is renewed.  The others are for lists of locks.
+# Loaded on every connection: the scripts that take, keep or give back a lease. A master that has to be sent one again
+# votes too late, and the lease lacks its key there until it is renewed.  The others are for lists of locks.
 _VERBS: Final = (
     "acquire", "fence", "extend", "renew", "repair", "release", "status", "announce", "fleet", "known", "mark",
     "occupy", "vacate", "ticket",

@@ -30,8 +30,8 @@ FixedOutcome: TypeAlias = Literal["granted", "refused", "unreachable", "lost"]
 
 _MASTERS: Final = 3
 _LOOPBACK: Final = "127.0.0.1"
-_SOMEBODY: Final = "somebody-else"  # the token of who has the lock
-_LEFT: Final = 30_000  # ms for which that one has it yet
+_SOMEBODY: Final = "somebody-else"  # the token of the client that has the lock
+_LEFT: Final = 30_000  # ms until its lease ends
 
 
 class FixedMasters:
@@ -229,7 +229,7 @@ class _Answers:
         return self._to_holder(script, args)
 
     def _to_holder(self, script: scripts.Script, args: list[str]) -> Any:
-        """To a client that holds a lock, or thinks so."""
+        """The answer to a client that holds a lock, or believes so."""
         kept = self._outcome == "granted"
         if script is scripts.RENEW:
             return [1 if kept else _SOMEBODY for _ in args[1::4]]

@@ -159,10 +159,10 @@ class LocalMasters:
     def connect(self, **options: Unpack[MastersOptions]) -> Masters:
         """Make a `redlock.Masters` for these servers, with these options. Close it when it is not needed any more.
 
-        Its ``restart_guard`` is off unless it is given: the servers are brand-new, so they can have forgotten no lock,
-        and may vote at once (R22). Not promised: the same of a server that `restart` has started again. That one votes
-        at once as well, even if it has forgotten locks that are held. To see what production does then, say
-        ``restart_guard=True``, and give it a short ``max_ttl`` or the servers ``persistence="always"``.
+        Its ``restart_guard`` is off unless it is given: the servers are brand-new, so they can have forgotten no
+        lock, and may vote at once (R22). A server that `restart` has started again votes at once as well, even if it
+        has forgotten locks that are held. To see what production does then, say ``restart_guard=True``, and give it a
+        short ``max_ttl`` or the servers ``persistence="always"``.
 
         Raises:
             ConfigurationError: an option cannot be right.

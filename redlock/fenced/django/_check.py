@@ -1,8 +1,8 @@
 """Finds views that use a lock inside of the transaction that ``ATOMIC_REQUESTS`` opens around them.
 
 There the view returns, the lock is given back, and then the transaction commits.  The next holder reads the old row.
-The check reads the code of each view: whether a name in it means something of redlock.  A lock that a function
-further down takes is not found; `fenced` refuses there when it runs.
+The check reads the code of each view: whether a name in it refers to something of redlock. A lock in a function that
+the view calls is not found; there `fenced` refuses when it runs.
 """
 
 from __future__ import annotations

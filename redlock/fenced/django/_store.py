@@ -101,7 +101,7 @@ class DjangoStore(Store):
 
 
 def is_open(alias: str) -> bool:
-    """Whether a transaction is open on this database in which another one would be a part."""
+    """Whether a transaction is open on this database, so that another one would be a part of it."""
     connection = connections[alias]
     if not connection.in_atomic_block:
         return not connection.get_autocommit() if connection.connection is not None else False
