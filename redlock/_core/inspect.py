@@ -37,8 +37,8 @@ class LockStatus:
         fence: the greatest fencing token that a master showed, None if none did.
         votes: what each master said: ``held``, ``free``, or why it does not vote.
         waiters: how many clients listen for its release: those that wait for it, and those that watch it (R40).  A
-            process, or an event loop, is one client, up to half a second after it stopped.  None: too few masters said
-            so; the right for it is ``+pubsub|numsub``.
+            process, or an event loop, is one client, and is counted for up to half a second after its wait.  None:
+            too few masters said so; the right for it is ``+pubsub|numsub``.
     """
 
     name: str
@@ -171,7 +171,7 @@ def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -
 
 
 def told(status: LockStatus) -> LockStatus:
-    """Its form for callers.  Only within a look values are compared whole."""
+    """``status`` as callers get it, with foreign tokens cut.  Only within a look values are compared whole."""
     return replace(status, token=status.token and shown(status.token), shared=tuple(map(shown, status.shared)))
 
 

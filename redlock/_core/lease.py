@@ -42,7 +42,7 @@ class PendingExtension:
     number: int = (
         0  # in the order of writing; 0: not written yet; -1: written by another event loop, which has no order
     )
-    dropped: bool = False  # its operation was dropped, which does not call `end_extension` for it any more
+    dropped: bool = False  # its operation was dropped, and calls `end_extension` no more
 
     def may_be_written(self, request: Round, leases: Sequence[LeaseState]) -> bool:
         """The `Send.only_if` of the request that extends ``leases``.
@@ -223,7 +223,7 @@ class LeaseState:
 
     @property
     def guarded_until(self) -> float:
-        """Its keys are left alone until then, if it is lost: its holder's work under way gets that time (R36)."""
+        """The end of its guard: keys of a lost lease are left alone until then, for work under way (R36)."""
         return self._lost_at + self.guarded
 
     @property
@@ -251,7 +251,7 @@ class LeaseState:
         return spec.keeps_keys and not self.guards and self.clock() < self.valid_until
 
     def others_until(self, spec: LockSpec, node_timeout: float) -> float:
-        """When others stop going first.  The renewer gives back keys of a term after its guard (R31, R36)."""
+        """Until when others go first. The renewer gives back the keys of a term after its guard (R31, R36)."""
         return self.guarded_until + node_timeout if spec.keeps_keys and self.guards else NEVER
 
     def extension_call(self, settings: MastersSettings, spec: LockSpec, ttl: float) -> Call:
@@ -297,7 +297,7 @@ class LeaseState:
         end: ExtensionEnd = "lost"
         with self.mutex():
             self.last_votes = tally
-            if not self.extendable(self.clock()):  # it ended while we asked: whatever they are, they come too late
+            if not self.extendable(self.clock()):  # it ended while we asked: the votes come too late
                 pass
             elif tally.won:
                 if not 0 < pending.number < self._won:  # else the keys have the TTL of a later one by now
@@ -318,8 +318,8 @@ class LeaseState:
     def extended(self, pending: PendingExtension, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
         """An extension was won.
 
-        Other extensions that overlapped it may have left the keys with a shorter TTL.  So the shortest applies, without
-        those that were written before it: masters have carried these out before it, too (R10).
+        Other extensions that overlapped it may have left the keys with a shorter TTL.  So the shortest TTL applies,
+        but for extensions that were written before this one: masters have carried these out before, too (R10).
         """
         ttl = pending.ttl
         if len(self.all_pending) > 1:

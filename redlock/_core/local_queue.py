@@ -46,7 +46,7 @@ class Place:
         self.keys = keys
         self.shared = shared  # a reader
         self.most = most  # it does not wait behind this many that wait for their turn (R40)
-        self.crowd = 0  # how many wait for their turn, if it is not to wait
+        self.crowd = 0  # how many wait for their turn, if those are too many
         self.turn = False  # no waiter is before it in its lines, or only readers
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.identity = object()

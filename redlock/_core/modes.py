@@ -22,6 +22,6 @@ def resumed(mode: Mode) -> Mode:
 
 @lru_cache(maxsize=16)
 def shared_by(max_readers: int = MOST_READERS, beside: Mode = EXCLUSIVE) -> Mode:
-    """``beside``: the mode of writers, whose ballot reads what masters show of those."""
+    """``beside``: the mode of writers. Readers use its ballot, which also reads records of writers."""
     acquire = partial(wire.acquire_shared, most=max_readers)
     return Mode(True, beside.ballot, acquire, wire.extend_shared, wire.repair_shared, wire.release_shared)

@@ -19,5 +19,5 @@ class Waited(NamedTuple):
 class Doubt(NamedTuple):
     """What a refused attempt knows of leases that are on record and may have ended (`confirm.ballot`)."""
 
-    holder: str = ""  # whose is on record most often
+    holder: str = ""  # the token that is on record most often
     soon: float = 0.0  # seconds after which it is tried again, once: a key that is in the way ends then; 0: none does

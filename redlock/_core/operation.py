@@ -63,7 +63,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     subscription: Subscription | None = None
     result: T  # once it has ended
-    _struck: BaseException | None = None  # what was thrown into the generator first that is no error: a Ctrl-C
+    _struck: BaseException | None = None  # the first Ctrl-C, or other interruption, that was thrown in
     _running = False
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:

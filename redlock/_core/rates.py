@@ -56,7 +56,7 @@ class Rates:
             return
         least, greatest = bounds(first, reading)
         if self.surely[master] > 0 and least <= 1 + self._drift < greatest:
-            return  # it was fast, and may be: the first one stays, for the longer the time the more is sure
+            return  # it was fast, and may still be: the first reading stays, for a longer time makes a rate surer
         self._last[master] = reading
         if least > 1 + self._drift:
             self.surely[master] = least - 1
@@ -84,7 +84,7 @@ class Rates:
         )
 
     def changes(self, names: Sequence[str], at: float) -> Iterator[tuple[int, str]]:
-        """The masters whose clock is right, fast or slow, and was not so when this was asked last, each with a text."""
+        """The masters whose clock has become right, fast or slow since the last call, each with a text."""
         for master, (now, before) in enumerate(zip(self.surely, self._told, strict=True)):
             self._told[master] = now
             if (now > 0) - (now < 0) == (before > 0) - (before < 0):

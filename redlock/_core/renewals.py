@@ -151,7 +151,7 @@ class Renewal:
         return self._detached or self.refused or lease.mode.shared or random_marks
 
     def begin_guard(self) -> bool:
-        """Its lease is lost and seen off.  Whether its keys are released later, at the end of its guard (R36)."""
+        """Its lease is lost.  Whether its keys are released later, at the end of a guard that begins now (R36)."""
         begins = self.lease.guards and not self._guarded
         self._guards, self._guarded = begins, self._guarded or begins
         return begins
@@ -212,7 +212,7 @@ class Renewal:
         return "renew"
 
     def _lacks(self) -> bool:
-        """Whether masters lack its key, or lack it yet; and when to look again (R37)."""
+        """Whether masters lack its key, or may lack it later; and when to look again (R37)."""
         if self.lease.listened:
             self._whole_at += self.settings.node_timeout
         else:

@@ -58,8 +58,8 @@ class Voters:
         """``fleet``: what is known of the lists of others; None: lists are ignored (R34)."""
         self._masters = masters
         self.fleet = fleet
-        # A grant is valid if it was asked for after the one time, and no longer than until the other: before and
-        # after, our list (R34) and our `max_ttl` may be unknown to the others.
+        # A grant counts if it was asked for after the first time, and lasts until the second one at most: before and
+        # after, other clients may not know our list (R34) and our `max_ttl`.
         self.known_from = -math.inf
         self.known_until = math.inf
         self._restart_guard = restart_guard
@@ -181,7 +181,7 @@ class Voters:
         if before is None:
             return -math.inf if facts.durable else started_by
         if facts.durable and before.durable and started_by >= self._heard_at[master]:
-            return -math.inf  # it restarted, and was durable before and after that: it has forgotten nothing
+            return -math.inf  # it restarted, but was durable before and after: it has forgotten nothing
         # It is another process.  The master may have restarted, or a replica that was up all the time was promoted.
         # The uptime does not tell which.  The process before it may have granted locks until this moment.
         return at
@@ -193,7 +193,7 @@ class Voters:
         return 0.0 if mine is None or len(others) < need else max(0.0, mine - others[need - 1])
 
     def heard(self, master: int, at: float) -> None:
-        """The process at the other end of the present connection was alive at ``at``."""
+        """The master's process at the end of the present connection was alive at ``at``."""
         self._heard_at[master] = at
 
     def refusals(self) -> tuple[Vote, ...]:

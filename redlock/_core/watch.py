@@ -153,7 +153,7 @@ class Watch:
             QuorumUnreachable: no majority is left without those that refuse for a reason that waiting cannot cure (C1).
         """
         lookout = Lookout(self._settings, [self._key], self._pauses)
-        everybody = range(len(self._settings.masters))  # each has its say in what is new
+        everybody = range(len(self._settings.masters))  # each vote matters for what is new
         while True:
             look = Look(self._settings, wire.status(self._key, listeners=True))
             at = yield from look.ask()
@@ -166,7 +166,7 @@ class Watch:
             yield from lookout.pause(at, status.remaining or None, everybody, outage=look.tally.unreachable)
 
     def _is_news(self, status: LockStatus, look: Look) -> bool:
-        """Whether a majority has one answer, another than was shown last, and of no earlier holder."""
+        """Whether a majority has one answer that is new: not the one that was shown last, nor of an earlier holder."""
         holds = [seen for master, seen in look.seen.items() if readings.has_voted(look.tally, master)]
         if status.token is None and not status.shared and sum(not seen.holder for seen in holds) < look.tally.need:
             return False  # several ask for it, and none has it yet

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from redlock.scripts import Policy, Script
 
 
-# Of max_ttl: an announcement holds for that long, and is made again after that.
+# In max_ttl: how long an announcement holds, and after how long it is repeated.
 LIFE, REFRESH = 2.0, 0.5
 _ANNOUNCEMENT = "redlock-max-ttl:"
 _FLEET = "redlock-fleet:"
@@ -31,7 +31,7 @@ _FLEET = "redlock-fleet:"
 Says: TypeAlias = Literal["new", "working", "back", "refused", "left"]
 Way: TypeAlias = Literal["confirmed", "trusted"]
 
-# The most readers that a look at one name names, and that a look at many names does.
+# The most readers of a name that a look at one name lists, and a look at many names.
 MOST_NAMED = 1000
 _FEWER_NAMED = 50
 _LONGEST_LIST = 1 << 16  # bytes of the names of masters that a client uses; more are no list of ours
@@ -411,7 +411,7 @@ class OtherList(NamedTuple):
 class Lists(NamedTuple):
     """Answer of fleet: a state (see fleet.lua), and the incompatible lists.
 
-    ``differs``: for how many seconds clients count that take an expiry in another way (R35); 0: there are none.
+    ``differs``: for how many more seconds clients count that treat an expiry in another way (R35); 0: there are none.
     """
 
     state: int
@@ -587,7 +587,7 @@ def read_fleet(value: Any) -> Lists:
 
 
 def read_way(value: bytes) -> tuple[float, float] | None:
-    """Since when, and for how long, clients count that take an expiry in one way.  None: the script drops it."""
+    """Since when, and for how long, clients count that treat an expiry in one way. None: the script drops it."""
     match value.split(b" "):
         case [seen, life] if _are_digits(seen, life):
             return int(seen) / 1000, int(life) / 1000

@@ -77,16 +77,16 @@ class ConfirmingBallot(Ballot):
         return self.decided_at is not None
 
     def _needs_another_round(self) -> bool:
-        """Also if the last lease has certainly ended."""
+        """Whether the votes need one: also if the last lease has certainly ended."""
         return super()._needs_another_round() if self.tally.won else self.judgement.verdict == "confirmed"
 
     def _next_call(self, spec: LockSpec, token: str, proposal: str) -> tuple[Call, frozenset[int]]:
-        """To all but those that refused."""
+        """The second round goes to all but the masters that refused."""
         over, shown, names = self.judgement.over, self.shown, range(len(spec.keys.locks))
         may: list[set[str]] = [{f"{stamp} {whose}" for which, stamp, whose in over if which == name} for name in names]
         for records_ in shown.values():
             for name in set(names) - set(records_):
-                may[name].add(records.NONE)  # it has shown none of that one
+                may[name].add(records.NONE)  # this master has shown no record of that name
         keys, shared = spec.keys, spec.mode.shared
         call = records.confirm(keys, token, spec.lasts, proposal, self._settings.fence_ttl, may, shared=shared)
         asked = (

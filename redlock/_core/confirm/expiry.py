@@ -6,8 +6,8 @@ master takes nothing, and shows the record.  One of f + 1 masters has an honest 
 So if f + 1 of them show the same extension of the same lease, that one has run out.
 
 The stamp of a record tells extensions of one lease apart.  Two masters that show the same lease and different stamps
-are no two witnesses: one of them may have missed the extension that still holds.  A stamp that begins with ``r`` was
-made where extensions have no common order, and agrees with no other.
+do not confirm each other: one of them may have missed the extension that is still valid.  A stamp that begins with
+``r`` was made where extensions have no common order, and agrees with no other.
 """
 
 from __future__ import annotations

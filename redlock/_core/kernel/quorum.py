@@ -94,7 +94,7 @@ class Tally:
 
     @property
     def denied(self) -> bool:
-        """A majority says that the key is not ours (R13).  That is proof; missing votes are none."""
+        """A majority says that the key is not ours (R13).  That is proof; missing votes prove nothing."""
         return self.no >= self.need and self.number("held") >= self.need
 
     @property

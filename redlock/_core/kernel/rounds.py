@@ -108,7 +108,7 @@ class Round(Send, ABC):
         return self.voted(master, at, outcome, reason)
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
-        """Count a vote that the restart guard does not admit, with the reason for that (R21, C16)."""
+        """Count the vote of a master that may not vote, with the reason (R21, C16)."""
         not_counted = self._settings.voters.why_not_counted(master, at)
         if not_counted is None:
             self.tally.count(master, outcome, at - self.sent_at, reason)

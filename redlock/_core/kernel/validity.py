@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-# Redis rounds an expiry to whole milliseconds on both ends: 2 ms.  See docs/design.md, "Validity".
+# Redis rounds an expiry to whole milliseconds on both ends: 2 ms.  See docs/concepts/algorithm.md.
 ROUNDING = 0.002
 
 
