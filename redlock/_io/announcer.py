@@ -1,7 +1,7 @@
 """Announces `max_ttl` (R21) and the list of masters (R34), and reports what masters say of other clients.
 
-It asks as well whose data they have: `REPLICAOF` breaks no connection (R21).  And what time it is there: so it knows at
-which rates their clocks run (R43).
+It asks as well whose data they have: `REPLICAOF` breaks no connection (R21).  It also asks for their time: so it
+knows at which rates their clocks run (R43).
 
 The first announcements go with the handshake of each connection.  The background sends the later ones to each master
 every half `max_ttl`, and reports the answers.  The last one, when connections are closed for good, takes the list back.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from redlock._io.report import Reports
 
 _ANSWERS = 1.0  # seconds in which masters answer an announcement, as a rule
-_SOON = 0.005  # ... and the earliest; an answer that is read late says less of a clock (R43)
+_SOON = 0.005  # ... and at the earliest; an answer that is read late says less about a clock (R43)
 _NOTHING = Disagreement((), refused=False)
 _DIFFERS: dict[Way, str] = {
     "confirmed": "clients of these masters do without confirm_expiry, and this one has it",
@@ -79,7 +79,7 @@ class Announcer:
     def call(self, says: Says | None = None) -> Call | None:
         """An announcement of our list, if we make any.  ``says=None``: of the current state, as a part of a handshake.
 
-        That takes nothing back: it may be carried out after it was given up, behind what was said later.
+        It withdraws no list: if the handshake is given up, a master may carry it out behind later announcements.
         """
         if (fleet := self._fleet) is None:
             return None
@@ -135,18 +135,18 @@ class Announcer:
         ]
         if self._fleet is not None and (call := self.call(self._fleet.next_announcement(now))) is not None:
             due.append(Announcement(call, self.heard))
-        # Where a longer max_ttl has just ended, ours is to be known at once.
+        # Where a longer max_ttl has just ended, announce ours at once.
         self._due = min(now + self._pause(now), self._voters.longest(now)[1])
         return due
 
     def _pause(self, now: float) -> float:
-        # A majority that answers got this within half a max_ttl, and knows us for more than one.  If it does not
-        # answer, it forgets us, and then its grants are void: so announce until it has answered.
+        # A majority that answers gets this within half a max_ttl, and knows us for more than one. A majority that
+        # does not answer forgets us, and then its grants are void: so announce until it has answered.
         if self._voters.known_until - now < self._voters.max_ttl:
             return SOON * self._voters.max_ttl
         if self._fleet is None:
             return wire.REFRESH * self._voters.max_ttl
-        # Two that come at once and give way to each other must not go on in step.
+        # Two clients that come at once and give way to each other must not repeat that in step.
         return self._fleet.pause * (chance.uniform(0.5, 1.0) if self._fleet.rejected else 1.0)
 
     def next(self, now: float, tick: float) -> float:

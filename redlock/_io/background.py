@@ -66,8 +66,8 @@ class Background:
         """Do what is due.  Returns when it is to be called again, on the clock of R5; infinity: when it is woken."""
         until = self.renewer.work(clock.now())
         with self._connections.port.mutex:
-            now = clock.now()  # in here, as where a thread leads: no answer is older than its request
-            self._connections.flush_cork(now)  # first: to a repair a late answer is expected, and looked for
+            now = clock.now()  # read with the mutex held, as by a leading thread: no answer is older than its request
+            self._connections.flush_cork(now)  # first: a repair makes us look for late answers
             until = min(until, now + self._keep_up(now))
             self._port.rest(now, until)
         if self._connections.voters.refused:
@@ -106,8 +106,8 @@ class Background:
     def until_ready(self, began: float) -> Iterator[float]:
         """Ends when a majority is up or known to be down, `connect_timeout` after ``began`` at most (R2).
 
-        And not before the other masters had as long again as that took: the first lease should have all its keys.
-        And not before votes count, if others might use other masters (R34): `node_timeout` at most.
+        Before that, the other masters get as long again as that took: the first lease should have all its keys.
+        If other clients might use other masters, it also waits until votes count, `node_timeout` at most (R34).
         Until then it yields how many seconds are left at most.  Resume it when something has changed.
         """
         end = began + self._connect_timeout

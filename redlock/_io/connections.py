@@ -43,7 +43,7 @@ INSIDE = (
     "a finalizer or a signal handler interrupted this thread in the middle of a call of these Masters, and they "
     "cannot be used in it before that call has ended: do it later, or in another thread"
 )
-_SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer is perhaps worth no more
+_SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer may be dead
 _LASTED = 1.0  # seconds; a connection that lasted longer is made again without a pause
 _SAME = 0.001  # seconds; two sums that differ by less are equal
 
@@ -99,7 +99,7 @@ class Connections(Exchange):
     @staticmethod
     def _give_turns(places: Sequence[Place], now: float) -> list[LineInbox]:
         """Put a `Turn` into the inbox of each of ``places``.  Returns these inboxes."""
-        # One without an inbox has found out itself.
+        # A place without an inbox found its turn by itself.
         inboxes: list[LineInbox] = [place.inbox for place in places if place.inbox is not None]
         for inbox in inboxes:
             inbox.events.append(Turn(now))
@@ -157,9 +157,9 @@ class Connections(Exchange):
         return any([connection.pipeline.owes for connection in self.all])  # noqa: C419
 
     def hurry(self) -> None:
-        """The end is near: where a release is owed, make the next attempt to connect now (R11).
+        """The connections are about to be closed: where a release is owed, try to connect now (R11).
 
-        The master may be back (P7), and the pause between two attempts may be longer than what is left.
+        The master may be back (P7), and the pause between two attempts may be longer than the time that is left.
         """
         for connection in self.all:
             if connection.sock is None and connection.pipeline.owes:
@@ -358,7 +358,7 @@ class Connections(Exchange):
         silence = f"no answer for {now - stream.waits_since:.3g} s"
         self.detach(stream, ConnectionAbortedError(f"{silence}, while a new connection works"), now)
         if isinstance(stream, Subscriber):
-            return  # the other one to this master says enough
+            return  # the connection that replaces it was reported
         text = (
             f"the connection to master {stream.endpoint.name} was replaced: {silence}, while a new one works. "
             "A proxy, a tunnel or a firewall on the way takes bytes and passes nothing on, or the master held its "
@@ -394,8 +394,8 @@ class Connections(Exchange):
         """Pack for all as most masters are asked (R44).  The others are odd: what goes to them is packed once more."""
         functions = sum(pipeline.functions for pipeline in self.pipelines) >= majority(len(self.all))
         if functions is not self.functions:
-            self.flush_cork(now)  # it was packed in the other way
-            for pipeline in self.pipelines:  # an interruption from here on leaves them slow, and right
+            self.flush_cork(now)  # what is in the cork was packed in the old way
+            for pipeline in self.pipelines:  # after an interruption from here on they are slow, but correct
                 pipeline.plain, pipeline.odd = False, True
             self.functions = functions
         for pipeline in self.pipelines:
@@ -416,14 +416,14 @@ class Connections(Exchange):
 
     def _begin_to_watch(self, stream: Stream) -> None:
         self.readers[stream.fd] = stream
-        self.by_fd.pop(stream.fd, None)  # of a connection that an interruption has left here
+        self.by_fd.pop(stream.fd, None)  # left by a connection whose end was interrupted
         if isinstance(stream, Connection):
             self.by_fd[stream.fd] = stream.pipeline
         self.port.watch(stream)
         stream.put_down()
 
     def _unwatch(self, stream: Stream) -> None:
-        ours = self.readers.get(stream.fd, stream) is stream  # else, after an interruption, it is another one's
+        ours = self.readers.get(stream.fd, stream) is stream  # else it belongs to another stream, after an interruption
         if ours:
             self.readers.pop(stream.fd, None)
         self.port.unwatch(stream, ours=ours)
@@ -473,7 +473,8 @@ class Connections(Exchange):
         self.by_fd.pop(connection.fd, None)
         self._unwatch(connection)
         text = error.strerror or str(error) or type(error).__name__
-        # Frames that it came through refer to it.  In that cycle the lock of a caller would outlive its end (P7).
+        # The frames of its traceback refer to it. Such a cycle would keep the lock of a caller alive after its end
+        # (P7).
         error.__traceback__ = None
         if isinstance(connection, Connection):
             # The process may have been alive until now.  If the next one started earlier, it was a replica (R21).

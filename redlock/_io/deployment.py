@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     max_ttl: float
     node_timeout: float
     drift_factor: float
-    patience: float  # of a lock that has no timeout of its own
+    patience: float  # for a lock without a timeout of its own
     guard: float  # ... no guard of its own (R36)
 
 
@@ -68,21 +68,21 @@ class Deployment:
         return keys
 
     def group(self, spec: LockSpec, limit: int) -> Group:
-        """The ``limit`` slots of the group ``spec.name``.  All groups of this name share what is known of it."""
+        """The ``limit`` slots of the group ``spec.name``.  All groups of this name share one `Group`."""
         name = spec.name
         options.names([slot_name(name, limit - 1)])  # the longest
         keys = [self.keys((slot_name(name, slot),), fencing=spec.fencing) for slot in range(limit)]
         return group_of(spec, keys, self.prefix, self._known_slots.setdefault(name, KnownSlots()))
 
     def _refuse(self, names: tuple[str, ...], keys: wire.Keys, line: tuple[str, ...]) -> NoReturn:
-        """One of ``keys`` has another use already.  Raises ConfigurationError, with the name to change."""
+        """One of ``keys`` has another use already. Raises ConfigurationError, with the name to change."""
         for name, lock in zip(names, keys.locks, strict=True):
             for beside, what in (
                 (keys.fences, "the masters keep the fencing token of {}"),
                 (keys.grants, "the masters keep the record of {}"),
                 (line, "the masters keep the queue of {}"),
             ):
-                if lock in beside:  # else it would be granted, and lost at its extension or refused to who waits
+                if lock in beside:  # else it would be granted, and then lost at its extension, or refused to a waiter
                     whose = what.format(options.shown(names[beside.index(lock)]))
                     raise ConfigurationError(
                         f"name={options.shown(names)}: {options.shown(name)} is where {whose}: take another name"

@@ -62,11 +62,11 @@ class Driver:
 
     where = staticmethod(running_loop)
     stopped: Final = Exception
-    inside: Final = False  # a loop is not used from within
+    inside: Final = False  # a coroutine never runs inside a step of the loop
 
     @staticmethod
     def check() -> None:
-        """Nothing of Python is replaced that a loop needs."""
+        """A loop needs no part of Python that a patch might replace."""
 
     @staticmethod
     async def without_masters(op: Op[T]) -> T:
@@ -199,7 +199,7 @@ class Driver:
 
     def tick_at(self, at: float = NEVER) -> None:
         now = clock.now()
-        # One that is overdue was interrupted and is not to come, or the loop was blocked: what was due then is due now.
+        # A call that is overdue was lost in an interruption, or the loop was blocked: its work is due now.
         at = now if self._timer_at <= now - TICK else max(at, now)
         if now - TICK < self._timer_at <= at or self.background.over or self.loop.is_closed():
             return
@@ -278,8 +278,8 @@ class Driver:
         try:
             for operation in list(host.operations):
                 operation.interrupt(RedlockError(CLOSED))
-            # A task that was cancelled right after its grant gives the lock back when it is resumed, and an async
-            # generator that has no owner any more does when the loop closes it.
+            # A task that was cancelled right after its grant gives the lock back when it is resumed; an async
+            # generator without an owner does so when the loop closes it.
             for _ in range(_TICKS):
                 await asyncio.sleep(0)
             for task in self.background.renewer.to_give_back():
@@ -335,7 +335,8 @@ class Driver:
     def deliver_at_exit(self) -> None:
         """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11).
 
-        No loop runs any more, so this waits for the sockets itself.  One in a thread that still runs sends it itself.
+        This loop does not run any more, so wait for the sockets here. A loop that still runs in a thread sends its
+        releases itself.
         """
         if self.loop.is_running():
             return

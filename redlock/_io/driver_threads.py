@@ -4,8 +4,8 @@ The rest one thread does for each `Masters`: it connects in the background, read
 releases, and renews leases.  It sleeps while all masters are up and have answered and no lease is due.
 
 When that thread ends it ends the renewals under way.  The garbage collector would end them in any thread, in the
-middle of anything.  It may still run two things of ours: a generator that is thrown away, and the end of a pipe.
-Neither takes a lock, and each changes one thing in one step.
+middle of anything.  The collector may still end a generator that is thrown away, and a pipe. Neither takes a lock,
+and each changes one thing in one step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WAKE_UP: Any = None  # an event without a meaning: it only ends a wait
+_WAKE_UP: Any = None  # an event that only ends a wait
 
 
 class Operation(Waiter, OperationBase[T, ThreadHost]):
@@ -180,7 +180,7 @@ class Driver:
         return bool(self.host.mutex._is_owned()) or brief.is_mine  # noqa: SLF001
 
     def _polls(self) -> bool:
-        """Whether an operation of this thread sits in poll().  Not if it was torn there, and could not note its end."""
+        """Whether an operation of this thread sits in poll(), and was not torn there before it could note its end."""
         return self.host.polling == get_ident() and self.host.leader in self.host.operations
 
     def _get_ready(self) -> None:
@@ -345,7 +345,7 @@ class Driver:
             self.post(task)
         with self.host.mutex:
             self._connections.hurry()
-        self.call_soon(bool)  # behind it, all that the background has begun to give back is asked for
+        self.call_soon(bool)  # after it, the background has written the releases that it had begun
         try:
             while clock.now() < until and (self._busy or self._owes()):
                 with contextlib.suppress(RedlockError):  # the background of a close that was interrupted closes them
@@ -355,7 +355,8 @@ class Driver:
 
     def deliver_at_exit(self) -> None:
         until = clock.now() + self._node_timeout
-        # Behind these two calls it has looked once for leases that are lost, and has told of them: mostly, the log.
+        # After these two calls the background has looked once for lost leases, and has reported them: mostly, to the
+        # log.
         self.call_soon(partial(self.call_soon, bool))
         with contextlib.suppress(RedlockError):  # another thread has closed it
             self.deliver_owed()
@@ -366,7 +367,7 @@ class Driver:
 
     @property
     def _busy(self) -> bool:
-        """Whether the background still has to make calls that were left to it, and we are not one of them."""
+        """Whether calls that were left to the background are still to be made, and we are not inside one of them."""
         thread = self._thread
         if self._connections.closed:
             return False
@@ -402,7 +403,7 @@ class Driver:
     def wait_until_closed(self) -> None:
         """Another thread closes it; if that was interrupted, this one does (R11).
 
-        An observer or a signal handler that this one calls does not wait for itself.
+        An observer or a signal handler that this thread calls does not wait for this thread.
         """
         for pause in pauses():
             if threading.current_thread() in (self._closer, self._thread):

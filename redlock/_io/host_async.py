@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Some loops count whole milliseconds and round down.  An alarm that is set without this addition, in seconds, would
+# Seconds that are added to an alarm. Some loops count whole milliseconds and round down: without this an alarm would
 # go off too early again and again.
 LATE = 0.001
 _MOST_SPARE = 100  # spare alarms that are kept at most
-# Seconds for which a request waits for the end of the tick, at most: a task may block the loop.  And the most requests
-# that are gathered: the masters can begin while we go on with the next ones.
+# The most seconds for which a request waits for the end of the tick, as a task may block the loop; and the most
+# requests that are gathered, so that the masters can begin with them.
 _LONGEST_TICK = 0.005
 _ENOUGH = 24
 
@@ -54,7 +54,7 @@ class LoopHost:
     def __init__(
         self, endpoints: Sequence[Endpoint], settings: MastersSettings, tick_at: Callable[[float], object]
     ) -> None:
-        self.mutex = threading.RLock()  # a loop needs none, but the collector may come back in the middle
+        self.mutex = threading.RLock()  # a loop needs no lock, but the collector may run our code in the middle
         self.connections = Connections(endpoints, settings, self)
         self.perform_local = self.connections.perform_local
         self.unlisten = self.connections.unlisten
@@ -234,7 +234,7 @@ class Alarm:
     """Goes off for an operation when its time has come.
 
     Most operations end long before that, and the next one begins.  The next one takes over an alarm that is still set
-    (`LoopHost.spare`): an early alarm does no harm, and to set a new one costs more than to look at a clock.
+    (`LoopHost.spare`): an early alarm does no harm, and setting a new one costs more than reading a clock.
     """
 
     __slots__ = ("_host", "at", "handle", "operation")

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from redlock._io.stream import Stream
     from redlock._io.waiter import Waiter
 
-# "The other side has hung up" without "there is something to read": Linux has a name for it, elsewhere poll() says so.
+# The event "the other side has hung up", if nothing else is watched for: Linux has a name for it; elsewhere poll()
+# reports it anyway.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
 
 
@@ -55,19 +56,19 @@ class ThreadHost:
     """The host of the operations of threads, and the port of their `Connections`.
 
     ``mutex`` guards the connections and their pipelines.  Nothing blocks while it is held.  But every call of the
-    kernel lets other threads run, which then wait for it.  So following threads do not take it.  It knows its
-    owner, for a finalizer or a signal handler may come back to it: see `Inside`.
+    kernel lets other threads run, which then wait for it.  So following threads do not take it.  The mutex knows its
+    owner, for a finalizer or a signal handler in the same thread may ask for it again: see `Inside`.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], settings: MastersSettings) -> None:
         self.mutex: Any = threading.RLock()
         self.connections = connections = Connections(endpoints, settings, self)
         self.perform_local = connections.perform_local
-        self.hang_ups = select.poll()  # the background's: no others, so answers do not wake it
+        self.hang_ups = select.poll()  # of the background: hang-ups alone, so answers do not wake it
         self.dozing = False  # the background sleeps until it is woken
         self.waker = Waker()  # wakes the background
         self.hang_ups.register(self.waker.fd, select.POLLIN)
-        # What threads tell each other: see `redlock/_io/waiter.py`.
+        # How threads pass work to each other: see `redlock/_io/waiter.py`.
         self.leader: Waiter | None = None
         self.followers: dict[Waiter, None] = {}  # oldest first
         self.polling = 0  # the leading thread, while it sits in poll()
@@ -118,7 +119,7 @@ class ThreadHost:
         asked = self.asked
         while asked:
             request, waiter, at, was_open = asked[0]
-            # An attempt that has ended must not be sent any more.  Its rollback, also asked for, will find nothing.
+            # An attempt that has ended must not be sent any more. Its rollback, which follows, finds nothing.
             if request.open or not was_open or request.owed_until is not None:
                 self.connections.submit(request, waiter, at, corked=True)
             asked.popleft()
@@ -132,7 +133,7 @@ class ThreadHost:
         """From now on no thread tells ``request`` of answers."""
         with self.mutex:
             request.open = False
-            if self.dozing:  # it is to see which connections answer nothing
+            if self.dozing:  # the background has to notice connections that answer nothing
                 self._wake_background()
 
     def finish(self, operation: Waiter) -> None:
@@ -141,7 +142,7 @@ class ThreadHost:
             with self.mutex:
                 self.connections.unlisten(operation)
         if self.dozing:
-            with self.mutex:  # which keeps `close` from closing the waker
+            with self.mutex:  # with the mutex, so that `close` cannot close the waker now
                 self._wake_background()
 
     def mend(self) -> None:
@@ -159,7 +160,7 @@ class ThreadHost:
         """From now on operations only end: they roll back, and releases are still sent and waited for."""
         with self.mutex:
             self.connections.closing = True
-            self.leader = None  # the leading thread would go back to poll(); one that joins anew is refused
+            self.leader = None  # else the leading thread would go back to poll(); a thread that joins now is refused
             self.polling = 0  # a signal handler that closes has perhaps interrupted it there
         self.lead_waker.wake()
         for waiter in list(self.operations):
@@ -202,13 +203,13 @@ class ThreadHost:
                 with contextlib.suppress(KeyError, ValueError):  # after an interruption this is the second time
                     poll.unregister(stream.fd)
         if self.polling:
-            # The leading thread may have lost a vote with this connection, and no hang-up tells it.
+            # The leading thread may have lost a vote with this connection, without an event in its poll().
             self.lead_waker.wake()
 
     def watch_room(self, stream: Stream, *, wanted: bool) -> None:
         self.poll.modify(stream.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
         if wanted and self.polling:
-            # The thread in poll() still asks for what was wanted when it went there.
+            # The thread in poll() still watches for the events of the time when it went there.
             self.lead_waker.wake()
 
     def tick_at(self, at: float) -> None:

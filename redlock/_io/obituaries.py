@@ -18,12 +18,12 @@ class Watched:
 
 
 class Obituary(weakref.ref[Any]):
-    """Notes that the owner of a hold's end has gone: the lease ``state`` may have no holder.
+    """Notes that the object which would give the lease ``state`` back has gone: the lease may have no holder.
 
     The collector, or whatever drops the last reference, calls back in the middle of anything; a signal handler may
-    raise in there, and Python swallows that.  So the note is taken by a function without any Python in it, and is lost
-    by nothing.  Its reader informs the renewer: ``reader``, which is called next and may be cut short, or else any
-    renewer when it goes around, once a second while it has leases.
+    raise in there, and Python swallows that.  So the note is taken by a function without any Python in it, and cannot
+    get lost. ``reader`` informs the renewer. It is called next, and may be cut short: then any renewer reads the note
+    in its next round, once a second while it has leases.
     """
 
     __slots__ = ("reader", "state", "times")
@@ -34,7 +34,7 @@ class Obituary(weakref.ref[Any]):
 
 
 _OBITUARIES: deque[Obituary] = deque()
-_OFTEN_ENOUGH = 3  # one that cannot be read must not keep the others from being read
+_OFTEN_ENOUGH = 3  # a note that cannot be read must not hold up the others
 _note = _OBITUARIES.append
 
 

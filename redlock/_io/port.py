@@ -30,7 +30,7 @@ class Listener(LineInbox, Protocol):
     def poke(self) -> None:
         """Have the operation resumed.  Takes no lock: a signal handler may call this, in any thread and at any moment.
 
-        The `Turn` that it gets means nothing: an operation that still has to wait does so again.
+        The `Turn` that it gets is only a wake-up: an operation that still has to wait does so again.
         """
 
 
@@ -62,7 +62,7 @@ class Port(Protocol):
 
     @property
     def stopped(self) -> type[BaseException]:
-        """What a user's callback may raise there without ending more than itself."""
+        """Errors of a user's callback that are logged, and go no further."""
 
     def now(self) -> float:
         """The time on the clock of R5."""
@@ -75,7 +75,7 @@ class Port(Protocol):
         """Have `Background.tick` called at ``at``, or soon; sooner does no harm."""
 
     def call_soon(self, call: Callable[[], object], /) -> object:
-        """Call it where `Background.tick` is called, but not now.  Takes no lock: the collector calls this.
+        """Call it later, where `Background.tick` is called.  Takes no lock: the collector calls this.
 
         Raises:
             RuntimeError: the event loop is closed.

@@ -1,4 +1,4 @@
-"""Tells which process this is: a forked child must not take its parent's locks for its own, nor sign with its name.
+"""Finds out which process this is: a forked child must not take its parent's locks for its own, nor use its name.
 
 Python runs a hook in each child that it forks.  A fork without Python (uWSGI, an embedded interpreter, a library
 in C) runs none.  So `pid` is compared with that of the kernel, and `notice` is called if they differ: when an operation
@@ -25,12 +25,13 @@ from redlock.options import LONGEST_OWNER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pid = getpid()  # of the process that all of our state belongs to
+pid = getpid()  # the process that all of our state belongs to
 identity: object = object()  # every child gets a new one; pids are used again
 _hooks: list[Callable[[], None]] = []
-_noticing: dict[int, RLock] = {}  # by pid: a thread of the parent may hold that of the parent
+_noticing: dict[int, RLock] = {}  # by pid: a thread of the parent may hold the parent's lock
 _busy = False  # `notice` is under way, and the garbage collector may call it again
-# Their `stay_alone` is called in the last thread of a process.  The other ones may hold a lock, and never open it.
+# Their `stay_alone` is called in the last thread of a process.  The other threads may hold a lock, and never release
+# it.
 survivors: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -39,7 +40,8 @@ class ForkLock:
 
     Use it only for state that is right whatever the other threads were doing.
 
-    Has a ``lock`` for a ``with``.  It is none itself: a Ctrl-C in an `__enter__` in Python would leave it locked.
+    Has a ``lock`` for a ``with``.  It is no context manager itself: a Ctrl-C in an `__enter__` in Python would leave
+    it locked.
     """
 
     def __init__(self) -> None:
@@ -98,7 +100,7 @@ def noted() -> Callable[[], bool]:
 
 
 def notice() -> None:
-    """This is a forked child: it lets go of all that is its parent's.  Takes no lock that a thread there may hold.
+    """This is a forked child: let go of all that is the parent's. Takes no lock that a thread of the parent may hold.
 
     Or Python is finalizing, after the last callback of atexit: it has stopped all other threads, and calls `__del__`.
     """

@@ -41,7 +41,7 @@ class Renewer:
         self.wakes_at = math.inf
         self._all_due = False  # whether `work` is to take all leases as due
         self._told = self._changed
-        self.closing = False  # operations are broken off now: their failures are not logged, and nothing is given back
+        self.closing = False  # operations are broken off now: no failure is logged, and no lease given back
 
     # -- from any thread -----------------------------------------------------------------------------
 
@@ -99,7 +99,8 @@ class Renewer:
     def _changed_elsewhere(self, renewal: Renewal) -> None:
         """The lease changed on another event loop, whose local queue and connections are not ours.
 
-        If it ended there, send its release here as well, behind requests that may set its keys (R10), wake the line.
+        If it ended there, send its release here as well, behind requests that may set its keys (R10), and wake the
+        line.
         """
         if renewal.over and not self._connections.closed:
             self._port.start(renewal.give_up(), [renewal])
@@ -134,7 +135,7 @@ class Renewer:
         Returns when there is more to do; infinity: when a lease is added.
         """
         try:
-            read_obituaries()  # those that could not be read when they came
+            read_obituaries()  # notes that could not be read when they came
         except Exception:  # noqa: BLE001 - all leases depend on us
             report_failure("looking for holders that are gone failed")
         with self._mutex.lock:
@@ -149,7 +150,8 @@ class Renewer:
         with self._mutex.lock:
             stays = self.wakes_at if self.wakes_at > now else math.inf
             self.wakes_at = min(self._schedule.next(), stays)
-            # A lease that is added from now on sees the new time, and those in the queue were added with the old one.
+            # A lease that is added from now on is compared with the new time; those in the queue were compared with
+            # the old one.
             return now if self._schedule.queue else self.wakes_at
 
     def ended(self, renewals: list[Renewal], error: BaseException | None = None) -> None:
@@ -178,7 +180,7 @@ class Renewer:
             self._connections.leave(effect.place)
 
     def _report_loss(self, renewal: Renewal) -> None:
-        """Report a loss.  An error of a user's callback goes no further, as far as the port says: others are called."""
+        """Report a loss.  An error of a user's callback that `Port.stopped` names is logged; others go on."""
         try:
             renewal.report_loss()
         except self._port.stopped:

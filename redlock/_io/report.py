@@ -1,4 +1,4 @@
-"""Reports what happens, to the log and to the observer if there is one.  This file imports nothing of this room."""
+"""Reports what happens, to the log and to the observer if there is one.  This file imports nothing of `_io`."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Runtime(Generic[AnyDriver]):
             return driver
 
     def _without_descriptors(self, error: OSError) -> QuorumUnreachable:
-        """The outage that it is if no driver can be made.  The next operation tries again."""
+        """The error if no driver can be made: an outage. The next operation tries again."""
         reason = NO_DESCRIPTOR if out_of_descriptors(error) else f"{error}"
         votes = [Vote(master, "error", None, "not asked") for master in self.deployment.settings.masters]
         return QuorumUnreachable(f"no master can be asked: {reason}", votes=votes)
@@ -182,10 +182,10 @@ process.in_child(_in_child)
 
 
 def without_masters(op: Op[T]) -> T:
-    """Run ``op`` although the masters were closed.  Raises RedlockError if it asks anything of them."""
+    """Run ``op`` although the masters were closed.  Raises RedlockError if the operation sends anything."""
     try:
         op.send(None)
-        while True:  # until it has given up; a Ctrl-C that it is cleaning up after is not lost (R11)
+        while True:  # until it gives up; a Ctrl-C that interrupted it is not lost (R11)
             op.throw(RedlockError(CLOSED))
     except StopIteration as stop:
         result: T = stop.value

@@ -87,7 +87,7 @@ class Stream(ABC):
     def write(self, data: bytes, sent: int | OSError | None = None) -> None:
         """Hand ``data`` to the kernel.  The backlog keeps the rest.  OSError: the connection broke.
 
-        ``sent``: that was done already, and this came of it.
+        ``sent``: the kernel was called already, with this result.
         """
         if self.backlog:  # it goes first
             self.backlog += data
@@ -110,7 +110,8 @@ class Stream(ABC):
         self.poisoned = False
 
     def read(self, data: bytes | OSError | None = None) -> bool:
-        """Hand every complete value to `_take`, with a time after it was read: it may say "so long left" (R21, R34).
+        """Hand every complete value to `_take`, with a time after it was read: it may announce for how long it holds
+        (R21, R34).
 
         ``data`` was read already.  True: the caller has more to do, and the stream stays picked up until that is done.
 
@@ -236,7 +237,7 @@ class Connection(Stream):
 class Subscriber(Stream):
     """The connection on which one master announces releases (R24).  It exists only while there is a waiter.
 
-    It is a second one, for a connection that subscribes can ask for nothing else.
+    It is a connection of its own, for one that subscribes can send no other requests.
     """
 
     __slots__ = ("_hear", "_refused_at", "_silent_since", "_unanswered", "asked", "refused", "reported")
@@ -294,7 +295,7 @@ class Subscriber(Stream):
             case [bytes(kind), bytes(channel), int()] if self._unanswered:
                 self._unanswered.popleft()
                 self._hear(self.master, kind, channel.decode("utf-8", "replace"), b"")
-            case ErrorReply() if self._unanswered:  # temporary: it is busy, or lacks a right that it may get
+            case ErrorReply() if self._unanswered:  # temporary: a busy master, or a right that may be granted
                 self.asked.discard(self._unanswered.popleft())
                 self.refused, self._refused_at = value.text, now
             case _:

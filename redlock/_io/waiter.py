@@ -26,8 +26,9 @@ one.  So no thread sleeps for longer than its patience without a look of its own
 until then, and the leading thread wakes the threads that are left on the chain.
 
 Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in
-the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.  And a thread for
-all I/O: each caller has to be woken once in any case, so that one would only be one more to fight for the interpreter.
+the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.  And a thread
+for all I/O: each caller has to be woken once in any case, so it would only be one more thread that fights for the
+interpreter.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Waiter:
             try:
                 if host.asked or host.connections.corked:  # no call without need: this is the hottest place
                     host.flush()
-                if events:  # that came before who brought it could see that we poll; or no master could be asked
+                if events:  # an event came before its sender could see that we poll; or no master could be asked
                     return
                 # poll() counts whole milliseconds and rounds down.  One more, or this would spin at the end.
                 ready = host.poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
@@ -195,7 +196,7 @@ class Waiter:
                 process.notice()
                 return
             with host.mutex:
-                now = clock.now()  # in here: else another thread could write after it what we then read the answer to
+                now = clock.now()  # here: no request may be written between this time and the read
                 try:
                     host.reader = self  # threads that get events go on the chain
                     host.connections.read_ready(ready, now)
@@ -224,7 +225,7 @@ class Waiter:
             self._wake_next()
 
     def _join(self, *, impatient: bool) -> bool:
-        """Lead, if no thread leads or none reads; else follow.  Returns whether it follows."""
+        """Lead, if no thread leads, or the leading one does not read; else follow. Returns whether it follows."""
         host = self._host
         if host.leader is not None and not impatient:
             if self.events:
@@ -299,7 +300,7 @@ class Waiter:
         return False
 
     def _wake_next(self) -> None:
-        """Wake the next thread on the chain that sleeps; that one has to wake the one after it.  Only if we have to."""
+        """If it is our task, wake the next sleeping thread on the chain, which has to wake the one after it."""
         if not self.wakes_next:
             return
         self.wakes_next = False

@@ -45,14 +45,14 @@ class Waker:
                 end.write()
 
     def read(self, *_: object) -> bool:
-        """As of a `Stream`.  False: there is nothing more to do."""
+        """As `Stream.read`. False: there is nothing more to do."""
         with contextlib.suppress(OSError):
             os.read(self.fd, 4096)
         return False
 
     def close(self) -> None:
         """Close both ends.  Takes no lock: the collector may call this in any thread, and a forked child does."""
-        # Of -1 gevent says ValueError.  There is no `fd` if a signal handler raised in `__init__`.
+        # gevent raises ValueError for -1.  There is no `fd` if a signal handler raised in `__init__`.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             read, self.fd, self._write = self.fd, -1, None
             os.close(read)
