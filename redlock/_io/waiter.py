@@ -196,7 +196,7 @@ class Waiter:
                 process.notice()
                 return
             with host.mutex:
-                now = clock.now()  # here: no request may be written between this time and the read
+                now = clock.now()  # in here: no request may be written between this time and the read
                 try:
                     host.reader = self  # threads that get events go on the chain
                     host.connections.read_ready(ready, now)

@@ -38,7 +38,7 @@ class TermBody(Cancelling):
         self._check_term()
 
     async def finish(self, error: BaseException | None) -> bool:
-        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term."""
+        """The body ended with ``error``. True if the error goes on: it was not caused by the end of the term."""
         self._stop.unsubscribe(self)
         self._over = True
         if self.cancelled:
@@ -69,7 +69,7 @@ def say_at_once(running: Running) -> None:
 
 
 def passes(error: BaseException, before: int) -> bool:
-    """Whether ``error`` of a body may pass.  That of something that was cancelled inside of the body may, too.
+    """Whether ``error`` of a body may pass.  A cancellation of something inside of the body may, too.
 
     ``before``: how often our own task was to be cancelled when the run began.  If it is now, nothing passes.
     """
@@ -77,7 +77,7 @@ def passes(error: BaseException, before: int) -> bool:
 
 
 def obedient(lead: Callable[[AsyncTerm], Awaitable[object]], before: int) -> Callable[[AsyncTerm], Awaitable[object]]:
-    """``lead``, which raises a cancellation of its task that it has swallowed: that one ends the run (C13).
+    """``lead``; if it has swallowed a cancellation of its task, that is raised at its end, and ends the run (C13).
 
     A body that is cancelled because its term has ended may swallow that; it is taken back where the body ends.
     """

@@ -18,7 +18,7 @@ T = TypeVar("T")
 def call(function: Callable[[T], object], argument: T, name: str) -> None:
     """Call ``function``, on the running loop.  If it is a coroutine function a task of its own runs it, to its end.
 
-    ``name``: of the option that it is, for the log if the task fails.
+    ``name``: of the option, for the log if the task fails.
     """
     result = function(argument)
     if inspect.iscoroutine(result):

@@ -41,8 +41,8 @@ class Cancelling:
     async def finish_body(self, error: BaseException | None) -> bool:
         """The body ended with ``error``.  Take our cancellation back.  True if ``error`` is not its effect.
 
-        A cancellation from outside goes on (C13).  A second time, after an exception has struck the first one, finds
-        it `cancelled` until it was taken back.
+        A cancellation from outside goes on (C13).  A second call, after an exception has struck in the first one,
+        finds it still `cancelled`, unless it was taken back.
         """
         late: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):

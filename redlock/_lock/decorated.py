@@ -20,7 +20,7 @@ def shown(function: object) -> str:
 
 
 def check(function: object) -> None:
-    """Raise ConfigurationError if ``function`` cannot be called, or not in the way in which the lock will call it."""
+    """Raise ConfigurationError if ``function`` cannot be called in the way in which the lock will call it."""
     if isinstance(function, (classmethod, staticmethod)):
         kind = type(function).__name__
         raise ConfigurationError(

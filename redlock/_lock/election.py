@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Candidate(LockBase[AnyMasters, AnyLease]):
     """The lock of a candidate: its acquire ends when the election is stopped, and it sees the leader.
 
-    It is not bound, so a lease is the candidate's.  While a body runs, the hold is also among those of the thread or
-    task of the body: a body that asks for the name would wait for itself (C5).
+    It is not bound, so a lease belongs to the candidate. While a body runs, the hold is also among the holds of the
+    thread or task of the body: a body that asks for the name would wait for itself (C5).
     """
 
     gone = False  # its lease has no holder any more
@@ -89,7 +89,8 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     def __init__(self, stop: Stop, candidate: AnyCandidate, lease: AnyLease) -> None:
         self._stop = stop
-        # Weak until the body begins: the lease is the candidate's, and a loop that was left has none.
+        # Weak until the body begins: the lease belongs to the candidate, and is given back if a loop is left before
+        # that.
         self._stands = weakref.ref(candidate)
         self._candidate: AnyCandidate | None = None
         self._lease = lease
@@ -137,7 +138,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
     def ensure(self, at_least: float = 0.0) -> None:
         """Raise `LockLost` unless more than ``at_least`` seconds of the term remain.
 
-        Where it leaves the body, it only ends the term: the next campaign begins, and nothing is raised.
+        If the error leaves the body, it only ends the term: the next campaign begins, and nothing is raised.
         """
         if self._abandoned:
             raise LockLost(f"term {self.number} of {self.name!r} has ended: its loop was left", name=self.name)
@@ -182,7 +183,7 @@ AnyTerm = TypeVar("AnyTerm", bound=TermBase[Any, Any])
 
 
 def only_says_over(error: BaseException | None, term: AnyTerm) -> bool:
-    """Whether ``error`` only says that ``term`` has ended.  By its token: other masters may have the same names."""
+    """Whether ``error`` only says that ``term`` has ended. The token decides: other masters may have the same names."""
     return isinstance(error, LockLost) and error._token == term.lease.token  # noqa: SLF001 - not for users
 
 
@@ -195,7 +196,7 @@ class Running(Progress):
         super().__init__()
         self.lead = lead  # the body; of a loop it is elsewhere
         self.on_stopped = on_stopped
-        self.here = process.noted()  # false in a process that a body has forked: that does not go on with the election
+        self.here = process.noted()  # false in a process that a body has forked: such a process leaves the election
 
 
 class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
@@ -243,7 +244,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         self._stop = Stop()
         self._current: Callable[[], AnyTerm | None] = _nothing  # weak: a term that is thrown away ends
         self._runs: Callable[[], Running | None] = _nothing  # weak: the run goes with its frame
-        self._leader: str | None = None  # the other one that was seen last
+        self._leader: str | None = None  # the other leader that was seen last
         self._candidate()  # checks the options
 
     @property
@@ -332,7 +333,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         report_failure(f"leading {self._name!r} failed{again}", pause.error)
 
     def _end_run(self, running: Running) -> None:
-        """It has ended.  A lease that was not given back is now, in the background (P7)."""
+        """The run has ended. A lease that was not given back is given back now, in the background (P7)."""
         if self._runs() is running:
             self._runs = _nothing
         if running.stands is not None:

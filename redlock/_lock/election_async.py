@@ -79,7 +79,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """The body has ended: give the lock back.  An error that only says so of the term is raised no further."""
+        """The body has ended: give the lock back.  An error that only says that the term is over goes no further."""
         try:
             try:
                 goes_on = await self._finish_body(error)
@@ -108,7 +108,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         __aexit__ = ExitMethod(_exit)
 
     async def _finish_body(self, error: BaseException | None) -> bool:
-        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term.
+        """The body ended with ``error``. True if the error goes on: it was not caused by the end of the term.
 
         A second time does no harm: an exception may have struck the first one.
         """
@@ -256,7 +256,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         # asyncio only
         except GeneratorExit as thrown_away:
             if not hasattr(thrown_away, "of_body"):
-                await body.finish(thrown_away)  # which does not wait: the coroutine must not
+                await body.finish(thrown_away)  # without a wait: the coroutine must not wait
                 raise
             error = thrown_away
         # both again
@@ -339,7 +339,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
 
 
 async def _released(candidate: TaskCandidate | None) -> BaseException | None:
-    """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
+    """Give the lock back, unless that was done. Returns an error; a lost lease is none."""
     try:
         if candidate is not None:
             await candidate.release()

@@ -69,7 +69,7 @@ class Term(TermBase[ThreadCandidate, Lease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """The body has ended: give the lock back.  An error that only says so of the term is raised no further."""
+        """The body has ended: give the lock back.  An error that only says that the term is over goes no further."""
         try:
             try:
                 goes_on = self._finish_body(error)
@@ -93,7 +93,7 @@ class Term(TermBase[ThreadCandidate, Lease]):
         __exit__ = ExitMethod(_exit)
 
     def _finish_body(self, error: BaseException | None) -> bool:
-        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term.
+        """The body ended with ``error``. True if the error goes on: it was not caused by the end of the term.
 
         A second time does no harm: an exception may have struck the first one.
         """
@@ -277,7 +277,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
 
 
 def _released(candidate: ThreadCandidate | None) -> BaseException | None:
-    """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
+    """Give the lock back, unless that was done. Returns an error; a lost lease is none."""
     try:
         if candidate is not None:
             candidate.release()

@@ -1,4 +1,4 @@
-"""What a lease is written as, for a message to the process that takes it over (R46)."""
+"""The text of a lease, for a message to the process that takes it over (R46)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Handed(NamedTuple):
 
     @classmethod
     def read(cls, text: object) -> Handed:
-        """Raises ConfigurationError, and shows only the beginning: all of a text is enough to release the lock."""
+        """Raises ConfigurationError, which shows only the beginning: the whole text is enough to release the lock."""
         try:
             found = json.loads(text)  # type: ignore[arg-type] # a TypeError
             return cls(**{field: found[field] for field in cls._fields})

@@ -4,8 +4,8 @@ Each ``with`` has an end of its own.  The interpreter looks ``__exit__`` up when
 it finds, and calls that at the end.  A lock hands out a new `WithExit` at each look (see `ExitMethod`). contextlib's
 stacks do the same with the class of a lock.  Two things follow, and both are needed:
 
-- A `WithExit` knows what its ``with`` was given.  A generator is closed by the thread that drops it, perhaps inside a
-  ``with`` of that thread on the same lock.  It still gives back its own lease (P8).
+- A `WithExit` knows the lease of its ``with``. A generator is closed by the thread that drops it, perhaps inside a
+  ``with`` of that thread on the same lock. The generator still gives back its own lease (P8).
 - A `WithExit` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
   entered has ended (R15): a generator may move through a pool of threads.  When it is gone without an exit, its frame
   was torn down, and no holder can give the lease back.  So the lease is not entered again, and the renewer releases it
@@ -176,17 +176,17 @@ class Hold(Generic[AnyLease]):
 
     @property
     def perhaps_abandoned(self) -> bool:
-        """The collector is about to take apart what could give it back, or just did."""
+        """The collector is about to free the object that could give it back, or just did."""
         return self._watches is not None and self._watches() is None
 
     @property
     def entered_here(self) -> bool:
-        """Whether it was entered in this context, or in the context that this is a copy of."""
+        """Whether it was entered in this context, or in the context of which this one is a copy."""
         return self.anywhere or weakref.ref(self.state) in _ENTERED.get()
 
     @property
     def bound_by_hand(self) -> bool:
-        """Whether its thread or task has to give it back with a call of `release`."""
+        """Whether its thread or task has to give it back by a call of `release`."""
         return self.by_hand and self._life is None
 
     @property
@@ -319,7 +319,7 @@ def _forget_lost(holder: list[Hold[Any]]) -> None:
 
 
 class Entered:
-    """What a ``with`` has entered, for its end to give back."""
+    """The hold that a ``with`` has entered, for its end to give back."""
 
     __slots__ = ("anchor", "hold")
 
@@ -348,8 +348,8 @@ class ExitMethod:
     def __init__(self, exit_method: Callable[..., Any]) -> None:
         self.__wrapped__ = exit_method
         # `__aexit__` only makes a coroutine, which may never begin and then has left nothing.  So `entered` keeps the
-        # `Anchor`: the coroutine has that as an argument.  A stack keeps us as long as an error, and that in a cycle.
-        # There `entered` has it as well, so that it goes whatever strikes in ``exit_method``.
+        # `Anchor`: the coroutine has that as an argument.  A stack keeps this object for as long as an error, in a
+        # cycle. There `entered` has the `Anchor` as well, so that it goes whatever interrupts ``exit_method``.
         self._stays = inspect.iscoroutinefunction(exit_method)
 
     def __get__(self, lock: object, kind: type[object]) -> WithExit:

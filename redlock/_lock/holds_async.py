@@ -1,7 +1,7 @@
 """What tasks hold.
 
 The body of an ``async with`` is cancelled when its lease is lost (see `Cancelling`).  The release of a lost lease is
-sent and not waited for.  An error of the body goes on, with a note.
+sent, and no task waits for its answers.  An error of the body goes on, with a note.
 """
 
 from __future__ import annotations

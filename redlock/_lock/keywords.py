@@ -1,4 +1,4 @@
-"""Keyword arguments that there are not: the error says what they are called here.
+"""Unknown keyword arguments: the error says what they are called here.
 
 A name like ``timeout`` means something else in other libraries, so Python's own text is no help.  A reader to whom
 ``blocking_timeout`` is unexpected tries ``timeout``, which is right, and then ``expire``, which is called ``ttl``.
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-# What others call the two times of a lock: redis-py, pottery, redlock-py, aioredlock, node-redlock, Redisson, SET.
+# The names of the two times of a lock elsewhere: redis-py, pottery, redlock-py, aioredlock, node-redlock, Redisson,
+# SET.
 _TIMES = frozenset(
     (
         *("acquire_timeout", "blocking_timeout", "context_manager_timeout", "max_wait", "wait", "wait_time"),
@@ -31,7 +32,7 @@ _PAUSES = frozenset(("interval", "poll_interval", "retry_count", "retry_delay", 
 
 
 def hide_unknown(function: F) -> F:
-    """``function``, whose ``**unknown`` no signature shows."""
+    """``function``, with a signature that does not show ``**unknown``."""
     signature = inspect.signature(function)
     known = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
     function.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]

@@ -105,7 +105,7 @@ class LeaseBase:
     def hand_over(self) -> str:
         """End this hold without a release: another process goes on with the lease (C11).  No I/O.
 
-        From now on nothing of it is renewed, released or told here.  The lease is neither valid nor lost, and the end
+        From now on it is not renewed, released or reported here.  The lease is neither valid nor lost, and the end
         of its ``with`` does nothing.  Returns a short text, for a message or a queue.  The other process gives that to
         `Masters.resume`.  If it does not get there, the names are free after the TTL and the guard.
 

@@ -78,7 +78,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _state_class: type[LeaseState]
     _holder: str
     _runtime: Runtime[Any]
-    _elsewhere = ""  # why the holder may be another one although it does not look so
+    _elsewhere = ""  # why the holder may be another one than it seems
 
     _anchor: Anchor | None = None  # of this lock, if it is not bound
 
@@ -193,12 +193,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if owner is not None:
             self._settings = self._settings._replace(token=token_source(owner))
         self._bound = bound
-        self._lease: AnyLease | None = None  # the latest, of any holder
+        self._lease: AnyLease | None = None  # the latest lease, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`
         self._own = self._runtime.own  # `holds` of the calling thread or task, through any lock of these masters
         if not self._bound:
             self._anchor = Anchor()
-            self._own = SimpleNamespace(holds=Holder(bool))  # those of all users of this lock
+            self._own = SimpleNamespace(holds=Holder(bool))  # the holds of all users of this lock
 
     def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
         if isinstance(masters, MastersBase):
@@ -265,8 +265,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if hold.task is not again.task:
                 raise WouldDeadlock(_in_another_task(hold), name=self._spec.name)
             if not hold.entered_here:
-                continue  # another request of this pool's thread, which goes on later
-            if hold.holder is not again.holder:  # that of a candidate, whose body this is
+                continue  # a request that this thread of a pool has suspended
+            if hold.holder is not again.holder:  # the hold of a candidate, in whose body this runs
                 raise WouldDeadlock(
                     f"this {self._holder} leads {lease.name!r}, and would wait for the end of its own term: give "
                     "this lock a name of its own",
@@ -284,11 +284,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return False
 
     def _wants_any(self, names: tuple[str, ...]) -> bool:
-        """Whether a lease on ``names`` has any that this lock asks for."""
+        """Whether a lease on ``names`` has any name that this lock asks for."""
         return any(name in names for name in self._spec.names)
 
     def _wants_all(self, names: tuple[str, ...]) -> bool:
-        """Whether a lease on ``names`` is what this lock asks for."""
+        """Whether a lease on ``names`` has exactly the names of this lock."""
         return set(self._spec.names) == set(names)
 
     def _spec_of(self, state: LeaseState) -> LockSpec:  # noqa: ARG002 - of slots each is another lock
@@ -491,7 +491,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             hold.pass_on()
         state.changed()
         self._conclude_release(state, "released")
-        # No more than what is under way sets: that may come to a master behind the first extension of the next process.
+        # No longer than the TTL of an extension under way, which may come to a master behind the first one of the
+        # next process.
         ttl = min([state.ttl, *(pending.ttl for pending in list(state.all_pending))])
         return Handed(
             state.names, state.token, state.fence, state.mode.shared, ttl, state.guarded, reserved,
@@ -520,7 +521,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise
 
     def _abandon_elsewhere(self, hold: Hold[AnyLease]) -> None:
-        """`_abandon`, in the background: it has a whole stack."""
+        """`_abandon`, in the background, which has a whole stack."""
         if hold.driver is not None:
             hold.driver.call_soon(partial(self._abandon, hold, again=True))
 
@@ -607,7 +608,7 @@ def _in_another_task(hold: Hold[Any]) -> str:
 
 
 def _in_order(fair: object, *, shared: object, fencing: object) -> type[FairTarget]:
-    """What an acquire in order asks for (R42).  Raises ConfigurationError."""
+    """The request of an acquire in order (R42). Raises ConfigurationError."""
     options.flag("fair", fair)
     if shared:
         raise ConfigurationError("fair=True with shared=True: readers enter together, drop one of them")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from redlock._lock.observer import Observer
     from redlock._lock.typed import MastersOptions
 
-# By the number of masters: what the log says of R35.
+# What the log says about R35, by the number of masters.
 _NOTHING_GAINED = {
     1: "confirm_expiry adds nothing with one master: its clock has to be right",
     2: "confirm_expiry adds nothing with two masters: both clocks have to be right. Take 3, or better 5",
@@ -65,7 +65,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
     def _import() -> None:
         """Import what methods need.
 
-        Now: at their first call no descriptor may be left, and an exception in an import may leave its lock locked.
+        At their first call no descriptor may be left, and an exception in an import may leave its lock locked.
         """
 
     def __init__(
@@ -305,7 +305,7 @@ def _report_loss(observer: Observer | None, renewal: Renewal) -> None:
 
 
 def was_free(name: str | None, tally: Tally) -> bool:
-    """Whether a wait ended well.  ``name``: one that was not seen to be free.  Raises QuorumUnreachable."""
+    """Whether all names were free. ``name``: one that was not seen to be free. Raises QuorumUnreachable."""
     if name is not None and tally.unreachable:
         raise QuorumUnreachable(
             f"cannot tell whether {name!r} is free: {readings.explain(tally)}", name=name, votes=tally.votes()

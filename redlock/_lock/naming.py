@@ -147,7 +147,7 @@ def _from_template(function: str, parts: Iterable[_Part], bound: inspect.BoundAr
 
 
 def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
-    """``value`` as a part of a name.  Raises ConfigurationError if that would be another one elsewhere."""
+    """``value`` as a part of a name. Raises ConfigurationError if another process might make another name of it."""
     text = ""  # None is no text either
     if value is not None:
         delivered = _delivered(field, value, conversion, spec)
@@ -172,7 +172,7 @@ def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
 
 
 def _has_text(value: object, spec: str) -> bool:
-    """Whether it writes more than what `repr` shows to people.  JSON has a text of the first ones."""
+    """Whether the class has a text of its own, and not only that of `repr`. JSON has a text of such objects."""
     if value is None or isinstance(value, (str, int, float)):
         return True
     own, of_object = (type(value).__format__, object.__format__) if spec else (type(value).__str__, object.__str__)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Observer:
     """Makes the events, and hands them to ``function``, a function of the user.
 
-    It refers to nothing else.  Connections and renewers refer to it, and must not keep a `Masters` alive.
+    This object refers only to ``function``: connections and renewers refer to this object, and must not keep a
+    `Masters` alive.
     """
 
     __slots__ = ("_function",)

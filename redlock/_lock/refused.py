@@ -41,7 +41,7 @@ def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
 
 
 def _error(spec: LockSpec, refusal: Refusal, who: str, more: str, crowd: str, others: str) -> NotAcquired:
-    """``who`` has it, and for how long yet (``more``), unless it is this process that keeps us away."""
+    """``who`` has the lock and for how long (``more``), unless this process itself is in the way."""
     if refusal.waited.crowd:
         who = f"{refusal.waited.crowd} of this process {crowd} already, max_waiters is {spec.max_waiters}"
     elif not refusal.waited.attempts:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redlock._lock.lease_async import AsyncLease
     from redlock._lock.masters_async import AsyncMasters
 
-_IN_THE_TEXT = ("shared", "ttl", "guard", "hold_at_least")  # options that a plain token does not say
+_IN_THE_TEXT = ("shared", "ttl", "guard", "hold_at_least")  # options that a plain token does not contain
 
 
 class AsyncResumeOptions(LeaseOptions, total=False):
@@ -77,7 +77,8 @@ class AsyncResumed(AsyncMultiLock):
         state = self._state_class(spec, clock=clock.now, mine=process.here)
         everywhere = frozenset(range(len(settings.masters)))
         now = clock.now()
-        # It is not shown before masters have confirmed it; until then it is taken to be valid for as long as it may be.
+        # The lease is not shown before masters have confirmed it; until then it is assumed to be valid for as long as
+        # possible.
         state.taken_over(Grant(self._token, self._fence, now + spec.ttl, now, everywhere, tuple))
         state.mode, state.hold_at_least = resumed(spec.mode), spec.hold_at_least
         note_here(state, hold)

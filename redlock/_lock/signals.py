@@ -47,7 +47,7 @@ class Signals:
         self.restore()
 
     def restore(self) -> None:
-        """Put back what was there.  A second time does no harm."""
+        """Put back the handlers of before. A second call does no harm."""
         for number in self._numbers:
             handler = _HANDLERS.get(number)
             if handler is not None:
@@ -55,7 +55,7 @@ class Signals:
 
 
 def _install(number: int, user: Signals) -> None:
-    """From one step on a signal stops ``user``.  One that comes before that does what it did before; none is lost."""
+    """From one step on a signal stops ``user``. A signal before that step does what it did before; none is lost."""
     while True:
         handler = _HANDLERS.get(number)
         if handler is not None and handler.here() and handler.installed:
@@ -66,7 +66,7 @@ def _install(number: int, user: Signals) -> None:
         before = handler.before if handler is not None and handler.installed else signal.getsignal(number)
         if before is None:
             return
-        # First of all: it has to be known when it is there.
+        # First of all: the handler has to be known when it is installed.
         handler = _HANDLERS[number] = _Handler(number, before, user)
         signal.signal(number, handler.handle)
         return

@@ -1,7 +1,7 @@
 """Slots, for asyncio: at most ``limit`` holders at once (R32).
 
-`AsyncSlots` is a lock whose leases are on different names: the lock ``name#i`` for slot i.  All that a lock does with a
-lease it does here as well, with the keys and the scripts of that slot.
+`AsyncSlots` is a lock whose leases are on different names: the lock ``name#i`` for slot i.  The lock works on these
+leases as on others, with the keys and the scripts of the slot.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class AsyncSlots(AsyncMultiLock):
         return len(names) == 1 and names[0] in self._names
 
     def _check_asked(self, hold: Hold[AsyncLease]) -> None:
-        """As of a lock.  A lease of the lock ``name#i`` is from now on one of slot i, with its number (R26)."""
+        """As a lock does. From now on a lease of the lock ``name#i`` is a lease of slot i, with its number (R26)."""
         super()._check_asked(hold)
         slot = self._names.index(hold.state.name)
         hold.state.slot, hold.state.mode = slot, self._group.slots[slot].mode

@@ -40,7 +40,7 @@ def decorator(
                     entered = True
                     return function(*args, **kwargs)
             except NotAcquired:
-                if entered or on_busy != "skip":  # entered: it is the body's
+                if entered or on_busy != "skip":  # entered: the error comes from the body
                     raise
                 skipped: R = busy
                 return skipped

@@ -28,12 +28,12 @@ def checked(limits: Limits, *options_: object) -> Times:
     """``options_``: those of a lock, as `_checked` takes them.  Raises ConfigurationError."""
     try:
         return _checked(limits, *options_)
-    except TypeError:  # not hashable, so hardly a number: the check says so
+    except TypeError:  # not hashable, so not a number: the check reports it
         return _checked.__wrapped__(limits, *options_)
 
 
 def check_guard(value: object, max_ttl: float) -> float:
-    """The guard of a lock, or of all locks; not whether a TTL fits beside it (R36)."""
+    """The guard of a lock, or of all locks, checked; but not whether a TTL fits beside it (R36)."""
     return options.seconds(
         "guard", value, zero=True, below=max_ttl, why="max_ttl, which is for the ttl and the guard together (R36)"
     )

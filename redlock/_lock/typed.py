@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoOptions(TypedDict):
-    """No option at all: of ``**unknown`` in a function that says itself which keywords it does not have."""
+    """No option at all: for ``**unknown`` in a function that reports unknown keywords itself."""
 
 
 class ElectionOptions(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Whether what is installed beside this library fits it.
+"""Whether other installed distributions fit this library.
 
 A `redis-py` may not.  And another distribution may have put a module ``redlock`` in the same place as this one.
 Several distributions have a module of that name (`redlock`, `redlock-py` and forks of both). pip lets them overwrite

@@ -46,7 +46,7 @@ def poll() -> _Poll:
 
 
 class Waker:
-    """As the one of `redlock/_io/waker.py`, with sockets."""
+    """The waker of `redlock/_io/waker.py`, with sockets."""
 
     def __init__(self) -> None:
         self._read, self._write = socket.socketpair()
