@@ -601,7 +601,7 @@ def _answer(connection: Any) -> Any:
 
 
 def _check_records(prefix: str, fences: Any, grants: Any) -> None:
-    """Raise if the user may use the keys of fences, and not those of records beside them (R35).
+    """Raise if the user may use the keys of fences, and not the keys of records beside them (R35).
 
     A user who may use neither may have rights for some names alone, and each acquire says so.
     """

@@ -24,7 +24,7 @@ TOKEN = re.compile("[0-9a-f]{40}(?::(?P<owner>.*))?", re.DOTALL)  # (R27)
 BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
 MOST_SLOTS = 100  # of a group: each attempt names them all, and a refusal looks at each (R32)
 _LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
-_BEGINNING = 20  # characters of what may have a token in it
+_BEGINNING = 20  # characters of a text that may have a token in it
 _FEW = 10  # names of one lock that a text shows all of
 _SOME = 3  # names that it shows if there are more
 

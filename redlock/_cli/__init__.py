@@ -27,7 +27,7 @@ def redlock_run() -> NoReturn:
             from redlock._system.platform import SENTENCE  # noqa: PLC0415
 
             sys.stderr.write(f"redlock-run: {SENTENCE}\n")
-            sys.exit(71)  # as where nothing can be started
+            sys.exit(71)  # the code for a command that cannot be started
         from redlock._cli.run import entry  # noqa: PLC0415
 
         entry()

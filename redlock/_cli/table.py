@@ -180,7 +180,7 @@ def duration(seconds: float) -> str:
 
 
 def _findings(health: Health, style: Style) -> list[str]:
-    """The findings of the quorum, then those of masters. A finding that several masters share is shown once."""
+    """The findings of the quorum, then the findings of masters. A finding that several masters share is shown once."""
     report = []
     shared: dict[tuple[str, ...], tuple[Finding, list[str]]] = {}
     for where, findings in [("the quorum", health.findings), *((one.name, one.findings) for one in health.masters)]:

@@ -140,7 +140,7 @@ class BatchExtension(Round):
         self.counts = None  # it stays open, so that each vote comes to `answered`
         self.asked = asked
         self.detached: set[int] = set()  # by their index in the request
-        self.to_detach: deque[int] = deque()  # those of them that `renew` has yet to let go
+        self.to_detach: deque[int] = deque()  # leases that `renew` has yet to let go
         self._ttl = ttl
 
     def time_out(self, at: float) -> None:

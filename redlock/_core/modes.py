@@ -1,4 +1,4 @@
-"""The mode of an ordinary lock, and that of readers (R33)."""
+"""The modes of ordinary locks and of readers (R33)."""
 
 from __future__ import annotations
 

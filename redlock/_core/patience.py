@@ -39,7 +39,7 @@ class Patience:
 
     def __init__(self, settings: MastersSettings, deadline: float, began: float) -> None:
         self.deadline, self.since, self.began = deadline, began, began
-        # When the log says who is in the way (R45).
+        # When the log names the holder (R45).
         self.reports_at = math.inf if settings.waits is None else began + FIRST
         self._settings = settings
         self._outage_timeout = settings.outage_timeout if deadline == math.inf else math.inf

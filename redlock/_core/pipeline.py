@@ -106,7 +106,7 @@ class Pipeline:
 
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
-    ``functions``: the master is asked by functions, not by scripts (R44); whoever makes the connection finds that out.
+    ``functions``: the master is asked by functions, not by scripts (R44); the handshake finds that out.
     ``odd``: most other masters are asked in the other way, so what is packed for all is not for this one.
 
     ``patience``: a master that has not answered for that many seconds is sent releases alone, so that a frozen master

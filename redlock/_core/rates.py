@@ -28,7 +28,7 @@ class Reading(NamedTuple):
 
 
 def bounds(first: Reading, second: Reading) -> tuple[float, float]:
-    """The least and the greatest rate at which the master's clock can have run: 1.0 is that of ours."""
+    """The least and the greatest rate at which the master's clock can have run: 1.0 is the rate of ours."""
     passed, longest, shortest = second.clock - first.clock, second.at - first.sent_at, second.sent_at - first.at
     return (passed - _UNIT) / longest, (passed + _UNIT) / shortest if shortest > 0 else float("inf")
 

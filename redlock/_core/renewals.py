@@ -121,7 +121,7 @@ class Renewal:
         if self._pause is None:
             self._pause = _pause(lease.ttl, self.settings.random())
         at = self._since + self._pause
-        # TTL and end are those of now: the holder itself may have changed both, while `random` asked the kernel.
+        # Read TTL and end only now: the holder itself may have changed both, while `random` asked the kernel.
         if (end := lease.valid_until) != self._tried_for and not lease.all_pending:
             at = min(at, end - _latest(lease.ttl, self.settings.drift_factor))
         return min(until, _in_step(at, lease.ttl, self.settings.phase))

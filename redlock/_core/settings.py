@@ -1,4 +1,4 @@
-"""The settings that all locks of one `Masters` share, and those of a single lock."""
+"""The settings that all locks of one `Masters` share, and the settings of a single lock."""
 
 from __future__ import annotations
 

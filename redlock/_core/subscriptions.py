@@ -122,7 +122,7 @@ class _Channel:
     def __init__(self) -> None:
         self.listeners: tuple[Subscription, ...] = ()
         self.confirmed = 0  # the masters that confirmed it, as bits
-        self.level = 0.0  # that of the subscription that listened last
+        self.level = 0.0  # the `level` of the subscription that listened last
         self.idle_since = 0.0
 
 

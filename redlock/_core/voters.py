@@ -123,7 +123,7 @@ class Voters:
         self._said_at[master] = math.inf if announced is None else sent_at
         if announced is not None:
             value, until, process = self._longest[master]
-            # The announcement of a process before this one applies to its end: the master may have forgotten it.
+            # An announcement to a process before this one applies until it expires: the master may have forgotten it.
             if process == self._run_id(master) or until <= at or value <= announced.max_ttl:
                 left = min(announced.left, wire.LIFE * announced.max_ttl) * self._slower + validity.ROUNDING
                 self._longest[master] = announced.max_ttl, at + left, self._run_id(master)
@@ -243,7 +243,7 @@ class Voters:
         )
 
     def quarantined_for(self, master: int, at: float) -> float:
-        """Seconds until the vote of ``master`` counts, if those of all count; 0: it counts now."""
+        """Seconds until the vote of ``master`` counts, once votes count at all; 0: it counts now."""
         return max(0.0, self._admitted_from[master] - at, self.rates.votes_from(master) - at)
 
     def _run_id(self, master: int) -> str | None:

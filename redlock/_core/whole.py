@@ -35,7 +35,7 @@ def lacking(lease: LeaseState) -> list[int]:
 
 
 def make_whole(settings: MastersSettings, spec: LockSpec, lease: LeaseState, missing: Sequence[int]) -> Iterator[Send]:
-    """Give the key to those of ``missing`` where the name is free."""
+    """Give the key to the ``missing`` masters on which the name is free."""
     left = lease.valid_until - lease.clock() + validity.drift(lease.ttl, settings.drift_factor)
     return repair(settings, spec, lease, missing, left, wanted=lambda: not lease.extensions)
 

@@ -52,7 +52,7 @@ class Checkup:
             does not return in time, that is a finding. None: nothing is written.
         troubles: returns, for each master, what is wrong with the connection that this process uses for its locks;
             nothing if it has none.
-        adopt: use the longest TTL that is announced on the masters, instead of that of ``client_options``.
+        adopt: use the longest TTL that is announced on the masters, instead of the TTL in ``client_options``.
     """
 
     def __init__(

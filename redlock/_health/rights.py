@@ -34,7 +34,7 @@ _COMMANDS = {
     "hdel": False,
 }
 # ... of readers (R33), and of writers that meet them. They are in the rule, and not asked for: most have no readers.
-_OF_CONNECTIONS = ("client|setname",)  # ... so that others can tell them from those of versions before (R34)
+_OF_CONNECTIONS = ("client|setname",)  # ... so that others can tell them from earlier versions (R34)
 _OF_LOOKS = ("pubsub|numsub",)  # ... which say how many wait (R40)
 _OF_READERS = ("zadd", "zrem", "zremrangebyscore", "zrange", "zcount", "zscore")
 _OF_SCRIPTS = ("eval", "evalsha", "script|load")  # ... of who calls no functions (R44)

@@ -506,7 +506,7 @@ _RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = 
 
 
 def _functions(facts: MasterFacts, everybody: Sequence[MasterFacts]) -> Iterator[Finding]:
-    """Whether the function library is there, and is that of this version (R44)."""
+    """Whether the function library is there, in the right version (R44)."""
     said = scripts.library()[1]
     have = sum(bool(one.library) for one in everybody)
     advice = (
@@ -620,7 +620,7 @@ def _skewed(
 
 
 def _fast(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
-    """Its clock surely runs faster than half of what is allowed for, or than all of it (R43)."""
+    """Its clock surely runs faster than half of the allowed rate, or than all of it (R43)."""
     rate, allowed = facts.rate, client_options.drift_factor
     if rate is None or rate.faster - rate.within <= allowed / 2:
         return

@@ -353,7 +353,7 @@ class Connections(Exchange):
     def _give_up(self, stream: Stream, now: float) -> None:
         """Close the connection of ``stream``: it answers nothing, and a new one has got through its handshake.
 
-        It is aborted, so that its bytes do not arrive after those of the new one; its debts stay (R10).
+        It is aborted, so that its bytes do not arrive after bytes of the new one; its debts stay (R10).
         """
         silence = f"no answer for {now - stream.waits_since:.3g} s"
         self.detach(stream, ConnectionAbortedError(f"{silence}, while a new connection works"), now)

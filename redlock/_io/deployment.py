@@ -38,7 +38,7 @@ class Limits(NamedTuple):
 class Deployment:
     """The masters of one `Masters`, as operations ask them.
 
-    ``records``: each grant is on record until its release (R35).  ``mode``: that of a lock which is not shared.
+    ``records``: each grant is on record until its release (R35).  ``mode``: of a lock which is not shared.
     """
 
     __slots__ = (

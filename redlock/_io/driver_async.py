@@ -254,7 +254,7 @@ class Driver:
 
     @staticmethod
     async def close_all(drivers: Sequence[Driver], before: Sequence[Driver]) -> None:
-        """Close that of the running loop, and have the others closed.  ``before``: others began to close these."""
+        """Close the running loop's driver, and have the others closed.  ``before``: others began to close these."""
         loop = asyncio.get_running_loop()
         mine = None
         for driver in drivers:

@@ -1,8 +1,8 @@
 """Finds out which process this is: a forked child must not take its parent's locks for its own, nor use its name.
 
-Python runs a hook in each child that it forks.  A fork without Python (uWSGI, an embedded interpreter, a library
-in C) runs none.  So `pid` is compared with that of the kernel, and `notice` is called if they differ: when an operation
-begins, whenever a lease is asked for its state, and before anything is written or read.
+Python runs a hook in each child that it forks.  A fork without Python (uWSGI, an embedded interpreter, a library in
+C) runs none.  So `pid` is compared with what the kernel says, and `notice` is called if they differ: when an
+operation begins, whenever a lease is asked for its state, and before anything is written or read.
 
 Also considered: a page of memory that the kernel wipes in a child (Linux alone); `pthread_atfork` (it calls C, and the
 thread that forks may not have the interpreter's lock); the hook alone, as before: parent and child then read each
@@ -62,7 +62,7 @@ brief = ForkLock()
 
 
 def is_this(other: object) -> bool:
-    """Whether the noted `identity` is that of this process."""
+    """Whether the noted `identity` belongs to this process."""
     if getpid() != pid:
         notice()
     return other is identity

@@ -267,7 +267,7 @@ class Subscriber(Stream):
         return self._silent_since if self._unanswered else math.inf
 
     def more(self, channels: Iterable[str], now: float) -> bytes:
-        """The commands that subscribe to those of ``channels`` that are new; may be empty."""
+        """The commands that subscribe to new ones of ``channels``; may be empty."""
         if now - self._refused_at < _REFUSED_FOR:
             return b""
         new = [channel for channel in channels if channel not in self.asked]

@@ -80,7 +80,7 @@ def urls() -> list[str]:
         return known.urls
     line = _joined(directory)
     if known is not None:
-        known.socket.detach()  # its number may be that of another file by now
+        known.socket.detach()  # another file may have its number by now
     _lines[directory] = line
     atexit.register(line.socket.detach)  # the kernel closes it
     _say(

@@ -24,7 +24,7 @@ class Cancelling:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the calling task is that of the body."""
+        """Whether the calling task runs the body."""
         return self._body() is this_task()
 
     def cancel_body(self, why: str) -> None:

@@ -61,7 +61,7 @@ class _Probing:
         self._done: queue.SimpleQueue[asyncio.Task[Probe] | None] = queue.SimpleQueue()
 
     def __call__(self, _: float) -> Probe:
-        """Run the probe.  Called in the thread of the check, not in that of the loop."""
+        """Run the probe.  Called in the thread of the check, not in the thread of the loop."""
         task = None
         with contextlib.suppress(RuntimeError, queue.Empty):  # the loop is closed, or closes now
             self._loop.call_soon_threadsafe(self._begin)

@@ -106,7 +106,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def number(self) -> int:
-        """Greater than that of every earlier leader.  It is the fence of the lease."""
+        """Greater than the numbers of all earlier leaders. It is the fence of the lease."""
         fence = self._lease.fence
         assert fence is not None  # noqa: S101 - the lock of an election has fencing
         return fence

@@ -38,7 +38,7 @@ class LeaseBase:
 
     @property
     def slot(self) -> int | None:
-        """Which one of the slots of a group it is, from 0 on; None for a lock (R32).  `name` is that of this slot."""
+        """The number of its slot in the group, from 0 on; None for a lock (R32).  `name` is the name of the slot."""
         return self._state.slot
 
     @property
@@ -58,7 +58,7 @@ class LeaseBase:
 
     @property
     def fence(self) -> int | None:
-        """The fencing token, greater than that of every earlier grant, of readers, too; None without fencing."""
+        """The fencing token, greater than the tokens of all earlier grants, of readers, too; None without fencing."""
         return self._state.fence
 
     @property

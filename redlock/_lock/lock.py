@@ -131,7 +131,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 ``hold_at_least`` if the TTL allows it.  Less than the TTL minus the allowance for clock drift.
             shared: share the lock with other readers (R33): many of them hold it together, without any writer.  A lock
                 without ``shared`` is a writer: it waits for readers, and keeps new ones away.  All names or none.
-            max_readers: refuse a reader where a name has this many.  For ``shared`` alone; each goes by its own limit.
+            max_readers: refuse a reader where a name has this many.  For ``shared`` alone; each client applies its
+            own limit.
             max_waiters: how many of this process may wait in line for a name, behind the one that has the lock or asks
                 for it (R40).  The next one is refused at once, as `NotAcquired` with ``kind="crowded"``, so that no
                 queue grows until a pool of threads is full.  None: no limit.
@@ -144,7 +145,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
                 It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
-            owner: the holder's name, for people (R27); None: that of the masters, "": none.
+            owner: the holder's name, for people (R27); None: the owner of the masters, "": none.
             on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
                 this lock re-entered a lease that its thread or task held already.  It must not block.  It is not
                 called for leases that outlive `close` of their masters.

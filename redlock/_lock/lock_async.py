@@ -104,7 +104,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         cancel_on_loss: bool = True,
         **of_lock: Unpack[_LockOptions],
     ) -> None:
-        """Check the options, which are those of `MultiLock` and one more; nothing is sent.
+        """Check the options: as of `MultiLock`, and one more. Nothing is sent.
 
         ``cancel_on_loss``: cancel the body of an ``async with`` when its lease is lost; the statement then raises
         `LockLost`.  False: the body goes on, and only the lease shows the loss.
@@ -207,7 +207,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             NotHeld: this task does not hold it.
             NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
-                try with a shorter ``ttl`` it has only that of the shorter one (C6).
+                try with a shorter ``ttl`` it has only the validity of the shorter one (C6).
             LockLost: the lease had ended, or a majority of masters denied it now.
             ConfigurationError: the ``ttl`` cannot be right.
         """

@@ -144,7 +144,7 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             NotHeld: this thread does not hold it.
             NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
-                try with a shorter ``ttl`` it has only that of the shorter one (C6).
+                try with a shorter ``ttl`` it has only the validity of the shorter one (C6).
             LockLost: the lease had ended, or a majority of masters denied it now.
             ConfigurationError: the ``ttl`` cannot be right.
         """

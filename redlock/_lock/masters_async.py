@@ -38,8 +38,8 @@ class AsyncMasters(MastersBase[Driver]):
 
     Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Several
     event loops may use one object, one after the other or at once in several threads.  Each loop has connections of
-    its own.  `close` closes them; those of a closed loop are closed when another loop comes.  After a fork the child
-    makes connections of its own, and neither holds nor releases what its parent holds.
+    its own.  `close` closes them; connections of a closed loop are closed when another loop comes.  After a fork the
+    child makes connections of its own, and neither holds nor releases what its parent holds.
     """
 
     # threads instead
@@ -144,7 +144,7 @@ class AsyncMasters(MastersBase[Driver]):
             on_busy: what a call does if another client has the lock.  ``"wait"`` waits, as ``async with`` does.
                 ``"raise"`` raises `NotAcquired`.  ``"skip"`` returns ``busy``, and the function is not called.
             busy: see ``on_busy``.
-            options: those of `AsyncMultiLock`.  ``timeout``: with ``"raise"`` and
+            options: as of `AsyncMultiLock`.  ``timeout``: with ``"raise"`` and
                 ``"skip"`` the seconds before that, 0 unless given; with ``"wait"`` those before `NotAcquired`.
 
         Raises:

@@ -130,7 +130,7 @@ class Masters(MastersBase[Driver]):
             on_busy: what a call does if another client has the lock.  ``"wait"`` waits, as ``with`` does.
                 ``"raise"`` raises `NotAcquired`.  ``"skip"`` returns ``busy``, and the function is not called.
             busy: see ``on_busy``.
-            options: those of `MultiLock`.  ``timeout``: with ``"raise"`` and
+            options: as of `MultiLock`.  ``timeout``: with ``"raise"`` and
                 ``"skip"`` the seconds before that, 0 unless given; with ``"wait"`` those before `NotAcquired`.
 
         Raises:

@@ -49,13 +49,13 @@ class AsyncSlots(AsyncMultiLock):
     """
 
     def __init__(self, name: str, masters: AsyncMasters | Iterable[object], *, limit: int, **of_lock: Any) -> None:
-        """Check the options, which are those of the lock, and how many slots there are; nothing is sent.
+        """Check the options, and how many slots there are; nothing is sent.
 
         Args:
             name: of the group; slot i is the lock ``name#i``.  On a cluster it needs a hash tag: ``{import}``.
             masters: see the lock.
-            limit: how many may hold a slot at once, 1 to 100.  Each client goes by its own limit, so all need the same.
-            of_lock: those of the lock, without ``shared`` and ``fair``.
+            limit: how many may hold a slot at once, 1 to 100.  Each client applies its own limit, so all need the same.
+            of_lock: as of a lock, without ``shared`` and ``fair``.
 
         Raises:
             ConfigurationError: a value cannot be right; the text names it and what is allowed.

@@ -25,7 +25,7 @@ class Times(NamedTuple):
 
 
 def checked(limits: Limits, *options_: object) -> Times:
-    """``options_``: those of a lock, as `_checked` takes them.  Raises ConfigurationError."""
+    """``options_``: of a lock, as `_checked` takes them.  Raises ConfigurationError."""
     try:
         return _checked(limits, *options_)
     except TypeError:  # not hashable, so not a number: the check reports it

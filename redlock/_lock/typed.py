@@ -18,7 +18,7 @@ class NoOptions(TypedDict):
 
 
 class ElectionOptions(TypedDict, total=False):
-    """The options of an election (R31): those of its lock that make sense for a leader."""
+    """The options of an election (R31): the options of a lock that make sense for a leader."""
 
     ttl: float
     max_hold: float | None
@@ -30,7 +30,7 @@ class ElectionOptions(TypedDict, total=False):
 
 
 class SlotOptions(ElectionOptions, total=False):
-    """The options of slots (R32) that threads and asyncio share: those of a lock that is held alone."""
+    """The options of slots (R32) that threads and asyncio share: the options of a lock that is held alone."""
 
     timeout: float | None
     auto_extend: bool
@@ -48,7 +48,7 @@ class LockOptions(SlotOptions, total=False):
 
 
 class LeaseOptions(TypedDict, total=False):
-    """The options of `Masters.resume` (R46) that threads and asyncio share: those of a lease, none of an acquire."""
+    """The options of `Masters.resume` (R46) that threads and asyncio share: about a lease, and not about an acquire."""
 
     shared: bool
     ttl: float

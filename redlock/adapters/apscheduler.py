@@ -107,7 +107,7 @@ class _Led:
             self._scheduler.shutdown()
 
     def _let_go(self) -> None:
-        del self._scheduler._process_jobs  # noqa: SLF001 - now it is that of its class again
+        del self._scheduler._process_jobs  # noqa: SLF001 - now the method of its class applies again
 
 
 class WhileLeading(_Led):

@@ -174,7 +174,7 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
             if taken and fire >= _now() - self._oldest:
                 # After a pause before this line the masters may have forgotten who sent it, and it is too old then. A
                 # pause after this line does no harm: others are refused until the fire is too old. So it is sent,
-                # even if the term is over by then.
+                # even if the term has ended by then.
                 self._taken = lock
                 following = self._after(entry.schedule, fire)
                 return True, max(0.0, (following - _now()).total_seconds())

@@ -66,7 +66,7 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
 
     Args:
         name: of the lock.  None: ``command:`` and the module of the command.
-        options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock, or what the settings say; 0 for
+        options: as of `Masters.lock`.  ``timeout``: seconds to wait for the lock, or what the settings say; 0 for
             a crontab, which starts it again anyway.
 
     What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, it is busy;

@@ -129,7 +129,7 @@ class Aioredlock:
         retry_delay_min: seconds; it has no effect.
         retry_delay_max: the longest pause between attempts, in seconds.
         internal_lock_timeout: the TTL of a lock that is renewed, in seconds.
-        options: those of `AsyncMasters`.  ``prefix`` is empty, as theirs.  If a timeout is longer than a minute, give
+        options: as of `AsyncMasters`. ``prefix`` is empty by default.  If a timeout is longer than a minute, give
             ``max_ttl`` in every client.
 
     Attributes:

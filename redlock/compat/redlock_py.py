@@ -71,7 +71,7 @@ class Redlock:
         connection_list: URLs, clients of redis-py, or the arguments of `redis.Redis` as dictionaries.
         retry_count: how many attempts there were; 3.
         retry_delay: seconds between them; 0.2.
-        options: those of `Masters`.  ``prefix`` is empty, as theirs.  If a TTL is longer than a minute, give
+        options: as of `Masters`. ``prefix`` is empty by default.  If a TTL is longer than a minute, give
             ``max_ttl`` in every client.
 
     Attributes:

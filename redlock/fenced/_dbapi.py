@@ -13,7 +13,7 @@ from redlock.fenced._store import Store, for_now, sqlite_begins_by_itself
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_IDLE, _UNKNOWN = 0, 4  # of psycopg's TransactionStatus; unknown is that of a connection that is closed
+_IDLE, _UNKNOWN = 0, 4  # of psycopg's TransactionStatus; unknown: the connection is closed
 _IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS, a bit of what a MySQL server says with each answer
 
 

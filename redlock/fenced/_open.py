@@ -47,7 +47,8 @@ class OpenTransactions:
         from sqlalchemy import event  # noqa: PLC0415 - only an engine leads here
 
         self._then = then
-        # By connection: who has begun.  A program that drops a connection gives it back to its pool.
+        # By connection: the task or thread that has begun.  A program that drops a connection gives it back to its
+        # pool.
         self._open: weakref.WeakKeyDictionary[Any, object] = weakref.WeakKeyDictionary()
         event.listen(engine, "begin", self._begun)
         for end in ("commit", "rollback"):

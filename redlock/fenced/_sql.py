@@ -65,7 +65,7 @@ _LIMIT: Final = (
 )
 
 DIALECTS: Final[dict[str, Dialect]] = {
-    # Both end with the transaction: the last argument is that of SET LOCAL.  A setting is shown with its unit.
+    # Both end with the transaction: the last argument makes it a SET LOCAL.  A setting is shown with its unit.
     "postgresql": Dialect(
         _UPSERT,
         _LOOK,
@@ -123,7 +123,7 @@ def dialect_of(name: str) -> Dialect:
 def schema(dialect: str) -> str:
     """The statement that makes the table of fences, if it is not there: ``"postgresql"``, ``"mysql"``, ``"sqlite"``.
 
-    It can be run again at any time.  For MariaDB it is that of MySQL.
+    It can be run again at any time.  MariaDB has that of MySQL.
 
     Raises:
         ConfigurationError: a database of another kind.

@@ -103,7 +103,7 @@ class SQLAlchemyStore(Store):
                 self._listen(held, "before_cursor_execute", self._refuse)
 
     def _refuse(self, *told: Any) -> None:
-        if "SAVEPOINT" not in told[2]:  # which is the statement; that of `body_ends` comes here as well
+        if "SAVEPOINT" not in told[2]:  # the statement; the savepoint of `body_ends` comes here as well
             self.body_ends()
 
     def _connection(self) -> Connection:

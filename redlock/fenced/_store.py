@@ -48,7 +48,7 @@ _BROKEN: Final = (
 
 
 class Store(ABC):
-    """One transaction.  ``kind``: that of the database, as `dialect_of` knows it."""
+    """One transaction.  ``kind``: of the database, as `dialect_of` knows it."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

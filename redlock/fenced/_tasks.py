@@ -66,7 +66,7 @@ class AsyncFenced:
         """
         # asyncio only
         if kind is GeneratorExit and not sys._getframe(1).f_code.co_flags & inspect.CO_ASYNC_GENERATOR:  # noqa: SLF001
-            # The coroutine is thrown away, and must not wait, as a generator may: who has the session ends it.
+            # The coroutine is thrown away, and must not wait, as a generator may: the owner of the session ends it.
             self._steps = None
             self._store.abandon()
             await self._stack.__aexit__(kind, error, trace)
@@ -122,7 +122,7 @@ class AsyncFenced:
     async def _to_its_end(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Commit or roll back.  The end of a lease or a term, which cancels the body, does not cancel this.
 
-        After a commit it goes on: whoever cancelled takes it back.  A rollback has an error already.
+        After a commit the cancellation goes on: its sender takes it back.  A rollback has an error already.
         """
         work = asyncio.ensure_future(self._run(function, *arguments))
         try:

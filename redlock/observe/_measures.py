@@ -50,7 +50,7 @@ class Counter:
 
     Attributes:
         unit: what is counted; ``s`` for seconds.
-        labels: the labels that it has besides that of the lock.
+        labels: its labels, without the label of the lock.
         by_lock: whether it has the label of the lock, if the user wants one.
         values: all values of its label, if it has one label and they are known.
     """

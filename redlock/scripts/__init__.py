@@ -35,7 +35,7 @@ _MODES: Final[tuple[tuple[Policy, ...], ...]] = ((), ("shared",), ("fair",))
 # others.  What was released with it counts: before, and if the text alone changes, a fingerprint in a test is enough.
 WIRE: Final = 1
 LIBRARY: Final = f"redlock_{WIRE}"
-# On a full master these do what scripts do there: a lease is extended and given back, and a client is told and tells.
+# On a full master these work, as scripts do there: leases are extended and given back, and clients announce and ask.
 # Calls that take a name are refused.  The last three change nothing.
 _ON_FULL_MASTERS: Final = ("announce", "extend", "fleet", "known", "release", "renew", "vacate")
 _READING: Final = ("look", "scan", "status")

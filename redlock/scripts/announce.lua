@@ -9,10 +9,11 @@
 -- A greater value is stored at once, and an equal one counts anew.  A smaller one changes nothing:
 -- the greater one ends when no client with it is left, and then the next announcement is stored.
 --
--- Clients of 0.1 announce once, on connecting, and for good.  Their value does not end here, nor
--- does a greater one in its place: it would not be said again.  It ends when the key is deleted.
+-- Clients of 0.1 announce once, on connecting, and for good. Their value does not expire here, nor does a greater one
+-- in its place: they would not announce theirs again. It ends when the key is deleted.
 --
--- What is no number is replaced, and what is no string is the error BADMAXTTL.  A number that no client can have announced is not: it may stand where the largest was.
+-- A string that is no number is replaced; another type is the error BADMAXTTL. So is a number that no client can have
+-- announced: it may have replaced the largest one.
 
 local found = redis.pcall('GET', KEYS[1])
 if type(found) == 'table' then
@@ -38,6 +39,6 @@ end
 if known < own then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 elseif type(redis.pcall('PEXPIRE', KEYS[1], ARGV[2])) == 'table' then
-  return {own, left} -- a master that takes no writes is told again, and keeps its connections
+  return {own, left} -- a master that takes no writes gets it again later, and keeps its connections
 end
 return {own, tonumber(ARGV[2])}

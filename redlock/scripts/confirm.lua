@@ -1,7 +1,8 @@
 -- The second round where an expiry is confirmed by more than one clock (R17, R35): take every name, or none of them, with
 -- a fence greater than what is there.  A name can be had if its lock key is the caller's; or if it is free, and what
 -- is on record is what the caller was shown.
--- Or leave a phantom there, if the caller cannot tell whether that is over: a lease without a holder, for as long as it may last.
+-- Or leave a phantom there, if the caller cannot tell whether the lease has ended: a lease without a holder, for as
+-- long as that may last.
 -- A name can be read if the caller reads it; or if no writer holds it, and what is on record is what the caller was shown: --[shared]
 -- that goes.  A phantom takes the place of the caller, where no other client reads (R33). --[shared]
 --

@@ -6,7 +6,7 @@
 -- Where an expiry is confirmed by more than one clock (R35): the extension leaves its stamp on record. --[recorded, not shared]
 -- Where an expiry is confirmed by more than one clock (R35): the caller is not on record any more. --[recorded, shared]
 -- The first extension of a lease that was handed over, by a client that keeps no records (R35): not where the lease is on --[resumed]
--- record.  Who has that has to extend it on record, or its masters say that it is over. --[resumed]
+-- record.  Its client has to extend it on record, or its masters say that it has ended. --[resumed]
 --
 -- KEYS  n lock keys, then their n fence keys (none: fencing is off)
 --       then their n grant keys --[recorded]

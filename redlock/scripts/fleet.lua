@@ -93,12 +93,12 @@ if says == 'left' then -- where others have this list it stays as it is: it is n
 end
 
 local client = before and before.client ~= who and '*' or who
--- who has a longer max_ttl counts for its own time, and for no longer because others have its list
+-- a client with a longer max_ttl is counted for its own time, and for no longer because others have its list
 local lasts = math.max(life, before and before.lasts - math.abs(now - before.seen) or 0)
 local working = before and before.status == '2'
 if blocked or says == 'back' or says == 'refused' then
   if client ~= who and (working or before.status == '1' and says ~= 'back') then
-    answer[1] = working and 2 or 0 -- others have it: what they recorded stays, and who only asks changes nothing
+    answer[1] = working and 2 or 0 -- others have it: their record stays, and a client that only asks changes nothing
     return answer
   elseif says == 'refused' and (working or before and before.status == '1') then
     answer[1] = 1 -- it may take it back

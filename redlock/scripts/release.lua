@@ -1,9 +1,9 @@
--- Delete every name that the caller holds, and tell whoever waits for it (R24).
+-- Delete every name that the caller holds, and announce it to waiters (R24).
 -- Or keep it from everybody for a while: then its value says who released it, and there is nothing to tell yet (R28). --[not shared]
 -- The caller leaves the readers of every name (R33).  The last one to leave is announced.  Where a downgrade did not arrive, --[shared]
 -- the caller's own key is deleted. --[shared]
 -- Where an expiry is confirmed by more than one clock (R35), the caller is not on record any more. --[recorded]
--- A release has a fence, so it also takes away what is on record from before: that is over (P2).  A rollback has none. --[recorded, not shared]
+-- A release has a fence, so it also takes away an earlier record: that lease has ended (P2).  A rollback has none. --[recorded, not shared]
 -- Keys of others are left alone (P8).
 --
 -- KEYS  n lock keys

@@ -1,12 +1,12 @@
 -- Give the names back to a master that lost or never had them, after an extension was won (R14).
 -- Does nothing where another client holds one; the mark of a writer that waits for readers holds none (R33).  The
--- greater of two fences stays: one that is greater than that of the lease was left by an attempt that failed, and must
+-- greater of two fences stays: one that is greater than the fence of the lease was left by a failed attempt, and must
 -- not keep the names away.
 -- A key that is the caller's and lives longer stays as well: whom the lease was handed over to has extended it, and who --[not shared]
 -- had it before knows nothing of that (C11). --[not shared]
 -- The caller is put back among the readers (R33).  One that stays longer does so (C11). --[shared]
 -- Where an expiry is confirmed by more than one clock (R35) it does nothing where another lease is on record with a greater --[recorded]
--- fence; a smaller one is over, and goes.  It puts nothing on record: the next extension does, and until then this master is --[recorded]
+-- fence; a smaller one has ended, and goes.  It puts nothing on record: the next extension does, and until then this master is --[recorded]
 -- no evidence of anything.  So a key that is the caller's lives as long as it did. --[recorded]
 --
 -- KEYS  n lock keys, then their n fence keys (none: fencing is off)

@@ -8,7 +8,7 @@
 --                                     every name can be its own here, unless a holder stays for longer (-1: that is not
 --                                     known).  For several names the greater ones
 --         {0, fence}                  a proposal that is not greater than the fence that is there (R18); nothing was changed
---         {2, fence}                  it stands here no longer.  Who waits is told if the turn has passed on; and where
+--         {2, fence}                  it stands here no longer.  It is announced if the turn has passed on; and where
 --                                     no client waits, the fence says so again
 -- The number of a ticket is a fence as well, so no later one is smaller (R16).
 -- A lock key of another type is the error WRONGTYPE, a fence key that holds none the error BADFENCE.

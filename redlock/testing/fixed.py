@@ -1,4 +1,4 @@
-"""Masters that always give the same answer, for tests of what a program does then.  They are no locks.
+"""Masters that always give the same answer, for tests of how a program reacts.  They are no locks.
 
 They are sockets of this process, and answer in the words of the protocol.  So all of the library's own code runs, in
 threads and in asyncio, also in a program that is started with their `urls`; nothing in it is replaced.
@@ -46,7 +46,7 @@ class FixedMasters:
     On Windows, where there are no other masters, asyncio has to have a loop that watches sockets:
     `asyncio.SelectorEventLoop`.
 
-    Not promised: that anything is excluded; commands that the locks do not need, as those of `Masters.check`.
+    Not promised: that anything is excluded; commands that only `Masters.check` needs.
 
     Raises:
         ValueError: the outcome is none of these.

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Extension(NamedTuple):
     """How an extension ended (R13).
 
-    ``extended``: the lease has a new validity.  ``lost``: it has none.  ``unanswered``: it has its old validity,
-    or that of a shorter TTL which this extension asked for (C6).
+    ``extended``: the lease has a new validity.  ``lost``: it has none.  ``unanswered``: it has its old validity, or
+    the validity of a shorter TTL which this extension asked for (C6).
     """
 
     kind: ExtensionEnd

@@ -94,7 +94,7 @@ def slot_name(name: str, slot: int) -> str:
 
 
 def group_of(spec: LockSpec, keys: Iterable[wire.Keys], prefix: str, known_slots: KnownSlots) -> Group:
-    """The group ``spec.name``.  ``keys``: those of each slot."""
+    """The group ``spec.name``. ``keys``: of each slot."""
     slots = tuple(spec._replace(names=(slot_name(spec.name, slot),), keys=one) for slot, one in enumerate(keys))
     group = Group(f"{prefix}{spec.name}#", slots, known_slots)
     return group._replace(slots=tuple(group.any_of((slot,)) for slot in range(len(slots))))

@@ -33,7 +33,7 @@ def fenced(lock: MultiLock | Lease | Term, using: str | None = None) -> Fenced:
         lock: a lock or slots, or a `Lease` or a `Term` that is held already.
         using: the alias of the database.  None: that to which a router writes the model ``Fence``, else the default.
 
-    In a ``TestCase`` of Django the commit is that of a savepoint.
+    In a ``TestCase`` of Django the commit ends a savepoint.
 
     Raises:
         ConfigurationError: when it is entered: a transaction is open on that database, as inside of ``atomic()`` and

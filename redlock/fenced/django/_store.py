@@ -34,7 +34,7 @@ class DjangoStore(Store):
         vendor = self._connection.vendor
         super().__init__("mariadb" if vendor == "mysql" and self._connection.mysql_is_mariadb else vendor)
         self._atomic: Any = None
-        self._driver: Any = None  # the connection inside of that of Django
+        self._driver: Any = None  # the driver's connection inside of Django's
 
     def check(self) -> None:
         connection = self._connection

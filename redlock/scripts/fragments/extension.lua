@@ -1,6 +1,6 @@
 -- (record.lua)
 
--- What an extension puts on record at `key`.  nil: a later one was here; or the record is that of a lease that may have
+-- What an extension puts on record at `key`.  nil: a later one was here; or the record is of a lease that may have
 -- been granted after this one.  Marks only go up, so what arrives late changes nothing.
 -- A record whose fence is not known has the greatest: no release but its own takes it away.
 local function extension(key, token, ttl, stamp, fence)

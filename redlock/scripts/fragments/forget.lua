@@ -1,6 +1,6 @@
 -- (record.lua)
 
--- Delete the record at `key` if it is that of `token`, or of a lease that is over, as one with `fence` is (P2).
+-- Delete the record at `key` if it is of `token`, or of an ended lease, as the lease with `fence` is (P2).
 local function forget(key, token, fence)
   local _, _, its_fence, whose = recorded(key)
   if whose == token or (whose and tonumber(its_fence) <= fence) then

@@ -7,7 +7,7 @@ local function give_back(key, token, keep, ...)
     redis.call('DEL', key)
     return tell(key .. ':released', token) + (... and tell(...) or 0)
   end
-  -- never for longer than the key would have lived; one that has 0 ms left goes by itself
+  -- never for longer than the key would have lived; a key that has 0 ms left goes by itself
   local left = redis.call('PTTL', key)
   if left < 0 or left > keep then
     left = keep

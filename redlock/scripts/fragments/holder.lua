@@ -1,5 +1,5 @@
--- Who has the lock at `key`, and the ms left (-1: without expiry): a token, or "shared:" for readers (R33); nil and -2: it
--- is free, or only a writer waits.  Third, an error: it is no lock.
+-- The holder of the lock at `key`, and the ms left (-1: without expiry): a token, or "shared:" for readers (R33);
+-- nil and -2: it is free, or only a writer waits.  Third, an error: it is no lock.
 local function holder(key)
   local found = redis.pcall('GET', key)
   if not found then

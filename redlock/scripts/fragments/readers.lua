@@ -4,7 +4,7 @@
 --
 -- They are a sorted set under the lock's own key: a member is a token, its score the end of that reader in ms of this
 -- master's TIME.  A writer that waits has a mark there, which keeps new readers away: its score is minus its end.
--- The set has an expiry, that of its last member.  One without is not ours, and an error as any other type is.
+-- The set expires with its last member. A set without an expiry is not ours, and an error as any other type is.
 
 local now = clock()
 

@@ -1,7 +1,7 @@
 -- What a master has on record of who was granted a name (R35).
 --
 -- A grant key is "MARK TTL FENCE TOKEN": TOKEN was granted the name here with this fence, and has not released it.
--- MARK: "0", or that of its last extension here; "r" and something random if its extensions have no common order.
+-- MARK: "0", or the mark of its last extension here; "r" and something random if its extensions have no common order.
 -- TTL: in ms, as it was asked for.  It stays when the lock key goes.  Where a lock key is a token's, the record is that
 -- token's, or there is none.
 

@@ -1,4 +1,5 @@
--- Give the caller the name at `key`.  If it `stores` its fence, that goes to `fence_key`; else what is there lives on (R18, R20).
+-- Give the caller the name at `key`.  If it `stores` its fence, that goes to `fence_key`; else the fence that is
+-- there lives on (R18, R20).
 local function take(key, fence_key, stores, grant)
   redis.call('SET', key, ARGV[2], 'PX', ARGV[3]) --[not shared]
   put(key, ARGV[2], '', tonumber(ARGV[3])) --[shared]

@@ -1,12 +1,13 @@
 -- (clock.lua)
 
--- Who waits in order for a name (R42).
+-- The waiters in order for a name (R42).
 --
 -- A ticket key is a sorted set with two members for each waiter: "t" and its token, whose score is the number of its
 -- ticket; and "e" and its token, whose score is minus the end of that ticket, in ms of this master's TIME.  A ticket ends
--- `LIFE` after its waiter was heard last.  One with a later end was put there before the clock was set back, and is over.
--- Who has attempted with the lowest ticket has a third: "h" and the token of that attempt, whose score is 0.  If that one
--- holds the name, its ticket is about to go.
+-- `LIFE` after its waiter was heard last.  A ticket with a later end was put there before the clock was set back, and
+-- has ended.
+-- A waiter that has attempted with the lowest ticket has a third: "h" and the token of that attempt, whose score is
+-- 0. If that token holds the name, its ticket is about to go.
 -- While there may be tickets, the fence of the name is written with a zero in front, as 17 digits.  So acquire.lua, which
 -- reads it anyway, knows that without another key, and no other client pays for it.
 
