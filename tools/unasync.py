@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FACES: Final = ("election", "lease", "lock", "masters", "resume", "slots", "synchronized", "waits")
+FACES: Final = ("election", "lease", "lock", "masters", "resume", "slots")
 # What is made, and of what.
 FILES: Final = {f"redlock/_lock/{name}_threads.py": f"redlock/_lock/{name}_async.py" for name in FACES} | {
     "redlock/fenced/_threads.py": "redlock/fenced/_tasks.py",

@@ -92,10 +92,10 @@ def _observed(observer: Observing | None, name: str, wait_: Op[Grant | Refusal])
         return (yield from wait_)
     waiter = next(_WAITS)
     try:
-        observer.waits(name, waiter)
+        observer.tell("WaitBegan", name, waiter)
         return (yield from wait_)
     finally:
-        observer.waited(name, waiter)
+        observer.tell("WaitEnded", name, waiter)
 
 
 def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal | None) -> Op[Grant | Refusal]:

@@ -105,7 +105,7 @@ class Announcer:
     def _heard_longest(self, master: int, value: Any, sent_at: float, at: float) -> None:
         announced = None if value is None else wire.read_announce(value)
         if notice := self._voters.max_ttl_answered(master, announced, sent_at, at):
-            self._notices.append((logging.WARNING, notice, None))
+            self._notices.append((logging.WARNING, notice, ()))
 
     def _heard_known(self, master: int, value: Any, sent_at: float, at: float) -> None:  # noqa: ARG002 - see `Announcement`
         self._voters.known_answered(master, None if value is None else wire.read_known(value), at)
@@ -160,17 +160,18 @@ class Announcer:
         if self._fleet is not None and self._fleet.differs and not self._said_differs:
             self._said_differs = True
             text = f"{_DIFFERS[self._fleet.way]}: with a wrong clock, two may hold one lock. Give all clients the same"
-            notices.append((logging.WARNING, text, None))
+            notices.append((logging.WARNING, text, ()))
         if self._fleet is None or (found := self._fleet.disagreement) == self._reported:
             return notices
         self._reported = found
         own, others, refused = self._fleet.names, found.others, found.refused
         if not others:
             text = "all clients use compatible masters again"
-            return [*notices, (logging.INFO, text, lambda observer: observer.masters_agree())]
+            return [*notices, (logging.INFO, text, ("MastersAgree",))]
         what = "no lock can be taken here" if refused else "two clients may hold one lock unless one of them is refused"
         text = f"clients use masters that are incompatible, so {what}: " + "; and ".join(
             difference(own, other) for other in others
         )
         level = logging.ERROR if refused else logging.WARNING
-        return [*notices, (level, text, lambda observer: observer.masters_disagree(own, others, refused))]
+        lists = tuple(tuple(sorted(names)) for names in others)  # the same lists look the same in every log
+        return [*notices, (level, text, ("MastersDisagree", own, lists, refused))]

@@ -4,11 +4,6 @@ All of it is in `Background.tick`: it returns when to call it again.  Threads ca
 sleeps in poll(); asyncio calls it from one timer of the loop (`Port`).  Each attempt to connect has a short thread of
 its own in both worlds.  redis-py knows TLS, credentials and name resolution, and some of that always blocks; a master
 that hangs must not delay the others.  And a loop cannot destroy a thread while it is pending, as it can a task.
-
-Also considered: a timer for each connection, each debt and each channel, as asyncio would have it (three ways to be
-forgotten after an interruption, instead of one); a heap of timers that threads have as well (a second clock beside
-poll(), for five masters that are looked at in a microsecond each); asyncio's own ways to connect (redis-py's cannot
-hand over their sockets, and the resolver takes a thread all the same).
 """
 
 from __future__ import annotations
@@ -176,11 +171,10 @@ class Background:
             connector.abort()
 
     def until_joined(self) -> Iterator[float]:
-        """Ends when no other thread connects or has just connected, after a second at most.
+        """Ends when no other thread connects or has just connected, after a second at most; yields pauses to make.
 
-        It yields the pauses to make.  A thread may be inside the resolver, a TLS handshake or a user's credential
-        provider, where nothing can wake it.  We wait for it for a moment; later it closes the socket that it gets.  Our
-        caller may be an observer, called in one of these threads; that thread ends as soon as the observer returns.
+        In the resolver, a TLS handshake or a user's credential provider nothing can wake a thread; later it closes the
+        socket that it gets.  Our caller may be an observer, called in one of these threads.
         """
         this, until = threading.current_thread(), clock.now() + _LONGEST_JOIN
         for pause in pauses():

@@ -22,13 +22,13 @@ from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from redlock._connect import Endpoint
     from redlock._core.effects import LocalEffect
     from redlock._core.local_queue import Place
     from redlock._core.pipeline import Pipeline
-    from redlock._core.protocols import LineInbox, Observing
+    from redlock._core.protocols import LineInbox
     from redlock._core.settings import MastersSettings
     from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts
@@ -52,14 +52,6 @@ _NOBODY: Any = None  # waits for the answer
 
 class Inside(RedlockError):  # noqa: N818 - users know it as a `RedlockError`
     """The calling thread is in the middle of these masters already, and has been interrupted there."""
-
-
-def _is_up(master: str, quarantined: float) -> Callable[[Observing], object]:
-    return lambda observer: observer.master_up(master, quarantined)
-
-
-def _clock_changed(master: str, rate: float, quarantined: float) -> Callable[[Observing], object]:
-    return lambda observer: observer.master_clock(master, rate, quarantined)
 
 
 class Connections(Exchange):
@@ -272,7 +264,7 @@ class Connections(Exchange):
             subscriber.reported = True
             name = subscriber.endpoint.name
             text = f"master {name} announces no releases to waiters, which retry after pauses instead: {reason}"
-            self.reports.append((logging.WARNING, text, None))
+            self.reports.append((logging.WARNING, text, ()))
 
     def wanted(self, connection: Stream) -> bool:
         """Whether there should be a connection."""
@@ -364,7 +356,7 @@ class Connections(Exchange):
             "A proxy, a tunnel or a firewall on the way takes bytes and passes nothing on, or the master held its "
             "answers back (CLIENT PAUSE)"
         )
-        self.reports.append((logging.WARNING, text, None))
+        self.reports.append((logging.WARNING, text, ()))
 
     def _attach_connection(self, connection: Connection, sock: socket.socket, facts: Facts, now: float) -> None:
         """Open the connection.  The master votes from now on.  First it gets the releases that it is owed (R10)."""
@@ -375,9 +367,9 @@ class Connections(Exchange):
         if 0 < quarantined < math.inf and (not_counted := self.voters.why_not_counted(master, now)) is not None:
             up += f", {not_counted.reason}"
         level = logging.INFO if connection.failures or quarantined else logging.DEBUG
-        self.reports.append((level, up, _is_up(name, quarantined)))
+        self.reports.append((level, up, ("MasterUp", name, quarantined)))
         if notice:
-            self.reports.append((logging.WARNING, notice, None))
+            self.reports.append((logging.WARNING, notice, ()))
         if self.announcer is not None:
             self.announcer.connected(now)
         connection.pipeline.functions = facts.functions
@@ -412,7 +404,7 @@ class Connections(Exchange):
                 connection.votes_from = now + quarantined
                 not_counted = self.voters.why_not_counted(connection.master, now)
                 text = f"master {connection.endpoint.name} {not_counted.reason if not_counted else 'votes'}"
-                self.reports.append((logging.INFO, text, _is_up(connection.endpoint.name, quarantined)))
+                self.reports.append((logging.INFO, text, ("MasterUp", connection.endpoint.name, quarantined)))
 
     def _begin_to_watch(self, stream: Stream) -> None:
         self.readers[stream.fd] = stream
@@ -441,8 +433,8 @@ class Connections(Exchange):
         self.reports += announcer.news()
         for master, text in self.voters.rates.changes([one.endpoint.name for one in self.all], now):
             rate, quarantined = self.voters.rates.surely[master], self.voters.quarantined_for(master, now)
-            tell = _clock_changed(self.all[master].endpoint.name, rate, quarantined)
-            self.reports.append((logging.WARNING if rate else logging.INFO, text, tell))
+            event = "MasterClock", self.all[master].endpoint.name, rate, quarantined
+            self.reports.append((logging.WARNING if rate else logging.INFO, text, event))
             self.all[master].votes_from = now + quarantined
         if not self.voters.refused:
             self._other_voters(now)
@@ -461,9 +453,8 @@ class Connections(Exchange):
             connection.pipeline.unreachable(failure, clock.now())
             self.voters.down(connection.master, clock.now())
             if connection.failures == 1:
-                name, reason = connection.endpoint.name, failure.reason
-                text = f"master {name} is down: {reason}"
-                self.reports.append((logging.WARNING, text, lambda observer: observer.master_down(name, reason)))
+                event = "MasterDown", connection.endpoint.name, failure.reason
+                self.reports.append((logging.WARNING, f"master {event[1]} is down: {failure.reason}", event))
         elif isinstance(connection, Subscriber) and self.all[connection.master].pipeline.down is None:
             self._report_deaf(connection, f"no second connection: {failure.reason}")
 

@@ -7,10 +7,6 @@ cancellation cannot strike in the middle.  The library has no task of its own th
 or be gathered and cancelled by a user.
 
 The background has one timer of the loop at most, also for all leases, and none while there is nothing to do.
-
-Also considered: to await an operation step by step in the caller's task (a wake-up for every answer, which costs more
-than the rest of the round); a reading task for each connection (it would depend on a loop that its user may close);
-redis-py's asyncio connections (they cannot pipeline for many tasks, and a cancelled call may have been sent or not).
 """
 
 from __future__ import annotations
@@ -62,11 +58,8 @@ class Driver:
 
     where = staticmethod(running_loop)
     stopped: Final = Exception
-    inside: Final = False  # a coroutine never runs inside a step of the loop
-
-    @staticmethod
-    def check() -> None:
-        """A loop needs no part of Python that a patch might replace."""
+    inside: Final = False  # a loop is not used from within
+    check: Callable[[], object] = bool  # nothing of Python is replaced that a loop needs
 
     @staticmethod
     async def without_masters(op: Op[T]) -> T:
@@ -98,8 +91,7 @@ class Driver:
     async def run(self, op: Op[T]) -> T:
         """Drive ``op`` to its end, and return its result.
 
-        A cancellation, or any other exception at the await, is thrown into the operation.  That cleans up without
-        waiting, and then the exception goes on (R11).  If the operation had ended by then, its result is dropped.
+        An exception at the await is thrown into the operation (R11).  If that had ended, its result is dropped.
         """
         if not self.ready.is_set():
             self._connect()
@@ -121,8 +113,7 @@ class Driver:
     async def _let_others_go_on(self) -> None:
         """End the turn of the loop at the second operation in it that ended without a wait.
 
-        Such an operation has its result at once, for example because no master can be asked.  A task that starts one
-        after the other would stop the loop, and with it what the task waits for.
+        A task that starts one after the other, although no master can be asked, would stop the loop.
         """
         if self._ended_at_once:
             await asyncio.sleep(0)
@@ -156,10 +147,7 @@ class Driver:
             operation.interrupt(error)
 
     def _on_loop(self, what: Callable[[], None]) -> None:
-        """Call ``what`` in the loop's thread; in this thread if the loop is closed or does not run.
-
-        Any thread may call this, and the garbage collector, which throws coroutines away in the middle of anything.
-        """
+        """Call ``what`` in the loop's thread; in this thread, perhaps the collector's, if the loop does not run."""
         process.check()
         running = running_loop() is self.loop and not isinstance(sys.exc_info()[1], GeneratorExit)
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
@@ -320,16 +308,13 @@ class Driver:
             self.gone.set()
 
     def stop(self) -> None:
-        """Call `shut` from any thread: the masters were thrown away, or their loop is closed.
-
-        It raises nothing: the caller may have more drivers to stop.
-        """
+        """Call `shut` from any thread.  It raises nothing: the caller may have more drivers to stop."""
         try:
             self.loop.call_soon_threadsafe(self._shut_and_tell)
         except RuntimeError:  # the loop is closed
             try:
                 self.shut()
-            except Exception:  # noqa: BLE001 - see above
+            except Exception:  # noqa: BLE001 - logged
                 report_failure("closing the connections of an event loop that is closed failed")
 
     def deliver_at_exit(self) -> None:

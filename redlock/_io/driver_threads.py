@@ -150,10 +150,7 @@ class Driver:
         process.survivors.add(self)
 
     def run(self, op: Op[T]) -> T:
-        """Drive ``op`` to its end, and return its result.
-
-        Any exception that interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the point
-        where it waits.  The operation cleans up and raises it again (R11).
+        """Drive ``op`` to its end, and return its result.  An exception that interrupts us is thrown into it (R11).
 
         Raises:
             Inside: this thread holds a lock of ours, or sits in our poll().
@@ -332,10 +329,7 @@ class Driver:
     # -- the end -------------------------------------------------------------------------------------
 
     def deliver_owed(self) -> None:
-        """Give the masters that are owed a release `node_timeout` to answer it (R11).
-
-        When the `Masters` are closed, operations first have to roll back what they asked for.
-        """
+        """Give the masters that are owed a release `node_timeout` to answer it (R11)."""
         if self._connections.closed:
             return
         until = clock.now() + self._node_timeout

@@ -3,10 +3,6 @@
 Python runs a hook in each child that it forks.  A fork without Python (uWSGI, an embedded interpreter, a library in
 C) runs none.  So `pid` is compared with what the kernel says, and `notice` is called if they differ: when an
 operation begins, whenever a lease is asked for its state, and before anything is written or read.
-
-Also considered: a page of memory that the kernel wipes in a child (Linux alone); `pthread_atfork` (it calls C, and the
-thread that forks may not have the interpreter's lock); the hook alone, as before: parent and child then read each
-other's answers.
 """
 
 from __future__ import annotations

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import weakref
+from collections import deque
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redlock._core.kernel.release import leave_line
 from redlock._core.renewals import Renewal, failed_to_keep, tasks
 from redlock._core.schedule import MANY, Schedule
-from redlock._io.obituaries import read_obituaries
 from redlock._io.process import ForkLock
 from redlock._io.report import report_failure
 
@@ -185,3 +186,48 @@ class Renewer:
             renewal.report_loss()
         except self._port.stopped:
             report_failure(f"on_lost of {renewal.lease!r} failed")
+
+
+class Watched:
+    """Goes when its `Anchor` goes, and is watched for that."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Obituary(weakref.ref[Any]):
+    """Notes that the object which would give the lease ``state`` back has gone: the lease may have no holder.
+
+    The collector, or whatever drops the last reference, calls back in the middle of anything; a signal handler may
+    raise in there, and Python swallows that.  So the note is taken by a function without any Python in it, and cannot
+    get lost. ``reader`` informs the renewer. It is called next, and may be cut short: then any renewer reads the note
+    in its next round, once a second while it has leases.
+    """
+
+    __slots__ = ("reader", "state", "times")
+
+    state: LeaseState
+    reader: weakref.ref[Any]
+    times: int  # how often it was read
+
+
+_OBITUARIES: deque[Obituary] = deque()
+_OFTEN_ENOUGH = 3  # a note that cannot be read must not hold up the others
+_note = _OBITUARIES.append
+
+
+def watch(then: Watched, state: LeaseState) -> Obituary:
+    reader = weakref.ref(then, read_obituaries)
+    obituary = Obituary(then, _note)  # the latest reference is called first
+    obituary.state, obituary.reader, obituary.times = state, reader, 0
+    return obituary
+
+
+def read_obituaries(_: object = None) -> None:
+    """Tell the renewer of each lease that was left behind.  May be cut short anywhere, and called in any thread."""
+    while _OBITUARIES:
+        obituary = _OBITUARIES[0]
+        obituary.times += 1
+        if obituary.times <= _OFTEN_ENOUGH:
+            obituary.state.holder_gone()
+        with contextlib.suppress(ValueError):  # another thread has read it as well
+            _OBITUARIES.remove(obituary)

@@ -13,22 +13,16 @@ What always holds:
 - The leading thread writes what was asked before its poll().  While it is in there (`polling`), threads write alone.
 - A thread on the chain (`served`) has events.  Each wakes the next one, when it has finished or sleeps again.
 
-Why following threads take no lock.  At each call of the kernel the leading thread lets other threads run.  If they
-needed its mutex they would all stop there, one behind the other: a convoy, fifteen switches of threads for one pair.
-
-Why a chain.  The threads of Python run in turns anyway.  If all were woken at once, they would fight for the
-interpreter's lock with each other and with the leading thread, and each would lose it again and again.  The leading
-thread lets them run before it reads again, and their next requests leave in one packet.  All that takes two to three
-switches, and 64 threads get twice as much done.
+Following threads take no lock: at each call of the kernel the leading thread lets other threads run, and they would all
+stop at its mutex, one behind the other.  The chain: if all were woken at once, they would fight for the interpreter's
+lock.  The leading thread lets them run before it reads again, and their next requests leave in one packet.
 
 Interruptions.  A Ctrl-C may stop the leading thread where no `finally` helps, or a thread that has to wake the next
 one.  So no thread sleeps for longer than its patience without a look of its own: it takes the lead if none has read
 until then, and the leading thread wakes the threads that are left on the chain.
 
-Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in
-the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.  And a thread
-for all I/O: each caller has to be woken once in any case, so it would only be one more thread that fights for the
-interpreter.
+The leading thread does not step the operations of others, as an event loop does: a Ctrl-C in the main thread, or a
+user's retry strategy, would strike in the middle of another thread's operation.
 """
 
 from __future__ import annotations
@@ -101,11 +95,7 @@ class Waiter:
             connections.leave(request.leaves)
 
     def wait(self, until: float, closes: Send | None = None, *, quiet: bool = False) -> Event:
-        """The next event; from ``until`` on a `Timeout`, and ``closes`` gets no more answers.
-
-        ``quiet``: wait for other threads, and do not read from the masters.  Else a thread keeps the lead until its
-        operation has ended: it is back here in microseconds.
-        """
+        """See `OperationBase`.  A thread keeps the lead until its operation has ended: it is back in microseconds."""
         if quiet:
             return self._wait_quietly(until)
         host, events = self._host, self.events

@@ -10,8 +10,8 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING
 
-from redlock._lock.cancelling import Cancelling, this_task
 from redlock._lock.election import only_says_over
+from redlock._lock.holds_async import Cancelling, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

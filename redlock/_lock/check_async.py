@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import queue
 import threading
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING
 
 from redlock._health.checkup import PATIENCE
@@ -29,8 +28,28 @@ async def check(
     timeout: float,  # noqa: ASYNC109 - it bounds threads
 ) -> Health:
     """Run the check that ``make`` makes.  ``lock``: makes a lock to acquire and release; None: none is tried."""
-    probing = None if lock is None else _Probing(lock, asyncio.get_running_loop(), timeout)
-    checkup = make(probing)
+    loop = asyncio.get_running_loop()
+    over = False
+    trials: list[Future[Probe]] = []
+
+    def probe(_: float) -> Probe:
+        """Called in a thread of the check, not in that of the loop."""
+        trial = attempt()
+        try:
+            trials.append(asyncio.run_coroutine_threadsafe(trial, loop))
+        except RuntimeError:  # the loop is closed
+            trial.close()
+        else:
+            with contextlib.suppress(CancelledError, TimeoutError):
+                return trials[0].result(timeout)
+        return Probe(ok=False, seconds=0.0, error="cancelled")  # its result is not wanted any more
+
+    async def attempt() -> Probe:
+        if over or lock is None:
+            raise asyncio.CancelledError
+        return await _probe(lock)
+
+    checkup = make(None if lock is None else probe)
     done: Future[Health] = Future()
     done.set_running_or_notify_cancel()  # a caller that waits no more does not cancel it
 
@@ -43,44 +62,11 @@ async def check(
     start(threading.Thread(target=run, name="redlock-check", daemon=True))
     try:
         return await asyncio.wrap_future(done)
-    finally:
+    finally:  # also if it is late, or its caller has gone: the probe rolls back (R11), or does not begin
+        over = True
         checkup.stop()
-        if probing is not None:
-            probing.end()
-
-
-class _Probing:
-    """The probe of one check: a thread waits for a task of the loop that tries the lock."""
-
-    def __init__(self, lock: Callable[[], AsyncMultiLock], loop: asyncio.AbstractEventLoop, timeout: float) -> None:
-        self._lock = lock
-        self._loop = loop
-        self._timeout = timeout
-        self._over = False
-        self._task: asyncio.Task[Probe] | None = None
-        self._done: queue.SimpleQueue[asyncio.Task[Probe] | None] = queue.SimpleQueue()
-
-    def __call__(self, _: float) -> Probe:
-        """Run the probe.  Called in the thread of the check, not in the thread of the loop."""
-        task = None
-        with contextlib.suppress(RuntimeError, queue.Empty):  # the loop is closed, or closes now
-            self._loop.call_soon_threadsafe(self._begin)
-            task = self._done.get(timeout=self._timeout)
-        if task is None or task.cancelled():  # its result is not wanted any more
-            return Probe(ok=False, seconds=0.0, error="cancelled")
-        return task.result()
-
-    def _begin(self) -> None:
-        if not self._over:
-            self._task = self._loop.create_task(_probe(self._lock))
-            self._task.add_done_callback(self._done.put)
-
-    def end(self) -> None:
-        """The check is late, or its caller has gone: the probe rolls back (R11), or does not begin."""
-        self._over = True
-        self._done.put(None)
-        if self._task is not None and not self._loop.is_closed():
-            self._task.cancel()
+        for trial in () if loop.is_closed() else trials:
+            trial.cancel()
 
 
 async def _probe(make: Callable[[], AsyncMultiLock]) -> Probe:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Candidate(LockBase[AnyMasters, AnyLease]):
-    """The lock of a candidate: its acquire ends when the election is stopped, and it sees the leader.
+    """The lock of a candidate, which is not bound: its acquire ends when the election is stopped.
 
     It is not bound, so a lease belongs to the candidate. While a body runs, the hold is also among the holds of the
     thread or task of the body: a body that asks for the name would wait for itself (C5).
@@ -82,9 +82,8 @@ AnyCandidate = TypeVar("AnyCandidate", bound=Candidate[Any, Any])
 class TermBase(Generic[AnyCandidate, AnyLease]):
     """The time for which this process leads: one lease, with a number.
 
-    Two terms of one election that are valid never overlap, and their numbers rise.  As with each lease this is a
-    promise about time: after a long pause the body may act in the term of the next leader.  Pass `number` with each
-    write as a fencing token, and let the store refuse smaller ones.
+    Two terms of one election that are valid never overlap, and their numbers rise.  This is a promise about time: after
+    a long pause the body may act in the term of the next leader.  So pass `number` with each write, as a fence.
     """
 
     def __init__(self, stop: Stop, candidate: AnyCandidate, lease: AnyLease) -> None:
@@ -123,7 +122,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def lost(self) -> bool:
-        """Whether the term ended although its body had not.  In a forked child it is neither lost nor valid."""
+        """Whether the term ended although its body had not.  False in a forked child (C8)."""
         return self._lease.lost
 
     @property
@@ -153,10 +152,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
         return candidate is None or candidate.gone
 
     def _begin_body(self, with_exit: Callable[[], WithExit | None] | None = None) -> None:
-        """The body begins.  ``with_exit``: the end of its ``with``.
-
-        Raises RedlockError: it has begun before, or the term has ended because its loop was left.
-        """
+        """The body begins.  ``with_exit``: the end of its ``with``."""
         if self._candidate is not None:
             raise RedlockError(
                 f"term {self.number} of {self.name!r} was entered already: a term has one body, and the lock is "
@@ -202,8 +198,7 @@ class Running(Progress):
 class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
     """One candidate of the election ``name``.
 
-    A leader is the holder of the lock of that name, and its term is one lease of it.  Everything that holds for a lock
-    holds here: a majority of masters grants a term, and a leader that dies leads for one TTL at most.
+    A leader is the holder of the lock of that name, and its term is one lease of it, with all promises of a lock.
 
     Args:
         name: of the election, as of a lock.

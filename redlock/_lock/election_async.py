@@ -11,15 +11,13 @@ from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, un
 from redlock._core.stop import Stopped
 from redlock._lock import decorated
 from redlock._lock.bodies_async import TermBody, obedient, passes, say_at_once
-from redlock._lock.callbacks import call
-from redlock._lock.cancelling import this_task
 from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, only_says_over
 from redlock._lock.holds import ExitMethod, beginning
-from redlock._lock.lease_async import AsyncLease
+from redlock._lock.holds_async import call, this_task
+from redlock._lock.lease_async import AsyncLease, wait_until
 from redlock._lock.lock_async import AsyncMultiLock
 from redlock._lock.masters_async import AsyncMasters
 from redlock._lock.signals import Signals
-from redlock._lock.waits_async import wait_until
 from redlock.errors import LockLost, NotHeld
 
 if TYPE_CHECKING:
@@ -138,8 +136,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
 
         The body is the ``async with``: the lock is given back at its end.  When the term is lost or the election is
         stopped, asyncio cancels the body, and a thread has to look; nothing is raised then.  Another exception of the
-        body ends the loop.  In a process that the body has forked the loop ends as well.  A loop that is left before
-        the ``async with`` gives the term back: one that was not entered ends then.
+        body ends the loop, and so does a fork in the child.  A term that was not entered ends when its loop is left.
 
         Raises:
             QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot cure
@@ -175,18 +172,16 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
     ) -> None:
         """Call ``lead(term)`` in each term, until `stop` or one of ``signals``.
 
-        ``lead`` should end when its term is lost, and when the election is stopped.  asyncio cancels it then.  In a
-        thread nothing can end it from outside: it should look at `AsyncTerm.should_stop`, or sleep in
-        `AsyncTerm.wait_stop`.  If it goes on, it may meet the next leader; its fence, `AsyncTerm.number`, is what
-        protects from that.  When it has ended, the lock is given back, and the next campaign begins.
+        ``lead`` should end when its term is lost, and when the election is stopped.  asyncio cancels it then; a thread
+        has to look at `AsyncTerm.should_stop`, or sleep in `AsyncTerm.wait_stop`.  If it goes on, it may meet the next
+        leader; its fence, `AsyncTerm.number`, protects from that.  When it has ended, the next campaign begins.
 
         Args:
             lead: the body of each term, a coroutine function.
             on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
                 was not lost, it is still valid.  With asyncio it may be asynchronous, and is awaited.
-            on_new_leader: called with the owner (R27) of another leader that was seen.  It may be
-                stale, and terms may be missed.  It must not block, nor use these masters.  With asyncio it may be
-                asynchronous instead, and is not awaited.  Its errors are logged.
+            on_new_leader: called with the owner (R27) of another leader that was seen.  Terms may be missed.  It must
+                not block, nor use these masters.  With asyncio it may be asynchronous, and is not awaited.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.

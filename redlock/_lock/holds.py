@@ -8,15 +8,10 @@ stacks do the same with the class of a lock.  Two things follow, and both are ne
   ``with`` of that thread on the same lock. The generator still gives back its own lease (P8).
 - A `WithExit` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
   entered has ended (R15): a generator may move through a pool of threads.  When it is gone without an exit, its frame
-  was torn down, and no holder can give the lease back.  So the lease is not entered again, and the renewer releases it
-  at once.  A signal handler that raises between the grant and the body, or between body and release, is one such case.
-
-"Gone" must mean really taken apart, which a weak reference would tell too early: see `Lifetime`.
+  was torn down, perhaps by a signal handler between the grant and the body, and no holder can give the lease back.  So
+  the renewer releases it at once.
 
 A lock with ``bound=False`` is itself the owner.  Its holds are released when it is gone, found out in the same way.
-
-Also considered: the frame of the ``with`` (there are no weak references to frames, a strong one keeps all its variables
-alive, and a frame goes on after a ``with`` in it was torn down); the lock object (one object serves many holders).
 
 Re-entry (R26).  A holder is a thread and a context (`contextvars`).  A pool's thread may serve the next request
 while a generator that it entered for the first request is suspended.  But the context has
@@ -39,7 +34,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redlock._core import attributes
-from redlock._io.obituaries import Watched, watch
+from redlock._io.renewer import Watched, watch
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,8 +80,7 @@ class Lifetime:
     """Tells whether an `Anchor` still exists.  Only the `Anchor` and this object refer to its ``identity``.
 
     A weak reference would tell too early.  The collector clears those to all unreachable objects before it runs any
-    finalizer there, such as the ``finally`` of a generator, which may be inside its ``with``.  A finalizer would
-    be Python code at the end of each ``with``; Python swallows what a signal handler raises there.
+    finalizer there, such as the ``finally`` of a generator, which may be inside its ``with``.
     """
 
     __slots__ = ("_identity",)
@@ -119,13 +113,9 @@ class Holder(list["Hold[AnyLease]"]):
 class Hold(Generic[AnyLease]):
     """One acquire, or one ``with``, through ``lock``: made by the call, entered with the grant, and left once.
 
-    - ``through``: the lock, weakly: a renewer refers to holds, and must not keep a lock or its masters alive.
-    - ``holder``: whose it is.
-    - ``with_exit``: the end of its ``with``, weakly; None: it is given back by hand.
-    - ``anchor``: the `Anchor` of the lock, if that is not bound.
-    - ``task``: the asyncio task in which a thread entered it.
-    - ``max_hold``: the limit of the lease, in seconds.
-    - ``driver``: the one that runs the acquire, and keeps the lease.
+    ``through``, the lock, is weak: a renewer refers to holds, and must not keep a lock or its masters alive.  So is
+    ``with_exit``, the end of its ``with``; None: it is given back by hand.  ``anchor`` is that of a lock that is not
+    bound, and ``task`` the asyncio task in which a thread entered it.
     """
 
     def __init_subclass__(cls) -> None:
@@ -162,14 +152,6 @@ class Hold(Generic[AnyLease]):
         self.task = task
 
     @property
-    def by_hand(self) -> bool:
-        return self.with_exit is None
-
-    @property
-    def lock_is_gone(self) -> bool:
-        return self.through() is None
-
-    @property
     def abandoned(self) -> bool:
         """It has no holder any more: its ``with`` is gone, or its lock, if that is not bound."""
         return self._life is not None and self._life.over()
@@ -186,8 +168,8 @@ class Hold(Generic[AnyLease]):
 
     @property
     def bound_by_hand(self) -> bool:
-        """Whether its thread or task has to give it back by a call of `release`."""
-        return self.by_hand and self._life is None
+        """Whether its thread or task has to give it back with a call of `release`."""
+        return self.with_exit is None and self._life is None
 
     @property
     def given_back(self) -> bool:
@@ -257,9 +239,9 @@ class Hold(Generic[AnyLease]):
         self._life, self._watches = Lifetime(anchor), watch(anchor.then, self.state)
 
     def exit(self) -> bool:
-        """Give it back.  True if no other hold can give back its lease.  A second call does no harm.
+        """Give it back.  True if no other hold can give back its lease.  Any thread may call this, and twice.
 
-        Any thread may call this, at any time.  If it was not entered yet, it will not be.
+        If it was not entered yet, it will not be.
         """
         self._unwanted = True
         if not self._entered:
@@ -311,7 +293,7 @@ def _forget_lost(holder: list[Hold[Any]]) -> None:
     latest: set[int] = set()
     for hold in reversed(holder):
         if hold.state.lost:
-            if hold.abandoned or hold.lock_is_gone or (hold.by_hand and id(hold.through) in latest):
+            if hold.abandoned or hold.through() is None or (hold.with_exit is None and id(hold.through) in latest):
                 continue
             latest.add(id(hold.through))
         kept.append(hold)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from redlock import options
 from redlock._core.tokens import owner_of
-from redlock.errors import NotHeld
+from redlock.errors import ConfigurationError, NotHeld
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from redlock._core.lease import LeaseState
     from redlock.errors import LockLost, Vote
 
@@ -132,3 +135,31 @@ class LeaseBase:
 
     def __repr__(self) -> str:
         return repr(self._state)
+
+
+class Handed(NamedTuple):
+    """All that another process needs to go on with a lease (R46).  The names come first: an error shows these."""
+
+    names: Sequence[str]
+    token: str
+    fence: int | None
+    shared: bool
+    ttl: float  # seconds, as the next two
+    guard: float
+    hold_at_least: float  # what is left of it (R28)
+    prefix: str
+
+    def text(self) -> str:
+        return json.dumps(self._asdict())
+
+    @classmethod
+    def read(cls, text: object) -> Handed:
+        """Raises ConfigurationError, which shows only the beginning: the whole text is enough to release the lock."""
+        try:
+            found = json.loads(text)  # type: ignore[arg-type] # a TypeError
+            return cls(**{field: found[field] for field in cls._fields})
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ConfigurationError(
+                f"handed={options.begun(text)}: allowed is all of what lease.hand_over() returned, "
+                "or with token= the names of the lock"
+            ) from None

@@ -3,9 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from redlock import options
 from redlock._lock.lease import LeaseBase
-from redlock._lock.waits_threads import wait_until
 from redlock._system import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.stop import Watchers
 
 
 class Lease(LeaseBase):
@@ -38,3 +48,26 @@ class Lease(LeaseBase):
         ended, left = lambda: state.over or not state.mine(), lambda: state.valid_until - clock.now()
         wait_until(state.watchers, ended, timeout, left)
         return state.lost
+
+
+def wait_until(
+    watchers: Watchers,
+    done: Callable[[], bool],
+    timeout: float | None,
+    most: Callable[[], float] = lambda: clock.NAP,
+) -> bool:
+    """Wait until ``done``, for ``timeout`` seconds at most, and look again after ``most`` of them."""
+    until = math.inf if timeout is None else clock.now() + options.patience("timeout", timeout)
+    woken: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it
+    watchers.subscribe(woken, lambda: woken.put(None))
+    try:
+        while not done():
+            left = until - clock.now()
+            if left <= 0:
+                return False
+            pause = max(0.0, min(left, most(), clock.NAP))
+            with contextlib.suppress(Empty):
+                woken.get(timeout=pause)
+        return True
+    finally:
+        watchers.unsubscribe(woken)

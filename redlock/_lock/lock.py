@@ -6,16 +6,11 @@ would a holder that asks for more `min_validity` than its lease has left.  Else 
 for (`auto_extend`, `on_lost`, cancelling), or an error (`fencing`, `max_hold`, `hold_at_least`, `guard`).
 A lock with ``bound=False`` is not re-entered.
 
-Interruptions (R11, P7).  A Ctrl-C, a cancellation, or a signal handler that raises can strike between any two
-instructions.  Three places deal with that, and each takes over where the one before ends:
-
-- The operation.  An interruption is thrown into the generator, which takes its keys back by sending.  Until its
-  last step it leaves no key and no hold.
-- The call.  `acquire`, `release` and the beginning of a ``with`` give back a hold that they do not finish (`_abandon`).
-- The end of a ``with``.  When it is gone and the hold is still entered, the renewer gives the lease back (`holds.py`).
-
-A hold is made before the operation begins, entered in one place and exited in one place.  To exit it twice, or
-before it is entered, does no harm.  Bytes on a connection are another matter: see `_core/exchange.py`.
+Interruptions (R11, P7) can strike between any two instructions.  Each of three places takes over where the one before
+ends.  The operation: they are thrown into the generator, which takes its keys back by sending.  The call: `acquire`,
+`release` and the beginning of a ``with`` give back a hold that they do not finish (`_abandon`).  The end of a ``with``:
+when it is gone and the hold is still entered, the renewer gives the lease back (`holds.py`).  A hold is made before the
+operation, entered in one place and exited in one place; to exit it twice, or before it is entered, does no harm.
 """
 
 from __future__ import annotations
@@ -42,9 +37,9 @@ from redlock._core.settings import LockSpec, Mode
 from redlock._io import process
 from redlock._io.connections import Inside
 from redlock._lock.decorated import check_told
-from redlock._lock.handed import Handed
 from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, note_here
 from redlock._lock.keywords import hide_unknown, unexpected
+from redlock._lock.lease import Handed
 from redlock._lock.masters import MastersBase, token_source
 from redlock._lock.refused import not_acquired, not_extended, unreachable
 from redlock._lock.times import check_ttl, checked
@@ -129,13 +124,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 It is an allowance for the clocks of masters, too.  With the ``ttl`` at most `max_ttl`.  None: theirs.
             min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL, or
                 ``hold_at_least`` if the TTL allows it.  Less than the TTL minus the allowance for clock drift.
-            shared: share the lock with other readers (R33): many of them hold it together, without any writer.  A lock
-                without ``shared`` is a writer: it waits for readers, and keeps new ones away.  All names or none.
-            max_readers: refuse a reader where a name has this many.  For ``shared`` alone; each client applies its
-            own limit.
+            shared: share the lock with other readers (R33), without any writer.  A lock without ``shared`` is a writer:
+                it waits for readers, and keeps new ones away.  All names or none.
+            max_readers: refuse a reader where a name has this many.  For ``shared`` alone; each client has its own.
             max_waiters: how many of this process may wait in line for a name, behind the one that has the lock or asks
-                for it (R40).  The next one is refused at once, as `NotAcquired` with ``kind="crowded"``, so that no
-                queue grows until a pool of threads is full.  None: no limit.
+                for it (R40).  The next one is refused at once, as `NotAcquired` with ``kind="crowded"``.  None: no
+                limit.
             fair: first come, first served, across all processes (R42), and before all locks without ``fair``: so give
                 it to every lock of that name.  A waiter that dies delays its successor by a second, once.  The line in
                 a process stays as it is: its first waiter queues for all of them.  Locks with ``fencing=False`` and
@@ -146,9 +140,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
             owner: the holder's name, for people (R27); None: the owner of the masters, "": none.
-            on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
-                this lock re-entered a lease that its thread or task held already.  It must not block.  It is not
-                called for leases that outlive `close` of their masters.
+            on_lost: called with the lease, once, if it is lost, also if this lock re-entered a lease that its thread or
+                task held already.  It must not block.  It is not called after `close` of the masters.
 
         Raises:
             ConfigurationError: a value cannot be right; the text names it and what is allowed.
@@ -157,8 +150,14 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if unknown:
             raise unexpected(type(self).__name__, unknown, LockBase.__init__)
         names = options.names(name)
-        self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
-        self._private = self._masters is not masters
+        self._private = not isinstance(masters, MastersBase)
+        if not isinstance(masters, MastersBase):
+            masters = self._masters_class(masters)
+        if not isinstance(masters, self._masters_class):
+            raise ConfigurationError(
+                f"{type(self).__name__} needs {self._masters_class.__name__}, these are {type(masters).__name__}"
+            )
+        self._masters = masters
         self._runtime = self._masters._runtime  # noqa: SLF001 - what is behind masters is for what is made of them
         deployment = self._runtime.deployment
         self._settings = deployment.settings
@@ -201,13 +200,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             self._anchor = Anchor()
             self._own = SimpleNamespace(holds=Holder(bool))  # the holds of all users of this lock
 
-    def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
-        if isinstance(masters, MastersBase):
-            raise ConfigurationError(
-                f"{type(self).__name__} needs {self._masters_class.__name__}, these are {type(masters).__name__}"
-            )
-        return self._masters_class(masters)  # it checks them
-
     # -- what a subclass adds ------------------------------------------------------------------------
 
     @abstractmethod
@@ -237,10 +229,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- re-entry (R26) ------------------------------------------------------------------------------
 
     def _latest(self, holder: list[Hold[AnyLease]]) -> Hold[AnyLease] | None:
-        """The hold that the caller may release or extend; ``holder``: its list of holds.
-
-        A hold that a ``with`` entered in another context is left out: it belongs to a suspended generator.
-        """
+        """The hold that the caller may release or extend; not one of a ``with`` of another context, a generator's."""
         for hold in reversed(holder):
             if hold.through is self._me and (
                 hold.with_exit is None or (not hold.abandoned and (hold.entered_here or not self._bound))
@@ -249,13 +238,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return None
 
     def _reenter(self, again: Hold[AnyLease]) -> bool:
-        """Enter ``again`` into the lease that the caller holds on the same names already.  False: it holds none.
-
-        Raises:
-            WouldDeadlock: it holds some of the names, or a lease with too little time left, and would wait for itself
-                (C5).
-            ConfigurationError: this lock asks for what that lease does not have.
-        """
+        """Enter ``again`` into the lease that the caller holds on the same names already.  False: it holds none."""
         for hold in reversed(again.holder):
             lease = hold.lease
             if not self._wants_any(lease.names) or not lease.valid:
@@ -340,7 +323,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _latest_by_hand(self) -> Hold[AnyLease]:
         """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
         holder: Holder[AnyLease] = self._own.holds
-        mine = [hold for hold in reversed(holder) if hold.through is self._me and hold.by_hand]
+        mine = [hold for hold in reversed(holder) if hold.through is self._me and hold.with_exit is None]
         # Valid ones first.  Two leases of one lock are never valid at once, to release an ended one is harmless (P8).
         if not self._bound:
             mine.sort(key=lambda hold: not hold.state.over)
@@ -349,12 +332,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return mine[0]
 
     def _check(self, hold: Hold[AnyLease]) -> None:
-        """Check that the hold of a ``with`` is still there at its end.
-
-        Raises:
-            NotHeld: it was released in the body or, if the lock is not bound, by another user of it.
-            LockLost: it was lost before that.  Others may hold the name by now.
-        """
+        """Check that the hold of a ``with`` is still there at its end: not lost, and not released by hand."""
         state = hold.state
         if not state.mine():
             raise self._not_held()
@@ -382,10 +360,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return now + patience if blocking else now
 
     def _acquire_op(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
-        """Take the lock, enter ``hold``, and begin to renew.  None: the caller held the lock already (R26).
-
-        An interruption before the end of this leaves no key, and no hold (R11).
-        """
+        """Take the lock, enter ``hold``, and begin to renew.  None: the caller held the lock already (R26)."""
         hold.driver = driver = self._runtime.drivers.get(self._runtime.where())
         if self._bound and hold.holder and self._reenter(hold):
             return None
@@ -501,10 +476,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         ).text()  # fmt: skip
 
     def _abandon(self, hold: Hold[AnyLease], *, again: bool = False) -> None:
-        """Give ``hold`` back, entered or not, after an interruption: nothing else will (R11).
-
-        ``again``: a second interruption has struck in here.
-        """
+        """Give ``hold`` back, entered or not, after an interruption; ``again``: after a second one in here (R11)."""
         try:
             if hold.exit():
                 state = hold.state
@@ -527,7 +499,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             hold.driver.call_soon(partial(self._abandon, hold, again=True))
 
     def _conclude_acquire(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
-        """An acquire has ended, and its caller is about to get the result.  If masters were asked, tell the observer.
+        """The caller is about to get the result.  If masters were asked, tell the observer.
 
         Only from now on `hold_at_least` applies: a grant that its caller never gets leaves no key behind (R11).
         """

@@ -50,11 +50,11 @@ class MultiLock(LockBase[Masters, Lease]):
     """A lock on one name, or on several at once, granted by a majority of masters.
 
     While its `Lease` is valid no other client holds the name, as long as clocks run at nearly the same rate.  It
-    is not a barrier: a holder that was paused learns of a lost lease only when it checks the lease again.  Where
-    that would do harm, pass `Lease.fence` to what you write to.
+    is not a barrier: a holder that was paused, or blocked, learns of a lost lease only when it checks the lease again.
+    Where that would do harm, pass `Lease.fence` to what you write to.
 
-    Many threads may use one object; each of them holds the lock for itself.  In coroutines use `AsyncMultiLock`:
-    all tasks of a loop are in one thread, so one that asks for what another one holds gets `WouldDeadlock`.
+    Many threads may use one object; each of them holds the lock for itself.  An acquire that is interrupted leaves no
+    key behind.  A release that is interrupted has released.
     """
 
     _masters_class = Masters

@@ -187,10 +187,10 @@ class MastersBase(ABC, Generic[AnyDriver]):
             outage_timeout=outage,
             lost=partial(_report_loss, tells),
             observer=tells,
-            waits=LongWaits(lambda text: report([(logging.WARNING, text, None)], None)),
+            waits=LongWaits(lambda text: report([(logging.WARNING, text, ())], None)),
         )
         if records and len(names) in _NOTHING_GAINED:
-            report([(logging.WARNING, f"confirm_expiry=True with {_NOTHING_GAINED[len(names)]}", None)], None)
+            report([(logging.WARNING, f"confirm_expiry=True with {_NOTHING_GAINED[len(names)]}", ())], None)
         limits = Limits(max_ttl, node_timeout, settings.drift_factor, patience, guard)
         deployment = Deployment(settings, limits, prefix, records=records)
         self._runtime = Runtime(self._driver_class, endpoints, deployment, connect_timeout)
@@ -273,11 +273,10 @@ def _report_outage(
     """Log how an outage begins, each minute of it, and its end; the observer gets its begin and its end."""
     if what == "back":
         text = f"the quorum is back after {seconds:.1f} s"
-        report([(logging.INFO, text, lambda observer: observer.quorum_back())], observer)
+        report([(logging.INFO, text, ("QuorumBack",))], observer)
         return
     text = f"no quorum{f' for {seconds:.0f} s' if what == 'still gone' else ''}: {readings.explain(tally)}"
-    tell = (lambda observer: observer.quorum_lost(tally.votes())) if what == "gone" else None
-    report([(logging.WARNING, text, tell)], observer)
+    report([(logging.WARNING, text, ("QuorumLost", tally.votes()) if what == "gone" else ())], observer)
 
 
 def _outage_timeout(value: object, max_ttl: float) -> float:
@@ -301,7 +300,9 @@ def _report_loss(observer: Observer | None, renewal: Renewal) -> None:
     )
     if renewal.runs_on:
         text += ": it goes on in its thread, and others may enter"
-    report([(logging.WARNING, text, lambda observer: observer.lost(lease))], observer)
+    report([(logging.WARNING, text, ())], None)
+    if observer is not None:
+        observer.lost(lease)
 
 
 def was_free(name: str | None, tally: Tally) -> bool:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from redlock._core.inspect import known
 from redlock._io.driver_threads import Driver
+from redlock._lock import decorated
 from redlock._lock.holds_threads import ThreadHoldings
 from redlock._lock.masters import MastersBase, was_free
-from redlock.errors import RedlockError
+from redlock._lock.naming import names_for
+from redlock.errors import NotAcquired, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,11 +36,12 @@ R = TypeVar("R")
 
 
 class Masters(MastersBase[Driver]):
-    """N independent Redis masters, one connection to each, shared by all locks and threads.
+    """N independent Redis masters, one connection to each, shared by many locks and threads.
 
-    Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
-    threads may use one object, and a forked child as well: the child makes connections of its own, and neither
-    holds nor releases what its parent holds.
+    Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  A forked
+    child makes connections of its own, and neither holds nor releases what its parent holds.  With asyncio several
+    event loops may use one object, one after the other or at once in several threads.  Each has connections of its own;
+    connections of a closed loop are closed when another loop comes.  `close` closes them.
     """
 
     _driver_class = Driver
@@ -49,7 +52,7 @@ class Masters(MastersBase[Driver]):
         from redlock._core import listing, watch  # noqa: F401, PLC0415
         from redlock._core.fair import target  # noqa: F401, PLC0415
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
-        from redlock._lock import election_threads, resume_threads, slots_threads, synchronized_threads  # noqa: F401, PLC0415
+        from redlock._lock import election_threads, resume_threads, slots_threads  # noqa: F401, PLC0415
 
     def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
         """Make a lock: the same as ``MultiLock(name, masters, **options)``."""
@@ -67,22 +70,18 @@ class Masters(MastersBase[Driver]):
     ) -> MultiLock:
         """Go on with the lease of another process, which ended it there with `Lease.hand_over` (R46).
 
-        Returns a lock; nothing is sent.  ``with``, or `MultiLock.acquire`, extends the lease at once, in one
-        round without waiting.  From then on it is a lease as any other: it is renewed, and released at the end.
+        Returns a lock; nothing is sent.  ``with masters.resume(handed) as lease``, or `MultiLock.acquire`,
+        extends the lease at once, in one round without waiting.  From then on it is a lease as any other.
 
-            with masters.resume(handed) as lease:
-
-        The text or the token is all that it takes to release the lock, so keep it as a password.  If two processes
-        resume it, both take the lease for theirs: nothing keeps them apart.  The first release ends it, and the other
-        process learns of the loss from its next renewal.
+        The text or the token is all that it takes to release the lock, so keep it as a password.  Nothing keeps two
+        processes that resume it apart: the first release ends it, and the other one learns of that at its next renewal.
 
         Args:
             handed: what `Lease.hand_over` returned.  With ``token`` the name of the lock, or its names.
             token: the `Lease.token`, if that came another way.  It says neither ``shared`` nor ``ttl``, ``guard``
                 and what is left of ``hold_at_least``, so these are options then, the same as of the first lock.
             fence: the `Lease.fence` with it.  None: no fence key is touched (C14).
-            options: ``auto_extend``, ``max_hold``, ``bound``, ``on_lost`` and ``cancel_on_loss``, as those of
-                `MultiLock`.  None of them is about an acquire.
+            options: ``auto_extend``, ``max_hold``, ``bound``, ``on_lost``, ``cancel_on_loss``: as of `MultiLock`.
 
         Raises:
             ConfigurationError: the text is not all of what `Lease.hand_over` returned, or of masters with another
@@ -92,7 +91,7 @@ class Masters(MastersBase[Driver]):
             LockLost: from its extensions: a majority of masters denied it.  It has expired, was released or is taken.
             QuorumUnreachable: from the first of them: too few masters answered to tell.  Try again until its TTL ends.
         """
-        from redlock._lock.resume_threads import Resumed  # noqa: PLC0415 - few programs resume
+        from redlock._lock.resume_threads import Resumed  # noqa: PLC0415 - as above
 
         return Resumed(handed, self, token, fence, options)
 
@@ -130,35 +129,54 @@ class Masters(MastersBase[Driver]):
             on_busy: what a call does if another client has the lock.  ``"wait"`` waits, as ``with`` does.
                 ``"raise"`` raises `NotAcquired`.  ``"skip"`` returns ``busy``, and the function is not called.
             busy: see ``on_busy``.
-            options: as of `MultiLock`.  ``timeout``: with ``"raise"`` and
-                ``"skip"`` the seconds before that, 0 unless given; with ``"wait"`` those before `NotAcquired`.
+            options: those of `MultiLock`.  With ``"raise"`` and ``"skip"`` the ``timeout`` is 0 unless given.
 
         Raises:
-            ConfigurationError: an option cannot be right.  Where a function is decorated: the template names no
-                argument, or one that the function does not have, or the function cannot be decorated
-                (`MultiLock.__call__`).  Where it is called: a value that makes no name.
+            ConfigurationError: an option or the template cannot be right, or the function cannot be decorated
+                (`MultiLock.__call__`).  Where it is called: a value makes no name.
         """
-        from redlock._lock.synchronized_threads import decorator  # noqa: PLC0415 - few programs use it
+        of_lock = decorated.lock_options(on_busy, busy, options)
+        self.lock("any", **of_lock)  # checks the options
 
-        return decorator(self, name, on_busy, busy, options)
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            decorated.check_called(function, "AsyncMasters")
+            names = names_for(name, function)
+
+            @functools.wraps(function)
+            def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+                lock = self.lock(names(args, kwargs), **of_lock)
+                entered = False
+                try:
+                    with lock:
+                        entered = True
+                        return function(*args, **kwargs)
+                except NotAcquired:
+                    if entered or on_busy != "skip":  # entered: the error comes from the body
+                        raise
+                    skipped: R = busy
+                    return skipped
+
+            return locked
+
+        return decorate
 
     def slots(self, name: str, *, limit: int, **options: Unpack[SlotsOptions]) -> Slots:
         """Make slots (R32), at most ``limit`` holders at once: ``Slots(name, masters, limit=limit, …)``."""
-        from redlock._lock.slots_threads import Slots  # noqa: PLC0415 - few programs have slots
+        from redlock._lock.slots_threads import Slots  # noqa: PLC0415 - as above
 
         return Slots(name, self, limit=limit, **options)
 
     def leader(self, name: str, **options: Unpack[ElectionOptions]) -> Election:
         """One candidate of the election ``name`` (R31); see `Election` for the options.  Nothing is sent."""
-        from redlock._lock.election_threads import Election  # noqa: PLC0415 - few programs elect
+        from redlock._lock.election_threads import Election  # noqa: PLC0415 - as above
 
         return Election(name, self, **options)
 
     def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.
 
-        It takes at most `node_timeout`.  The first operation of a process or of an event loop, and in threads the
-        first one after a Ctrl-C in another operation, also waits for connections, at most `connect_timeout` (R2).
+        It takes at most `node_timeout`.  The first operation, and in threads the first one after a Ctrl-C in another
+        one, also waits for connections, at most `connect_timeout` (R2).
 
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
@@ -170,13 +188,12 @@ class Masters(MastersBase[Driver]):
 
         The pattern knows ``*``, ``?``, ``[a-z]`` and a backslash before what is meant literally.
 
-        It is no snapshot: each name is looked at a moment after it was found.  A lock that is acquired or released
-        during the search may be listed or not; one that is held all the time is listed once.  There is no order.  A
-        name that only a minority has is listed without a token; see its votes.
+        It is no snapshot: a lock that is acquired or released during the search may be listed or not; one that is held
+        all the time is listed once.  There is no order.  A name that only a minority has is listed without a token.
 
-        Each master walks through all keys of its database, in small steps that delay no other client: with a million
-        keys that takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names that end with ``:fence`` or
-        ``:grant`` behind a hash tag are left out: they look like keys that belong to a lock.
+        Each master walks through all keys of its database, in small steps: with a million keys that takes seconds.  The
+        user needs the right to ``SCAN`` (``+scan``).  Names that end with ``:fence`` or ``:grant`` behind a hash tag
+        are left out: they look like keys that belong to a lock.
 
         Raises:
             ConfigurationError: ``match`` is no pattern.
@@ -191,15 +208,12 @@ class Masters(MastersBase[Driver]):
     def watch(self, name: str) -> Iterator[LockStatus]:
         """Who holds ``name``, now and whenever that changes, as `status` shows it (R41).
 
-        An iterator without an end.  The first state comes at once; each further one when it differs from the last:
-        another holder, other readers, released, or free.  It is the newest state: a holder that came and went before
-        the program asked for the next state is not shown.  By the order of the fences, it never goes back to an
-        earlier holder.  It waits through outages.
+        An iterator without an end.  The first state comes at once; each further one when it differs from the last.  It
+        is the newest state: one that ended before the program asked is not shown.  By the order of the fences, it never
+        goes back to an earlier holder.  It waits through outages.
 
-        A release is seen at once, and the end of a TTL when it comes.  Grants are not announced, and messages may be
-        lost: these are seen within five seconds.
-
-        It is no proof: to do something only while you lead or hold a lock, hold it.
+        A release is seen at once, and the end of a TTL when it comes; grants and lost messages within five seconds.  It
+        is no proof: to do something only while you lead or hold a lock, hold it.
 
         Raises:
             ConfigurationError: ``name`` cannot be right.
@@ -224,9 +238,8 @@ class Masters(MastersBase[Driver]):
 
         True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
         no lease lasted all that time; another may have it since.  False: it was not seen free before the timeout.
-
-        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Several names
-        all have to be free when it looks.  A holder of the name does not see it free.
+        Several names all have to be free when it looks.  A holder of the name does not see it free.  A release wakes
+        it; if messages are lost it takes longer, by five seconds at most.
 
         Args:
             name: one name, or a sequence of names.
@@ -244,9 +257,8 @@ class Masters(MastersBase[Driver]):
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
 
-        It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
-        name.  It also reports connections for locks that do not work.  Faults of the masters are not raised:
-        they are in the result.
+        It asks all masters at once, over connections of its own, acquires and releases a lock on a throw-away name, and
+        looks at the connections for locks.  Faults of the masters are not raised: they are in the result.
 
         Args:
             timeout: the most seconds that it takes, however many masters hang.

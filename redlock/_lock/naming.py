@@ -1,7 +1,7 @@
 """Names from arguments (R30): the arguments of a call of a decorated function make the names of its lock.
 
-Also considered: to take every value as it is.  But an empty one, or an address in memory, makes a lock that excludes
-too many calls or none at all, unnoticed.  A value with braces would move the hash tag of the key.
+An empty value, or an address in memory, would make a lock that excludes too many calls or none at all, unnoticed.  A
+value with braces would move the hash tag of the key.
 
 A value makes the name that it makes after a queue that speaks JSON has delivered it.  So a program that locks by a
 member of an enumeration, and a worker that gets its value, wait for each other.  True makes the name of
@@ -43,14 +43,7 @@ def names_for(
 ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[str, ...]]:
     """A function that makes names of the positional and the named arguments of a call of ``function``.
 
-    ``naming`` is a template, in which each field begins with the name of an argument, or a function that is called with
-    the same arguments.  Defaults are filled in.
-
-    The function raises TypeError if the arguments do not fit, and ConfigurationError if a value makes no name.
-
-    Raises:
-        ConfigurationError: ``naming`` is neither; the template names no argument, or one that ``function`` does not
-            have; the arguments of ``function`` are not known.
+    It raises TypeError if the arguments do not fit, and ConfigurationError if a value makes no name.
     """
     try:
         signature = inspect.signature(function)

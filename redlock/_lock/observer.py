@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from redlock._core import events, readings
 from redlock._io.report import report_failure
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from redlock._core.kernel.ballot import Grant, Refusal
     from redlock._core.lease import LeaseState
-    from redlock.errors import Vote
 
 
 class Observer:
@@ -48,12 +47,6 @@ class Observer:
         votes = refusal.tally.votes()
         self._emit(events.LockRefused(name, _kind(refusal), refusal.waited.attempts, seconds, votes, failed))
 
-    def waits(self, name: str, waiter: int) -> None:
-        self._emit(events.WaitBegan(name, waiter))
-
-    def waited(self, name: str, waiter: int) -> None:
-        self._emit(events.WaitEnded(name, waiter))
-
     def extended(self, lease: LeaseState, *, renewed: bool = False) -> None:
         """``renewed``: by the renewer, not by the holder."""
         left, bare = lease.remaining(), lease.pop_bare()
@@ -69,27 +62,8 @@ class Observer:
         reason, held, bare = lease.loss().reason, lease.held_for, lease.pop_bare()
         self._emit(events.LeaseLost(lease.name, lease.token, lease.fence, reason, held, bare, lease.guarded))
 
-    def master_down(self, master: str, reason: str) -> None:
-        self._emit(events.MasterDown(master, reason))
-
-    def master_up(self, master: str, quarantined: float) -> None:
-        self._emit(events.MasterUp(master, quarantined))
-
-    def master_clock(self, master: str, rate: float, quarantined: float) -> None:
-        self._emit(events.MasterClock(master, rate, quarantined))
-
-    def quorum_lost(self, votes: tuple[Vote, ...]) -> None:
-        self._emit(events.QuorumLost(votes))
-
-    def quorum_back(self) -> None:
-        self._emit(events.QuorumBack())
-
-    def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:
-        # Sorted, for people: the same lists look the same in every log.
-        self._emit(events.MastersDisagree(masters, tuple(tuple(sorted(names)) for names in others), refused))
-
-    def masters_agree(self) -> None:
-        self._emit(events.MastersAgree())
+    def tell(self, kind: str, *fields: Any) -> None:
+        self._emit(getattr(events, kind)(*fields))
 
 
 def _kind(refusal: Refusal) -> Literal["held", "crowded", "unreachable", "slow", "unusable"]:

@@ -10,8 +10,8 @@ from redlock._core.kernel.ballot import Grant
 from redlock._core.kernel.extension import extend
 from redlock._core.modes import resumed
 from redlock._io import process
-from redlock._lock.handed import Handed
 from redlock._lock.holds import note_here
+from redlock._lock.lease import Handed
 from redlock._lock.lock_async import AsyncMultiLock
 from redlock._lock.refused import not_resumed
 from redlock._lock.typed import LeaseOptions

@@ -1,8 +1,4 @@
-"""Slots, for asyncio: at most ``limit`` holders at once (R32).
-
-`AsyncSlots` is a lock whose leases are on different names: the lock ``name#i`` for slot i.  The lock works on these
-leases as on others, with the keys and the scripts of the slot.
-"""
+"""Slots, for asyncio: a lock whose leases are on different names, the lock ``name#i`` for slot i (R32)."""
 
 from __future__ import annotations
 
@@ -42,14 +38,12 @@ class AsyncSlots(AsyncMultiLock):
     """At most ``limit`` holders of one name at once, each with a slot of its own.
 
     Slot i is the lock ``name#i``, with all promises of a lock.  `AsyncLease.slot` says which one it is, and its fence
-    orders the holders of *that slot*.  A waiter gets the slot that is free first.
-
-    Many tasks may use one object; each holds a slot for itself.  A task that has one and acquires again gets
-    the same one, counted (R26).  With ``bound=False`` it gets another one, and a release gives back the latest one.
+    orders the holders of *that slot*.  A waiter gets the slot that is free first.  A task that has one and acquires
+    again gets the same one (R26); with ``bound=False`` another one, and a release gives back the latest one.
     """
 
     def __init__(self, name: str, masters: AsyncMasters | Iterable[object], *, limit: int, **of_lock: Any) -> None:
-        """Check the options, and how many slots there are; nothing is sent.
+        """Check the options; nothing is sent.
 
         Args:
             name: of the group; slot i is the lock ``name#i``.  On a cluster it needs a hash tag: ``{import}``.
@@ -68,9 +62,9 @@ class AsyncSlots(AsyncMultiLock):
             raise ConfigurationError("fair=True: a waiter for slots takes any that is free, so there is no order (R42)")
         limit = options.limit(limit)
         super().__init__(name, masters, **of_lock)
-        group = self._group = self._runtime.deployment.group(self._spec, limit)
+        self._group = group = self._runtime.deployment.group(self._spec, limit)
         self._target = lambda settings, _: SlotTarget(settings, group)
-        self._names = tuple(spec.name for spec in self._group.slots)
+        self._names = tuple(spec.name for spec in group.slots)
 
     @property
     def limit(self) -> int:
@@ -86,9 +80,7 @@ class AsyncSlots(AsyncMultiLock):
     # -- looking -------------------------------------------------------------------------------------
 
     async def status(self) -> SlotsStatus:
-        """Which slots are free, and who holds the others; each is looked at by itself.
-
-        It takes at most `node_timeout` for each slot.
+        """Which slots are free, and who holds the others.  It takes at most `node_timeout` for each slot.
 
         Raises:
             QuorumUnreachable: too few masters answered to know.
@@ -108,8 +100,7 @@ class AsyncSlots(AsyncMultiLock):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        status = await self.status()
-        return status.free == 0
+        return (await self.status()).free == 0
 
     # -- what a lock asks ----------------------------------------------------------------------------
 

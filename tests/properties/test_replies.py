@@ -372,7 +372,7 @@ def test_the_token_of_a_stranger_cannot_forge_a_line(token):
     logger = logging.getLogger("redlock")
     logger.addHandler(handler)
     try:
-        report([(logging.WARNING, f"it says {answer.holder}", None)], None)
+        report([(logging.WARNING, f"it says {answer.holder}", ())], None)
     finally:
         logger.removeHandler(handler)
     assert [text.isprintable() for text in shown] == [True]
