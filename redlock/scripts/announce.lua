@@ -39,6 +39,6 @@ end
 if known < own then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 elseif type(redis.pcall('PEXPIRE', KEYS[1], ARGV[2])) == 'table' then
-  return {own, left} -- a master that takes no writes gets it again later, and keeps its connections
+  return {own, left} -- a master that takes no writes is told again, and keeps its connections
 end
 return {own, tonumber(ARGV[2])}

@@ -98,7 +98,7 @@ local lasts = math.max(life, before and before.lasts - math.abs(now - before.see
 local working = before and before.status == '2'
 if blocked or says == 'back' or says == 'refused' then
   if client ~= who and (working or before.status == '1' and says ~= 'back') then
-    answer[1] = working and 2 or 0 -- others have it: their record stays, and a client that only asks changes nothing
+    answer[1] = working and 2 or 0 -- others have it: what they recorded stays, and who only asks changes nothing
     return answer
   elseif says == 'refused' and (working or before and before.status == '1') then
     answer[1] = 1 -- it may take it back
