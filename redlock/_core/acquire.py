@@ -176,11 +176,7 @@ def _share(target: Target, refusal: Refusal) -> Op[None]:
 
 
 def in_line(target: Target) -> Op[Refusal | None]:
-    """Wait until ``target`` is first in line.  Returns a `Refusal` if the deadline comes first (C2).
-
-    If the first answer to the one in front is still on its way, this waits for it as well: `node_timeout` twice at
-    most.
-    """
+    """Wait until ``target`` is first in line; a `Refusal` if the deadline, and one answer in front, come first (C2)."""
     settings, place = target.settings, target.place
     until = deadline = target.patience.deadline
     if deadline == math.inf:
@@ -275,10 +271,7 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
 
 
 class Target:
-    """Strategy of one acquire: its request, first and after each refusal; its place in line; its subscription.
-
-    This one is a lock: it asks for the same all the time, and its holder stays first in line until the release.
-    """
+    """The strategy of one acquire.  This one is a lock: it asks for the same all the time, and its holder stays first."""
 
     __slots__ = ("latest", "marks", "patience", "place", "settings", "spec", "subscription")
 

@@ -38,27 +38,20 @@ T = TypeVar("T")
 class Send:
     """Run ``call`` on the masters in ``to`` (None: on all).  This class ignores the answers; a `Round` counts them.
 
-    ``owed_until``: it is a release that must arrive.  If the connection breaks before the answer, or the master
-    cannot do it now, it is sent again until that time (R10).  ``NEVER``: also from `Masters` that close, but not again.
-
-    ``doubt``: a release that may overtake the acquire, as another connection carries that.  A master that does not say
-    that the key was ours is asked again until ``owed_until`` (R10), while this returns True for it and its answer.
-
-    ``only_if``: the request is dropped unless this is true when it is written, with nothing written in between.  So a
-    repair cannot follow the release of another thread.
-
-    ``more``: requests to the same master that an answer calls for.  As a rule there are none.
-
-    ``enters``: join the line with this place first.  The request is not sent unless the place is at the front and no
-    other process is to go first (`Place.yield_until`).  Else ``sent_at`` stays `NEVER`, and it waits for nothing.
-
-    ``leaves``: leave the line with this place as soon as the request is written.
-
-    ``wait_for``: resume with the next event, or so many seconds after the sending with a `Timeout`: no answers then.
-
-    ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of
-    `voted`.  ``inbox``: where its driver reports the decision.  ``open``: answers are still counted; `voted`,
-    `answered` and `failed` are called, else `late`.
+    - ``owed_until``: it is a release that must arrive.  If the connection breaks before the answer, or the master
+      cannot do it now, it is sent again until then (R10).  ``NEVER``: also from `Masters` that close, but not again.
+    - ``doubt``: another connection carries the acquire, which the release may overtake.  A master that does not say
+      that the key was ours is asked again until ``owed_until`` (R10), while this returns True for it and its answer.
+    - ``only_if``: the request is dropped unless this is true when it is written, with nothing written in between.  So a
+      repair cannot follow the release of another thread.
+    - ``more``: requests to the same master that an answer calls for.  As a rule there are none.
+    - ``enters``: join the line with this place first.  The request is not sent unless the place is at the front and no
+      other process is to go first (`Place.yield_until`).  Else ``sent_at`` stays `NEVER`, and it waits for nothing.
+    - ``leaves``: leave the line with this place as soon as the request is written.
+    - ``wait_for``: resume with the next event, or so many seconds after the sending with a `Timeout`: no answers then.
+    - ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of
+      `voted`.  ``inbox``: where its driver reports the decision.  ``open``: answers are still counted; `voted`,
+      `answered` and `failed` are called, else `late`.
     """
 
     # Class attributes: a request that does without them need not set them.
@@ -107,27 +100,19 @@ class Send:
 
 
 class Wait(NamedTuple):
-    """Resume with the next event, or with `Timeout` once ``until`` has passed.
-
-    ``quiet``: the operation awaits no answer of a master, so its driver need not read for it.
-    ``closes``: this request is handed no more answers once the `Timeout` comes.
-    """
+    """Resume with the next event, or with `Timeout` once ``until`` has passed."""
 
     until: float
-    quiet: bool = False
-    closes: Send | None = None
+    quiet: bool = False  # no answer of a master is awaited, so the driver need not read for it
+    closes: Send | None = None  # it is handed no more answers once the `Timeout` comes
 
 
 class Leave(NamedTuple):
-    """Leave the line with ``place``; a second time does no harm.  ``others_until``: until then let others go first
-    (R24).
-
-    ``stays``: stay there as a reader instead, and readers behind it get their turn (R33).
-    """
+    """Leave the line with ``place``; a second time does no harm."""
 
     place: Place
-    stays: bool = False
-    others_until: float = NEVER
+    stays: bool = False  # as a reader instead, and readers behind it get their turn (R33)
+    others_until: float = NEVER  # until then a new operation lets others go first (R24)
 
 
 @dataclass(slots=True, eq=False)

@@ -77,10 +77,7 @@ def election(
     pauses: wait_base | None,
     passes: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception),
 ) -> Generator[Step, Any, BaseException | None]:
-    """One term after the other, until ``stop``, or an error, which it returns.
-
-    ``pauses``: after an error that ``passes``, so that it makes sense to try again; None: it ends the election.
-    """
+    """One term after the other, until ``stop``, or an error that it returns.  ``pauses``: after one that ``passes``."""
     failed = 0  # terms, one after the other
     while not stop.requested():
         term = yield Campaign()

@@ -207,10 +207,7 @@ class Exchange(ABC):
         self._voted_on.clear()
 
     def mend_walk(self, now: float) -> None:
-        """An interruption has ended a walk: tear the connection that was in hand.  A second one does no harm.
-
-        Rounds that are decided end now: else their operations would learn of it only at the next read.
-        """
+        """An interruption has ended a walk: tear the connection in hand, and tell rounds that are decided."""
         if self._walk is not None:
             items, walk = self._walk
             index = len(items) - length_hint(walk) - 1

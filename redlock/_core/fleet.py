@@ -66,11 +66,7 @@ class _Answer(NamedTuple):
 
 
 class Fleet:
-    """The list of masters of one `Masters`, and what its masters say of others.
-
-    ``rejected``: we give way.  ``refusal``: why no vote counts; "" if they do.  ``counts_from``: votes count after
-    that; infinity: not yet.  ``known_until``: no lease may last longer, as others may have forgotten our list by then.
-    """
+    """The list of masters of one `Masters`, and what its masters say of others."""
 
     def __init__(
         self,
@@ -101,9 +97,9 @@ class Fleet:
         self._anew = False  # it is not the first time that we begin
         self._works = False
         self._new_ones = False  # a list in use has no working clients yet
-        self.rejected = False
-        self.refusal = ""
-        self.known_until = math.inf
+        self.rejected = False  # we give way
+        self.refusal = ""  # why no vote counts
+        self.known_until = math.inf  # no lease may last longer, as others may have forgotten our list by then
         self.disagreement = Disagreement((), refused=False)
 
     @property
@@ -125,6 +121,7 @@ class Fleet:
 
     @property
     def counts_from(self) -> float:
+        """Votes count after that; infinity: not yet."""
         return self._begins if self.refuses else -math.inf
 
     def awaits(self, master: int, at: float) -> bool:
@@ -202,13 +199,10 @@ class Fleet:
         self._works = self._begins <= at
 
     def _silent(self, master: int, at: float) -> bool:
-        """Whether ``master`` may still show us a list: it has not answered more than a mere question, and is not known
-        to be down.
-
-        A client that was cut off ignores earlier answers: the masters come back one after the other.
-        """
+        """Whether ``master`` may still show us a list: it has not answered, but to a mere question, and is not down."""
         one = self._answers[master]
         answered = one is not None and one.until > at and (one.state or any(o.counts(at) for o in one.others.values()))
+        # One that was cut off ignores earlier answers: masters come back one after the other.
         recently = self._since - (0.0 if self._anew else self._patience)
         return not answered and self._down_at[master] < recently
 

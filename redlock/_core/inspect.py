@@ -51,10 +51,7 @@ class LockStatus:
 
     @property
     def owner(self) -> str:
-        """The name of the holder, from the token; "" if it has none, or the lock is free.  A hint, no proof (R27).
-
-        If the lock was `released`: the name of the last holder.
-        """
+        """The name of the holder, or of the last one if `released`; "" if it has none.  A hint, no proof (R27)."""
         return owner_of(self.token)
 
     @property

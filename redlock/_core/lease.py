@@ -45,11 +45,7 @@ class PendingExtension:
     dropped: bool = False  # its operation was dropped, and calls `end_extension` no more
 
     def may_be_written(self, request: Round, leases: Sequence[LeaseState]) -> bool:
-        """The `Send.only_if` of the request that extends ``leases``.
-
-        A renewal is not written beside an extension by the holder, or after it: it would undo that.  No extension is
-        written a second time, to a master that has forgotten the script, behind a later one.
-        """
+        """The `Send.only_if` of the request that extends ``leases`` (R12)."""
         if self.number:
             return request.open and not any(lease.overtaken(self) for lease in leases)
         if self.renews and any(lease.ttl != self.ttl or len(lease.all_pending) > 1 for lease in leases):

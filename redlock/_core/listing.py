@@ -58,11 +58,7 @@ class Listing:
         self._cursor = _FIRST
 
     def more(self) -> Op[list[LockStatus] | None]:
-        """The next locks, perhaps none; None at the end.
-
-        Raises:
-            QuorumUnreachable: too few masters answered to go on.
-        """
+        """The next locks, perhaps none; None at the end.  Raises QuorumUnreachable if too few masters answered."""
         while len(self._names) < _TOGETHER and not self._searched.complete:
             yield from self._search()
         if not self._names:

@@ -90,7 +90,7 @@ class LocalQueue:
         return len(self._lines)
 
     def enter(self, place: Place, inbox: LineInbox | None, now: float) -> bool:
-        """Go to the end of every line at once.  So two waiters that want several names cannot wait for each other.
+        """Go to the end of every line at once: so two waiters that want several names cannot wait for each other.
 
         Returns whether the place may ask the masters at once.  ``inbox``: else it gets the `Turn` there.
         """

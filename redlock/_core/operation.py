@@ -87,10 +87,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     @abstractmethod
     def _await(self, until: float, closes: Send | None, *, quiet: bool = False) -> Event:
-        """The next event; from ``until`` on a `Timeout`, and ``closes`` gets no more answers then.
-
-        `WAITS`: there is none yet, and the engine is to return.  ``quiet``: see `Wait`.
-        """
+        """The next event, or from ``until`` on a `Timeout` (see `Wait`); `WAITS`: the engine is to return."""
 
     def _conclude(self, error: BaseException | None) -> bool:  # noqa: ARG002 - for those with a caller
         """The generator has ended; a second time does no harm.  True: the caller is to see ``error``."""
@@ -240,10 +237,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         return waits
 
     def _excuse(self, now: float) -> bool:
-        """Put `until` off, once, if it waits for answers and the alarm came late: then they were not read.
-
-        Perhaps the whole machine was suspended.  That is safe: `valid_until` still counts from `sent_at`.
-        """
+        """Put `until` off, once, if the alarm came late: no answers were read (`valid_until` still holds)."""
         late = now - self.until
         if self._closes is None or self._excused or late < _LATE:
             return False

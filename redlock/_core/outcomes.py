@@ -19,20 +19,14 @@ NEVER = float("-inf")  # `Send.sent_at` of a request that was not sent
 
 
 class Failure(NamedTuple):
-    """Why a master has no vote: mostly, as it has given no answer.
-
-    ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
-    ``configuration`` True: waiting will not help, a setting has to be changed.
-    ``refused`` True: the master is well, and objects to this request.  It may accept a part of it.
-    ``of_name`` True: the master objects to the values at the keys of this name.  Other names can be locked there.
-    """
+    """Why a master has no vote: mostly, as it has given no answer."""
 
     outcome: Outcome
     reason: str
-    sent: bool = True
-    configuration: bool = False
-    refused: bool = False
-    of_name: bool = False
+    sent: bool = True  # False: not one byte of the request left, so there is nothing to roll back there
+    configuration: bool = False  # waiting will not help, a setting has to be changed
+    refused: bool = False  # the master is well, and objects to this request; it may accept a part of it
+    of_name: bool = False  # it objects to the values at the keys of this name; other names can be locked there
 
 
 class ErrorReply(NamedTuple):

@@ -1,8 +1,7 @@
 """The requests under way on the one connection to one master (R10).
 
-Requests leave in order, and their answers come back in that order.  So a release can never overtake its acquire,
-and a queue is enough to know which request an answer belongs to.  This file is that queue, without the
-connection: the connection reports what happened, and asks what to do.
+Requests leave in order, and their answers come back in that order, so a queue is enough to know which request an answer
+belongs to.  This file is that queue: the connection reports what happened, and asks what to do.
 """
 
 from __future__ import annotations
@@ -189,12 +188,8 @@ class Pipeline:
     def answered(self, value: Any, at: float) -> bool:
         """The next answer came.  Its request counts it, unless that is decided, and notifies its inbox if it decides.
 
-        The requests in `Send.more` are queued behind all that was written, and in front of all that will be written.
-
-        True: the connection is to look at `more` and `in_debt`.
-
-        Raises:
-            ConnectionAbortedError: nothing was asked, or something else, so nothing on this connection can be trusted.
+        Raises ConnectionAbortedError if nothing was asked, or something else: nothing on this connection can be
+        trusted. True: the connection is to look at `more`, which go behind all that was written, and at `in_debt`.
         """
         try:
             queued = self.under_way.popleft()
@@ -270,10 +265,7 @@ class Pipeline:
         return more
 
     def broken(self, failure: Failure, at: float, *, for_good: bool = False) -> None:
-        """The connection is gone.  The releases under way are owed from now on.  All requests under way fail.
-
-        If it was idle, open requests wait for the new one instead.  ``for_good``: there will be none.
-        """
+        """The connection is gone: releases are owed, all else fails, or waits for a new one, if not ``for_good``."""
         asked_at = self.under_way[0].sent_at if self.under_way else at
         self.expected = not for_good and asked_at - self.heard_at > _IDLE
         self.down = Failure(failure.outcome, failure.reason, sent=False, configuration=failure.configuration)
@@ -309,10 +301,7 @@ class Pipeline:
         self.down, self.expected, self.heard_at = None, False, at
 
     def due(self, at: float) -> list[SentAgain]:
-        """What to write now: owed releases in their order, and then what has waited for the connection.
-
-        Releases whose keys must have expired are dropped, and so are requests of rounds that have ended.
-        """
+        """What to write now: owed releases in their order, and what has waited; but not what nobody needs any more."""
         if not (self._owed or self._waiting):
             return []
         self._forgive(at)

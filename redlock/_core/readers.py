@@ -40,8 +40,7 @@ def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now:
 
     It is an extension: where a master has the key of the lease for itself, the script of readers makes it one of them.
     From the sending on the lease claims only the shared lock, whatever the masters answer: some may let readers in
-    already.  A master that it did not reach follows with the next renewal.  There is no way back but a release: two
-    readers that both wait to be alone would wait for each other.
+    already.  There is no way back: two readers that both wait to be alone would wait for each other.
     """
     lease.mode = shared_by()
     try:

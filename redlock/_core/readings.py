@@ -36,11 +36,9 @@ def perhaps_denied(tally: Tally) -> bool:
 
 
 def in_the_way(tally: Tally) -> list[int]:
-    """Masters that said no in a lost round.  Unless one of them changes its answer, the next round is lost too.
+    """Masters that said no in a lost round: unless one of them changes its answer, the next round is lost too.
 
-    The masters that granted it, and those that were not waited for, make no majority together.
-    A master that answers without a vote (quarantined) is not in the list, and neither is one with a wrong
-    configuration: no release changes their answers.
+    Not those that answer without a vote (quarantined), or have a wrong configuration: no release changes their answers.
     """
     votes = ((master, entry, OUTCOMES[entry[0]]) for master, entry in enumerate(tally.entries) if entry is not None)
     return [

@@ -41,19 +41,15 @@ class MastersSettings(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """The scripts of a lock, a lease or a slot, and the meaning of the answers.  All else is the same for all modes.
-
-    The functions make the requests: see those of `wire` with these names.  ``ballot``: makes the `Ballot` of an
-    attempt, from the settings and the call.  ``written``: how a fence is written.
-    """
+    """The functions of `wire` that ask about a lock, a lease or a slot, and how answers to an acquire are read."""
 
     shared: bool
-    ballot: Callable[[Any, Call], Any]
+    ballot: Callable[[Any, Call], Any]  # makes the `Ballot` of an attempt, from the settings and the call
     acquire: Callable[[Keys, str, float, int, float], Call]
     extend: Callable[..., Call]  # where that is on record (R35), it gets the stamp and the fence as well
     repair: Callable[[Keys, str, float, int | None, float], Call]
     release: Callable[[Keys, str, float, int | None], Call]
-    written: Callable[[int], str] = str
+    written: Callable[[int], str] = str  # how a fence is written
 
 
 class LockSpec(NamedTuple):

@@ -45,20 +45,15 @@ _CALM = 0.25  # of a doubling: an attempt that did not collide takes that back
 
 
 class Subscription:
-    """What one waiter has heard since its last attempt, or since its last look.
-
-    ``watches``: it makes no attempts, and listens beside the waiter in line.
-    ``look``: its channels have just been subscribed.  It should try once more, for it may have missed a release.
-    ``released``: how many releases were announced, each by a majority of masters.
-    """
+    """What one waiter has heard since its last attempt, or since its last look."""
 
     __slots__ = ("_all", "_heard", "_in_the_way", "_need", "channels", "inbox", "level", "look", "released", "watches")
 
     def __init__(self, keys: Iterable[str], masters: int, *, watches: bool = False) -> None:
         self.channels = tuple(wire.channel(key) for key in keys)
-        self.watches = watches
-        self.look = False
-        self.released = 0
+        self.watches = watches  # it makes no attempts, and listens beside the waiter in line
+        self.look = False  # its channels have just been subscribed: it may have missed a release
+        self.released = 0  # how many releases were announced, each by a majority of masters
         self.level = 0.0  # how often the pause has been doubled
         self.inbox: Inbox | None = None  # the driver's
         self._need = majority(masters)
@@ -127,10 +122,7 @@ class _Channel:
 
 
 class Subscriptions:
-    """The channels of one process (or event loop).  Callers must see to it that only one of them calls at a time.
-
-    Only the waiters in line that may ask listen.  Those behind get their turn from the line (R23).
-    """
+    """The channels of one process (or event loop), for those that may ask.  Only one caller may call at a time."""
 
     __slots__ = ("_channels", "_need")
 

@@ -57,10 +57,9 @@ class TokenSource:
 
 
 class FenceClock:
-    """Proposes fencing tokens that rise with time and exceed all that were seen so far.
+    """Proposes fencing tokens that rise with time and exceed all that were seen, for all locks of one `Masters`.
 
-    All locks of one `Masters` share it.  Two threads may get the same proposal: a master stores it once (R18),
-    and the other attempt takes the second round.
+    Two threads may get the same proposal: a master stores it once (R18), and the other attempt takes the second round.
     """
 
     __slots__ = ("_seen", "_wall_ns")
@@ -75,11 +74,7 @@ class FenceClock:
         return proposal
 
     def learn(self, fence: int) -> None:
-        """Remember a fence that a master showed, in a grant or in a refusal.
-
-        One from `LIMIT` on comes from a broken clock, and would spoil the proposals for all names.  The name that has
-        it takes a second round each time (R17).
-        """
+        """Remember a fence that a master showed.  One from `LIMIT` on would spoil the proposals for all names."""
         if fence < LIMIT:
             self._seen = max(self._seen, fence)
 
@@ -116,10 +111,7 @@ def readers_of(value: str | None) -> str:
 
 
 def shown(value: str) -> str:
-    """A value as it may be shown: whole if it has the form of our tokens, else its first eight characters (R27).
-
-    With ``prefix=""`` it may be a session of another program, which looks like a token of another library.
-    """
+    """A value as people and programs may see it: of one that has not the form of our tokens eight characters (R27)."""
     for what in (_RELEASED, _EXPIRED, _TICKET):
         if value.startswith(what):
             return what + shown(value.removeprefix(what))

@@ -103,10 +103,7 @@ class Voters:
         return self.max_ttl_answered(master, facts.announced, facts.asked_at, at)
 
     def known_answered(self, master: int, known: Known | None, at: float) -> None:
-        """``master`` said whose data it has (R21).  None: it does not say.
-
-        Other data than before may have replaced them just now.  At first sight the record of other clients applies.
-        """
+        """``master`` said whose data it has (R21); None: it does not say.  Other data may have replaced it just now."""
         before = self._replids[master]
         if known is None or known.replid == before:
             return

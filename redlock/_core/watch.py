@@ -80,9 +80,7 @@ def wait_until_free(
     began: float,
     pauses: wait_base = BETWEEN_LOOKS,
 ) -> Op[tuple[str | None, Tally]]:
-    """Look until every name is free or ``deadline`` has passed: at least once, and once more at the deadline.
-
-    ``began``: now.  Without a deadline an outage ends it, as it ends an acquire (`Patience`).
+    """Look until every name is free or ``deadline`` has passed: at least once, and once more at the deadline (R38).
 
     Returns the first name that was not seen to be free, None if all were, and the votes of the last look.
     """
@@ -147,11 +145,7 @@ class Watch:
         self.begun = False  # something was shown
 
     def more(self) -> Op[LockStatus]:
-        """The newest state, once it differs from the one that was shown last.  It waits through outages.
-
-        Raises:
-            QuorumUnreachable: no majority is left without those that refuse for a reason that waiting cannot cure (C1).
-        """
+        """The newest state, once it is another than the last, through outages.  Raises QuorumUnreachable (C1)."""
         lookout = Lookout(self._settings, [self._key], self._pauses)
         everybody = range(len(self._settings.masters))  # each vote matters for what is new
         while True:

@@ -332,25 +332,19 @@ class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of
 
 
 class Taken(NamedTuple):
-    """Answer of acquire: the keys are set.  ``fence`` is the fence that the master has now.
+    """Answer of acquire: the keys are set."""
 
-    ``stored``: the master stored our proposal.  An equal ``fence`` proves nothing: it may be another client's (R18).
-    """
-
-    fence: int
-    stored: bool
+    fence: int  # that the master has now
+    stored: bool  # our proposal; an equal fence proves nothing: it may be another client's (R18)
 
 
 class Held(NamedTuple):
-    """Answer of acquire: ``holder`` has the lock for ``remaining`` seconds (infinity: the key has no expiry).
-
-    ``slots``: if it was asked for one slot of a group, the same time of every slot; 0 if that one is free.
-    """
+    """Answer of acquire: ``holder`` has the lock for ``remaining`` seconds (infinity: the key has no expiry)."""
 
     fence: int
     holder: str
     remaining: float
-    slots: tuple[float, ...] = ()
+    slots: tuple[float, ...] = ()  # if one of a group was asked for: the same of every slot; 0 if that one is free
 
 
 class Owned(NamedTuple):
@@ -373,17 +367,13 @@ class OtherMode(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Answer of status: the token of the holder ("" if there is none), its remaining seconds, and the fence.
+    """Answer of status: what a master has of a name."""
 
-    ``readers``: their tokens, those that end first, if it is held by readers (R33).  ``listeners``: how many listen for
-    its release; None: not asked, or not permitted.
-    """
-
-    holder: str
+    holder: str  # "" if there is none
     remaining: float
     fence: int
-    readers: tuple[str, ...] = ()
-    listeners: int | None = None
+    readers: tuple[str, ...] = ()  # if it is held by readers: their tokens, those that end first (R33)
+    listeners: int | None = None  # for its release; None: not asked, or not permitted
 
 
 class Announced(NamedTuple):
@@ -401,34 +391,28 @@ class Known(NamedTuple):
 
 
 class OtherList(NamedTuple):
-    """An incompatible list.  It holds for ``left`` seconds if it is not announced again.  ``status``: see fleet.lua."""
+    """An incompatible list, which holds for ``left`` seconds if it is not announced again."""
 
-    status: str
+    status: str  # see fleet.lua
     left: float
     names: frozenset[str]
 
 
 class Lists(NamedTuple):
-    """Answer of fleet: a state (see fleet.lua), and the incompatible lists.
-
-    ``differs``: for how many more seconds clients count that treat an expiry in another way (R35); 0: there are none.
-    """
+    """Answer of fleet: a state (see fleet.lua), and the incompatible lists."""
 
     state: int
     others: tuple[OtherList, ...] = ()
-    differs: float = 0.0
+    differs: float = 0.0  # seconds for which clients count that treat an expiry in another way (R35); 0: none
 
 
 class FleetEntry(NamedTuple):
-    """A list of masters that clients use.  It was last ``seen`` on the master's clock, and holds for ``life`` seconds.
+    """A list of masters that clients use."""
 
-    ``several``: more than one client has announced it.  ``status``: see fleet.lua.
-    """
-
-    seen: float
-    life: float
-    several: bool
-    status: str
+    seen: float  # last, on the master's clock
+    life: float  # it holds for so many seconds
+    several: bool  # more than one client has announced it
+    status: str  # see fleet.lua
     names: frozenset[str]
 
 
@@ -459,11 +443,7 @@ def read_occupied(value: Any) -> tuple[Any, int | None]:
 
 
 def check_ours(fence: int, proposal: int, stored: bool) -> None:
-    """Check that a grant can be the answer to a request with ``proposal``: what is stored is that or greater (R16).
-
-    Raises:
-        ConnectionAbortedError: it is the answer to another request, so nothing on this connection can be trusted.
-    """
+    """Raise ConnectionAbortedError, unless a grant can be the answer to a request with ``proposal`` (R16)."""
     if fence < proposal or (stored and fence != proposal):
         raise ConnectionAbortedError(f"the fence {fence} was granted, and this client has not proposed it")
 
