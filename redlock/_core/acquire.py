@@ -15,11 +15,11 @@ from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.kernel.validity import ROUNDING
 from redlock._core.local_queue import Place
+from redlock._core.modes import keep_new_readers_away
 from redlock._core.notes import Waited
 from redlock._core.outages import FIRST
 from redlock._core.outcomes import NEVER
 from redlock._core.patience import Patience, short_pause
-from redlock._core.readers import keep_new_readers_away
 from redlock._core.retry import delay
 from redlock._core.subscriptions import Subscription
 from redlock._core.tokens import READERS, by_whom, is_phantom, readers_of, released_token, turn_of
@@ -271,7 +271,7 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
 
 
 class Target:
-    """The strategy of one acquire.  This one is a lock: it asks for the same all the time, and its holder stays first."""
+    """The strategy of one acquire.  This one is a lock: it asks for the same all the time, and stays first in line."""
 
     __slots__ = ("latest", "marks", "patience", "place", "settings", "spec", "subscription")
 
@@ -305,7 +305,6 @@ class Target:
                     break
 
     def listen(self) -> Op[Subscription]:
-        """Listen to releases from now on."""
         self.subscription = subscription = self._new_subscription()
         yield Listen(subscription)
         return subscription

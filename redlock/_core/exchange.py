@@ -60,8 +60,6 @@ class Exchange(ABC):
         self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
         self._flight: Iterator[Pipeline] | None = None  # the receivers that have not got what is leaving just now
 
-    # -- the slow path: it does not look for marks -----------------------------------------------------
-
     @abstractmethod
     def _tear(self, pipeline: Pipeline) -> None:
         """Do not trust this connection any more: it may carry half a message."""

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
 
-# Names in one request.  It keeps a master busy for about a quarter of a millisecond, and other clients may have to wait
-# for that.  A larger request would save little more.
-MOST = 64
+MOST = 64  # names in one request: a master is busy for a quarter of a millisecond, and more would save little
 
 
 class BatchMember(Protocol):
@@ -124,7 +122,6 @@ def _extendable(extensions: dict[AnyMember, Extension], ttl: float, now: float) 
 def _detach_leases(
     batch: BatchExtension, asked: Sequence[AnyMember], extensions: dict[AnyMember, Extension], pending: PendingExtension
 ) -> None:
-    """Have the leases that leave extended by themselves."""
     while batch.to_detach:
         member = asked[batch.to_detach.popleft()]
         del extensions[member]
@@ -183,7 +180,6 @@ class BatchExtension(Round):
         return decides
 
     def _others(self, value: Any) -> Mapping[int, wire.NotOwned | ErrorReply]:
-        """The leases that a master has not extended."""
         try:
             return wire.read_renew(value, len(self.asked))
         except ValueError:

@@ -148,7 +148,6 @@ class Fleet:
         self._judge(at)
 
     def down(self, master: int, at: float) -> None:
-        """An attempt to connect to ``master`` has failed."""
         self._down_at[master] = at
         self._judge(at)
 

@@ -131,7 +131,6 @@ class LookAtMany(Round):
         return GRANTED
 
     def status(self, index: int) -> tuple[LockStatus, Tally]:
-        """What the votes say of one of the names."""
         seen, tally = {}, Tally(self.tally.masters)
         for master, entry in enumerate(self.tally.entries):
             if entry is None or entry[0] != "granted":

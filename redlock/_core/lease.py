@@ -205,8 +205,6 @@ class LeaseState:
         error._token = self.token  # noqa: SLF001 - not for users
         return error
 
-    # -- called by the operations --------------------------------------------------------------------
-
     @property
     def over(self) -> bool:
         return self.released or self.lost
@@ -330,7 +328,6 @@ class LeaseState:
         self._late = "expired"
 
     def overtaken(self, pending: PendingExtension) -> bool:
-        """Whether an extension was written after ``pending``."""
         return 0 < pending.number < max(self._won, *(other.number for other in list(self.all_pending)), 0)
 
     def end_extension(self, pending: PendingExtension) -> None:
@@ -369,7 +366,6 @@ class LeaseState:
         return True
 
     def end_without_answers(self) -> None:
-        """It was released, and no caller waits for the answers."""
         self.abandoned = True
         self.end()
         self.last_votes = tuple
@@ -399,7 +395,6 @@ class LeaseState:
             self.on_change(True)
 
     def repaired_at(self, at: float) -> None:
-        """A master has got its key back."""
         self._mended_at = min(self._mended_at, at)
 
     def count_bare(self) -> None:

@@ -77,7 +77,6 @@ class Listing:
         return found
 
     def _search(self) -> Op[None]:
-        """One step on the master that is searched now."""
         call, master = wire.scan(self._cursor, self._pattern, _COUNT), self._master
         for tries in range(1, _TRIES + 1):
             step = ScanStep(self._settings, call, to=frozenset((master,)))

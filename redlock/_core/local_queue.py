@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from redlock._core.protocols import LineInbox
 
-# A process that knows of other waiters stays away after its release.  It does so for `_GRACE` seconds, and for `_TRIPS`
-# times the duration of the release: time for the message, and for an attempt of another process.
+# After its release a process stays away for `_GRACE` seconds and `_TRIPS` times its duration, if others wait (R24).
 _GRACE = 0.003
 _TRIPS = 3
 _MANY = 64  # keys that other processes wait for; with more, those whose time has passed are dropped
@@ -56,11 +55,9 @@ class Place:
         self.inbox: LineInbox | None = None  # the driver's: a `Turn` is put there
 
     def failed(self, attempt: Any) -> None:
-        """An attempt of its operation was refused.  The latest are kept, for an observer."""
         self._failed = (*self.attempts[1 - MOST_ATTEMPTS :], attempt)
 
     def answered(self, refusal: Any) -> None:
-        """The masters have refused the latest attempt of its operation."""
         self._answer = refusal
 
     @property
@@ -70,7 +67,6 @@ class Place:
 
     @property
     def attempts(self) -> tuple[Any, ...]:
-        """The latest attempts that were refused."""
         return getattr(self, "_failed", ())
 
 
@@ -82,8 +78,7 @@ class LocalQueue:
     def __init__(self) -> None:
         # A dict keeps the order, and a place in the middle can be removed from it.
         self._lines: dict[str, dict[Place, None]] = {}
-        # By key, for keys that other processes wait for.  First: until when a new operation lets them go first.
-        # Second: for how many seconds the next operation in line lets them go first, from its turn on.
+        # By key: until when a new operation lets other processes go first; for how long the next one in line does.
         self.contended: dict[str, tuple[float, float]] = {}
 
     def __len__(self) -> int:
@@ -177,14 +172,11 @@ class LocalQueue:
         return list(dict.fromkeys(other for key in place.keys for other in self._lines.get(key, ()) if not other.turn))
 
     def waiting(self) -> list[Place]:
-        """All places that wait for their turn."""
         return [place for line in self._lines.values() for place in line if not place.turn]
 
     def _stands_first(self, place: Place, key: str) -> bool:
         """Whether only readers are before it in this line, if any."""
         return all(other.shared for other in takewhile(lambda other: other is not place, self._lines[key]))
-
-    # -- letting other processes go first (R24) ------------------------------------------------------
 
     def released(self, keys: tuple[str, ...], took: float, now: float, *, others: bool) -> None:
         """A release of ours took ``took`` seconds.  ``others``: other processes wait for it."""

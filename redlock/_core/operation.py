@@ -79,8 +79,6 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     def over(self) -> bool:
         return self not in self._host.operations
 
-    # -- what a subclass adds ------------------------------------------------------------------------
-
     @abstractmethod
     def send(self, request: Send) -> None:
         """Write ``request`` to its masters, or have it written."""
@@ -99,7 +97,6 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         """Events were added that the operation may not have seen."""
 
     def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
-        """Step the generator until it has to wait, or until it ends."""
         self._running = True
         try:
             while True:
@@ -177,13 +174,11 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         self.wake()
 
     def wake(self) -> None:
-        """Notify the host of an event."""
         if not (self._running or self._queued):
             self._queued = True
             self._host.step_soon(self)
 
     def step(self) -> None:
-        """Resume the generator with the next event."""
         self._queued = False
         if self.events and not self._running and self in self._host.operations:
             self._closes = None  # it refers to this operation: the two would wait for the garbage collector

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from redlock._core.wire import Call
 
 
-# A release that is in doubt, or not permitted, is sent again.  The first pause is a quarter of the patience.  Each
-# pause is twice as long as the one before, up to eight times the patience.
+# Of the patience: pauses until a release that is in doubt, or not permitted, is sent again; each is twice the last one.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _SWEEP_FROM = 64  # owed releases; with more, those that have expired are dropped
 # Seconds of quiet after which a connection is idle.  A server or proxy that closes idle ones counts in seconds.
@@ -62,8 +61,7 @@ def _down(_: Any) -> Any:
     raise ConnectionAbortedError("not connected")
 
 
-# Requests that must not be re-sent after later requests: they would set a key, a ticket or a mark after its release,
-# or take away the time that a later extension has given.
+# Requests that must not be sent again after later ones: they set a key, a ticket or a mark, or a shorter time.
 IN_ORDER = frozenset(
     script.name
     for script in scripts.ALL
@@ -315,7 +313,6 @@ class Pipeline:
         return due
 
     def _forgive(self, at: float) -> None:
-        """Drop owed releases whose keys must have expired."""
         self._owed = [queued for queued in self._owed if (queued.request.owed_until or at) > at]
         self._sweep_from = max(_SWEEP_FROM, 2 * len(self._owed))
 

@@ -48,7 +48,6 @@ class Rates:
         self._last[master] = None
 
     def answered(self, master: int, reading: Reading, max_ttl: float) -> None:
-        """What ``master`` answered to TIME."""
         first = self._last[master]
         if first is None:
             self._last[master] = reading
@@ -69,7 +68,6 @@ class Rates:
         return float("inf") if self.surely[master] > 0 else self._right_from[master]
 
     def why_not_counted(self, master: int, at: float) -> str:
-        """Why the vote of ``master`` does not count at ``at``; "": its clock is no reason."""
         surely = self.surely[master]
         if surely <= 0:
             left = self._right_from[master] - at

@@ -63,7 +63,6 @@ def lacking(tally: Tally) -> list[int]:
 
 
 def has_voted(tally: Tally, master: int) -> bool:
-    """Whether this master has given a vote."""
     entry = tally.entries[master]
     return entry is not None and OUTCOMES[entry[0]].took == "voted"
 

@@ -135,12 +135,10 @@ class Renewal:
 
     @property
     def over(self) -> bool:
-        """The lease has ended.  Only `report_loss` is left to be done."""
         return self.lease.over
 
     @property
     def abandoned(self) -> bool:
-        """No holder can give the lease back any more."""
         return not self.over and self.held_by.presence() == "abandoned"
 
     @property
@@ -177,7 +175,6 @@ class Renewal:
         return ended and self.lease.loss().reason == "max_hold"
 
     def next_action(self, now: float) -> Literal["nothing", "renew", "make whole", "give up", "give back"]:
-        """What to do now that the lease is due."""
         lease = self.lease
         if self._guards:
             self._guards = lease.guards
@@ -224,7 +221,6 @@ class Renewal:
         return False
 
     def make_whole(self) -> Task:
-        """Give its key to the masters that lack it (R37)."""
         lease = self.lease
         if lease.listened:
             lease.listened = False
@@ -256,7 +252,6 @@ class Renewal:
         return {}
 
     def give_back(self) -> Task:
-        """Release a lease that no holder can give back any more."""
         yield from abandon(self.settings, self.spec, self.lease)
         if self.settings.observer is not None:
             self.settings.observer.released(self.spec.name, self.lease)
@@ -312,7 +307,6 @@ def tasks(due: Iterable[Renewal], now: float) -> list[tuple[Task, list[Renewal]]
 
 
 def failed_to_keep(renewals: list[Renewal]) -> str:
-    """The text of a log line."""
     others = f" and {len(renewals) - 1} more" if len(renewals) > 1 else ""
     return f"keeping {renewals[0].lease!r}{others} failed"
 

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from redlock._core.renewals import Renewal
 
 _NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
-# New leases in the queue; with more, the thread that adds the next one empties it: else a busy process would keep all
-# that it has released since the last look.
-MANY = 256
+MANY = 256  # new leases in the queue; with more, the thread that adds one empties it of all that have been released
 _SPARE = 64  # the heap is rebuilt when it has more than 2n + 64 entries for n moments at which something is due
 
 

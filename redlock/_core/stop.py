@@ -23,7 +23,6 @@ class Watchers:
         self._wakes: dict[object, Callable[[], object]] = {}
 
     def wake(self) -> None:
-        """Have all that wait look again."""
         for wake in list(self._wakes.values()):
             wake()
 

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 LINGER = 0.5  # seconds for which a channel stays subscribed without a listener
 _MANY = 64  # tokens that are remembered; then the oldest are dropped
 
-# The longest first pause, in seconds: once attempts collide, a waiter pauses at random after an announcement.  Every
-# collision doubles it, until one waiter is alone with its attempt.
-_SPREAD = 0.0005
+_SPREAD = 0.0005  # seconds: the longest first random pause after an announcement, once attempts collide
 _MOST_SPREAD = 8  # doublings: 128 ms
 _ATTEMPTS = 16  # ... or the duration of 16 attempts: among 16 processes one is alone with its own
 _CALM = 0.25  # of a doubling: an attempt that did not collide takes that back
@@ -180,7 +178,6 @@ class Subscriptions:
         return woken
 
     def unconfirmed(self, master: int, name: str) -> None:
-        """A master does not announce releases on this channel any more."""
         channel = self._channels.get(name)
         if channel is not None:
             channel.confirmed &= ~(1 << master)

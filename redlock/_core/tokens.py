@@ -20,8 +20,7 @@ from redlock import options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Lua counts in doubles, which are exact below 2**53.  In microseconds that is the year 2255.  A wall clock beyond
-# half of it (2112) is broken, and must not use up the numbers of all other clients.
+# Half of what a double of Lua counts to, in microseconds: a wall clock beyond 2112 must not use up all numbers.
 LIMIT = 2**52
 
 _BYTES = 20  # the length of each attempt's token (R8)

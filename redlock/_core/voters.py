@@ -58,10 +58,9 @@ class Voters:
         """``fleet``: what is known of the lists of others; None: lists are ignored (R34)."""
         self._masters = masters
         self.fleet = fleet
-        # A grant counts if it was asked for after the first time, and lasts until the second one at most: before and
-        # after, other clients may not know our list (R34) and our `max_ttl`.
-        self.known_from = -math.inf
-        self.known_until = math.inf
+        # A grant counts if it was asked for after the first, and lasts until the second at most: in between, other
+        # clients know our list (R34) and our `max_ttl`.
+        self.known_from, self.known_until = -math.inf, math.inf
         self._restart_guard = restart_guard
         self.max_ttl = self.announces = max_ttl  # ours, and the announced one: a check announces none of its own
         # The clocks of masters may run faster than ours, and slower.
@@ -141,7 +140,6 @@ class Voters:
         return max([one for one in found if one[0] > self.max_ttl + _ROUNDED], default=(self.max_ttl, math.inf, ""))
 
     def time_answered(self, master: int, clock: float, sent_at: float, at: float) -> None:
-        """``master`` said what its clock shows (R43)."""
         self.rates.answered(master, Reading(clock, sent_at, at), self.longest(at)[0])
         self._follow_fleet()
 
@@ -179,8 +177,7 @@ class Voters:
             return -math.inf if facts.durable else started_by
         if facts.durable and before.durable and started_by >= self._heard_at[master]:
             return -math.inf  # it restarted, but was durable before and after: it has forgotten nothing
-        # It is another process.  The master may have restarted, or a replica that was up all the time was promoted.
-        # The uptime does not tell which.  The process before it may have granted locks until this moment.
+        # It restarted, or a replica was promoted: until now the process before it may have granted locks.
         return at
 
     def _ahead(self, master: int) -> float:
@@ -194,12 +191,10 @@ class Voters:
         self._heard_at[master] = at
 
     def refusals(self) -> tuple[Vote, ...]:
-        """What to say of each master while we are `refused`."""
         reason = "" if self.fleet is None else self.fleet.refusal
         return tuple(Vote(master, "error", None, reason) for master in self._masters)
 
     def why_not_counted(self, master: int, at: float) -> Failure | None:
-        """The reason why the vote of ``master`` does not count at ``at``; None: it counts."""
         if at > self.votes_from[master]:
             return None
         if self.fleet is not None and self.fleet.refusal:

@@ -109,7 +109,6 @@ class FreeLook(Look):
 
     @property
     def free(self) -> bool:
-        """Whether a majority of masters has no holder for the name."""
         return self._free() >= self.tally.need
 
     @property

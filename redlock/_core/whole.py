@@ -30,7 +30,6 @@ AGAIN = 1.0  # seconds from the first repair to the second
 
 
 def lacking(lease: LeaseState) -> list[int]:
-    """The masters that are not known to have the key of a lease as it was granted."""
     return [] if lease.last is None or lease.extensions else readings.lacking(lease.last)
 
 

@@ -91,7 +91,6 @@ def fence_key(key: str, suffix: str = ":fence") -> str:
 
 
 def channel(key: str) -> str:
-    """The channel on which masters announce that ``key`` was released."""
     return key + ":released"
 
 
@@ -212,7 +211,6 @@ def nothing(script: Script) -> Call:
 
 @lru_cache(maxsize=64)
 def renewed(leases: int) -> bytes:
-    """The usual answer: every one of the ``leases`` is extended."""
     return b"*%d\r\n" % leases + leases * b":1\r\n"
 
 
@@ -263,13 +261,9 @@ def occupy(
     group: Keys, asked: tuple[int, ...], keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float
 ) -> Call:
     """`acquire` for the first free one of the slots ``asked``, of ``keys``; ``group``: the keys of all (R32)."""
-    fence = str(proposal)
-    return Call(
-        scripts.OCCUPY,
-        group.locks + keys.fences,
-        (str(len(group.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl), *map(str, asked)),
-        granted(fence),
-    )
+    call = acquire(keys, token, ttl, proposal, fence_ttl)
+    args = (str(len(group.locks)), *call.args[1:], *map(str, asked))
+    return Call(scripts.OCCUPY, group.locks + keys.fences, args, call.usual)
 
 
 def vacate(group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: float = 0.0, *_: object) -> Call:
@@ -503,7 +497,6 @@ def read_status(value: Any) -> Seen:
 
 
 def read_look(value: Any, names: int) -> list[Seen | ErrorReply]:
-    """The answer for each name."""
     if type(value) is not list or len(value) != names:
         raise BadReply(_odd(value))
     return [answer if isinstance(answer, ErrorReply) else read_status(answer) for answer in value]
@@ -618,8 +611,7 @@ def _holder(written: bytes) -> str:
 
 
 def _fence(digits: bytes) -> int:
-    # A fence that is not exact in a script must not get to the other masters: they would refuse the name from then on.
-    # One that a waiter in line has proposed has a zero in front (R42).
+    # Where others have one that is not exact in a script, they refuse the name.  A waiter's has a zero in front (R42).
     if not (digits.isdigit() and len(digits) <= _DIGITS + 1) or (fence := int(digits)) >= _BEYOND:
         raise BadReply(_odd(digits))
     return fence

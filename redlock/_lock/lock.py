@@ -30,8 +30,7 @@ from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import extend
 from redlock._core.kernel.release import leave_line, release
 from redlock._core.kernel.rollback import carry_out
-from redlock._core.modes import MOST_READERS, shared_by
-from redlock._core.readers import downgrade
+from redlock._core.modes import MOST_READERS, downgrade, shared_by
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec, Mode
 from redlock._io import process

@@ -31,8 +31,8 @@ class Record(NamedTuple):
 
 # By the place of a name in the lock: what a master has on record for it.  Names without a record are left out.
 Records: TypeAlias = "Mapping[int, Record]"
-# open: wait for more answers.  clean: a majority took it.  confirmed: a second round may take it (`Judgement.over`).
-# held: another client has it.  doubt: all have answered, and it may be held.
+# open: wait for more.  clean: a majority took it.  confirmed: a second round may.  held: another client has
+# it.  doubt: all have answered, and it may be held.
 Verdict: TypeAlias = Literal["open", "clean", "confirmed", "held", "doubt"]
 
 

@@ -52,7 +52,6 @@ def leave(keys: Keys, waiter: str, fence_ttl: float) -> Call:
 
 
 def beside(keys: Keys) -> tuple[str, ...]:
-    """The ticket key of each name."""
     return tuple(wire.fence_key(lock, ":tickets") for lock in keys.locks)
 
 

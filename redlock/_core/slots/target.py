@@ -58,7 +58,6 @@ class KnownSlots:
         self._held[slot], self.latest = lease, slot
 
     def holds(self, slot: int) -> bool:
-        """Whether this process holds ``slot``."""
         reference = self._held.get(slot)
         lease = None if reference is None else reference()
         return lease is not None and lease.valid

@@ -141,7 +141,7 @@ VARIANTS = {
         partial(_IN_ORDER, faults=(("flush", 100.0),)), Patch("redlock._core.pipeline", "request.owed_until is None and not", "not")),
     "mark-left": seeded("A writer whose masters are closed keeps readers away for a while (R33)", (P7,),
         partial(draw, calm=True, more=False, names=1, slots=0, faults=(("leave", 8.0),), besides={"users": 8}),
-        Patch("redlock._core.readers", "0.0), owed_until=NEVER)", "0.0))"), first=17),
+        Patch("redlock._core.modes", "0.0), owed_until=NEVER)", "0.0))"), first=17),
     "child-keeps-the-connections": seeded("A child that was forked under an event loop keeps what its parent has open", (FORKED, LEFT),
         _where(("branch", 3.0), threads=False), Patch("redlock._io.runtime", "process.in_child(_in_child)", "pass")),
     "guard-dismissed": broken("redlock-run dismisses what would end its command in time (C23)",
