@@ -103,6 +103,14 @@ class Nemesis(Strikes):
             server.master.start(remember=remember)
             server.well_since = self.world.now
             self.world.log("healed: start", f"m{server.master.index}")
+            if not (server.master.functions or server.master.scripts):
+                self._until(0.0 if self._stopped else 0.5, load)
+
+        def load() -> None:
+            """Its start does that, or an operator later (R44)."""
+            self.world.log("healed: library", f"m{server.master.index}")
+            server.master.functions = True
+            server.well_since = self.world.now
 
         self._until(1.0, heal)
 

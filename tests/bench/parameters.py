@@ -206,6 +206,7 @@ FAMILIES: dict[str, Callable[[int], Setting]] = {
     "slots": _family(slots=2, besides={"users": 4, "hows": ("slots",)}),  # (R32)
     "elections": _family(slots=0, besides={"users": 2, "hows": ("leader",)}),  # (R31)
     "in-order": _family(names=1, slots=0, besides={"users": 4, "hows": ("fair", "fair", "fair", "with")}),  # (R42)
+    "functions": _family(calm=False, faults=(("library", 1.0), ("amnesia", 1.0), ("snap", 0.3))),  # (R44)
     "guarded": guarded,
     "confirmed": wrong_clocks,  # (R35)
     "struck": struck,  # (R11)

@@ -76,8 +76,11 @@ class Server:
         master = self.master
         match words:
             case [("EVAL" | "EVALSHA") as verb, *_] if not master.scripts:
+                self.well_since = master.world.now
                 return ErrorReply(f"NOPERM User locks has no permissions to run the '{verb.lower()}' command")
-            case ["FCALL", *_] if not master.functions:
+            case ["FCALL", what, *_] if not master.functions:
+                if what != scripts.LIBRARY:  # it is asked again, over a connection that has to be made
+                    self.well_since = master.world.now
                 return ErrorReply("ERR Function not found")
             case ["FCALL", scripts.LIBRARY, *_]:
                 return scripts.library()[1].encode()
