@@ -552,7 +552,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
             return NotHeld(text, name=self._spec.name)
         other = self._lease is not None and self._lease.valid
-        whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "no {self._holder} here does"
+        whose = f"its holder is another {self._holder}{self._elsewhere}" if other else f"no {self._holder} here does"
         return NotHeld(f"this {self._holder} does not hold {self._spec.shown}: {whose}", name=self._spec.name)
 
     def _conclude_extension(self, state: LeaseState, extension: Extension) -> None:

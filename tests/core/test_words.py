@@ -23,6 +23,7 @@ WORST = (
     r"\bthat is there\b",
     r"(^|: |, )what (is|was|has|would|it|they)\b",
     r"(^|: |, )who (is|has|waits|stands)\b",
+    r"\{self\.",  # not an f-string: its reader sees the name of a field
 )
 
 
