@@ -3,6 +3,7 @@
     python -m benchmarks [SCENARIO …] [--effort tiny|quick|full] [--no-peers] [--out FOLDER]
     python -m benchmarks shape [--write]
     python -m benchmarks counts [--write]
+    python -m benchmarks servers [PROGRAM …]
     python -m benchmarks --list
 
 Machines are shared and noisy: what is compared is measured in turn, figures are medians of ratios of neighbours, and a
@@ -24,7 +25,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import counts, peers, shape
+from benchmarks import counts, peers, servers, shape
 from benchmarks.lab import EFFORTS, Lab
 from benchmarks.records import Results, markdown
 from redlock.testing import LocalMasters, find_server
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return shape.main(arguments[1:])
     if arguments[:1] == ["counts"]:
         return counts.main(arguments[1:])
+    if arguments[:1] == ["servers"]:
+        return servers.main(arguments[1:])
     options = _parser().parse_args(arguments)
     modules: dict[str, Any] = {name: importlib.import_module(f"benchmarks.scenarios.{name}") for name in SCENARIOS}
     if options.list:
@@ -52,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name:<12} {module.TITLE}")
         print(f"{'shape':<12} {shape.TITLE}")
         print(f"{'counts':<12} {counts.TITLE}")
+        print(f"{'servers':<12} {servers.TITLE}")
         return 0
     unknown = [name for name in options.scenario if name not in modules]
     if unknown:

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import peers
+from benchmarks import peers, servers
 from benchmarks.__main__ import SCENARIOS
 from benchmarks.records import Results
 from benchmarks.subjects import EVERYBODY, LOOP, NODE, PEERS, POTTERY, REDLOCK_PY, only
+from redlock.testing import LocalMasters
 from tests.servers.look import eventually
 from tests.servers.needs import missing
+from tests.servers.one import with_functions
 from tools.performance import page
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,6 +47,14 @@ def no_peers() -> str:
     except peers.LeftOut as why:
         return f"the other libraries: {why}"
     return ""
+
+
+@pytest.mark.parametrize("server", with_functions(), ids=lambda path: Path(path).name)
+def test_the_ways_to_ask_a_server(server):
+    with LocalMasters(1, server=server) as masters:
+        found = servers.measured(masters.client(0), rounds=2, pairs=3)
+    assert [*found][:2] == ["EVALSHA", "FCALL"]
+    assert all(took > 0 and ratio > 0 for took, ratio in found.values())
 
 
 @pytest.mark.longest
