@@ -416,7 +416,8 @@ class Driver:
             self.stop()
             if self._thread is None:
                 self.host.close()
-            elif self._thread is not threading.current_thread():
+            # Not where a finalizer closes them in the middle of a change of leases: the thread ends behind that.
+            elif not (self._thread is threading.current_thread() or self.background.renewer._mutex.lock._is_owned()):  # noqa: SLF001
                 self._thread.join()
                 for pause in self.background.until_joined():
                     time.sleep(pause)

@@ -228,6 +228,23 @@ def test_a_hand_over_inside_of_a_lock_of_the_library(mine, lock):
     watched(scene)
 
 
+@pytest.mark.parametrize("lock", LOCKS)
+def test_closed_inside_of_each_lock_of_the_library(mine, lock):
+    """Refused, or closed: close does not wait for its thread where that waits for this lock."""
+
+    def scene():
+        (driver,) = mine._runtime.drivers.values()
+        with (
+            LOCKS[lock](driver),
+            pytest.raises(RedlockError, match=INSIDE) if lock != "renewals" else contextlib.nullcontext(),
+        ):
+            mine.close()
+        if lock != "renewals":
+            work(mine)
+
+    watched(scene)
+
+
 @pytest.mark.parametrize("use", FAST)
 @pytest.mark.parametrize("every", [31, 37])
 def test_at_any_line_of_a_caller(redlock_servers, mine, use, every):
