@@ -84,18 +84,6 @@ def retries(self, invoice: int, gate: str | None = None) -> str:
     return work("retries", invoice, gate)
 
 
-@app.task(default_retry_delay=0.1, max_retries=1)
-@exclusive(masters, "invoice:{invoice}", on_busy="retry", ttl=30)
-def gives_up(invoice: int) -> str:
-    return work("gives_up", invoice, None)
-
-
-@app.task
-@exclusive(masters, "invoice:{invoice}", on_busy="wait", ttl=30)
-def waits(invoice: int) -> str:
-    return work("waits", invoice, None)
-
-
 @app.task
 @exclusive(masters, "invoice:{invoice}", on_busy="raise", ttl=30)
 def loses(invoice: int) -> str:

@@ -309,18 +309,6 @@ two_processes = contextlib.contextmanager(two)
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_leader_that_is_told_to_end_hands_over_at_once(servers, world):
-    with two_processes(servers, world, ttl=60) as (leader, other):
-        leader.popen.send_signal(signal.SIGTERM)
-        assert leader.ends() == 0
-        assert leader.said("ended")
-        other.says("job")  # long before the TTL
-        assert not leader.said("job None")
-        other.popen.send_signal(signal.SIGTERM)
-        assert other.ends() == 0
-
-
-@pytest.mark.parametrize("world", WORLDS)
 def test_a_leader_that_was_frozen_begins_no_job_in_its_old_term(servers, world):
     with two_processes(servers, world, ttl=1) as (leader, other):
         leader.popen.send_signal(signal.SIGSTOP)

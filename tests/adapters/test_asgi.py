@@ -109,27 +109,6 @@ def test_the_end_does_not_wait_for_the_next_try(servers, caplog):
     played(in_time)
 
 
-def test_what_was_cancelled_inside_of_the_body_is_logged_and_it_stands_again(servers, caplog):
-    async def scene():
-        led = asyncio.Event()
-        numbers = []
-
-        async def lead(term):
-            numbers.append(term.number)
-            if len(numbers) == 2:
-                led.set()
-            inner = asyncio.create_task(asyncio.Event().wait())
-            inner.cancel()
-            await inner
-
-        async with elections(servers) as (_, election), leading(election, lead):
-            await led.wait()
-
-    with caplog.at_level(logging.ERROR, "redlock"):
-        played(scene)
-    assert "CancelledError" in caplog.text
-
-
 def test_whoever_cancels_the_candidate_is_obeyed_and_it_is_said(servers, caplog):
     async def scene():
         began = asyncio.Event()

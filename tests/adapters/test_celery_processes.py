@@ -137,26 +137,6 @@ def test_retry(workers, tasks):
     assert [line for line in workers.lines("work") if line.endswith(" retries 3")] == ["begins retries 3", "ends retries 3"] * 2  # fmt: skip
 
 
-def test_retry_ends(workers, tasks):
-    first = tasks("skips", 4, "gate-4")
-    begun(workers, "skips", 4)
-    with pytest.raises(Exception, match="not acquired in 1 attempt: held by"):
-        tasks("gives_up", 4).get(60)
-    (workers.folder / "gate-4").touch()
-    assert first.get(60) == "skips"
-
-
-def test_wait(workers, tasks):
-    first = tasks("skips", 5, "gate-5")
-    begun(workers, "skips", 5)
-    second = tasks("waits", 5)
-    states(second, "STARTED")
-    assert "begins waits 5" not in workers.lines("work")
-    (workers.folder / "gate-5").touch()
-    assert second.get(60) == "waits"
-    assert first.get(60) == "skips"
-
-
 def test_a_lost_lease_fails_the_task(workers, tasks):
     result = tasks("loses", 6)
     eventually(lambda: any(line.startswith("fence") for line in workers.lines("work")))

@@ -181,14 +181,16 @@ FORMS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("bank", "form"),
-    [
-        (kind, form) for kind in LIMITS for form in FORMS if (kind, form) != ("postgresql", "Session, AUTOCOMMIT")
-    ],  # refused
-    indirect=["bank"],
-)
-@pytest.mark.parametrize("what", ["the connection breaks", "the lease ends", "Ctrl-C", "the client is frozen"])
+KINDS = [
+    (kind, form) for kind in LIMITS for form in FORMS if (kind, form) != ("postgresql", "Session, AUTOCOMMIT")
+]  # refused
+WHAT = ["the connection breaks", "the lease ends", "Ctrl-C"]
+STRUCK = [(*kind, what) for kind in KINDS for what in WHAT]
+# That takes a second for each message.  Which limits each form sets is looked at in test_limits.py.
+FROZEN = [(kind, form, "the client is frozen") for kind in LIMITS for form in ("plain", "Session")]
+
+
+@pytest.mark.parametrize(("bank", "form", "what"), STRUCK + FROZEN, indirect=["bank"])
 def test_a_thread(bank, relay, connect, form, what):
     attack = Attack(bank, relay, what)
     if what == "Ctrl-C":
@@ -322,7 +324,7 @@ DJANGO = """
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
-@pytest.mark.parametrize("what", ["the connection breaks", "the lease ends", "Ctrl-C", "the client is frozen"])
+@pytest.mark.parametrize("what", WHAT)
 def test_django(redlock_servers, database, tmp_path, what):
     kind = "postgresql" if "postgresql" in database["ENGINE"] else "mariadb"
     program = DJANGO.format(folder=str(tmp_path), what=what, kind=kind)

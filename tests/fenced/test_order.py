@@ -51,46 +51,32 @@ def test_what_raises_before_the_release_rolls_back_and_releases(step, error):
     assert raised is error
 
 
-@pytest.mark.parametrize("lost", [LockLost("lost"), NotHeld("not held")])
-def test_a_lease_that_is_lost_after_the_commit_is_no_error(lost):
-    """The store has kept the order, and the work is done: an error would have it done again."""
-    assert run({"release": lost}) == (ALL, None)
+ERROR, LOST, STRUCK = Broken(), LockLost("lost"), KeyboardInterrupt()
 
 
-def test_a_lease_that_was_lost_in_the_body_is_what_the_release_makes_of_it():
-    """In asyncio the body is cancelled, and the end of the lock says why."""
-    lost = LockLost("lost")
-    _, raised = run({Step.BODY: KeyboardInterrupt(), "release": lost})
-    assert raised is lost
-
-
-def test_a_commit_that_was_refused_is_told_as_it_is():
-    error = Broken("deferred constraint")
-    assert run({Step.COMMIT: error}, ended=Ended.UNDONE)[1] is error
-
-
-def test_a_commit_without_an_answer_is_unknown():
-    error = Broken("connection lost")
-    done, raised = run({Step.COMMIT: error}, ended=Ended.UNKNOWN)
-    assert isinstance(raised, CommitUnknown)
-    assert raised.__cause__ is error
+@pytest.mark.parametrize(("failing", "ended", "told"), [
+    # The store has kept the order, and the work is done: an error would have it done again.
+    ({"release": LOST}, Ended.UNDONE, None),
+    ({"release": NotHeld("not held")}, Ended.UNDONE, None),
+    # In asyncio the body is cancelled, and so is a commit that is on its way: the end of the lock says why.
+    ({Step.BODY: STRUCK, "release": LOST}, Ended.UNDONE, LOST),
+    ({Step.COMMIT: STRUCK, "release": LOST}, Ended.DONE, None),
+    ({Step.COMMIT: ERROR}, Ended.UNDONE, ERROR),  # it was refused
+    ({Step.COMMIT: ERROR}, Ended.DONE, ERROR),  # whatever a program has hung behind its commit
+    ({Step.BODY: ERROR, Step.ROLLBACK: STRUCK}, Ended.UNDONE, STRUCK),
+])  # fmt: skip
+def test_what_is_told(failing, ended, told):
+    done, raised = run(failing, ended=ended)
+    assert raised is told
     assert done[-1] == "release"
 
 
-def test_a_commit_and_a_rollback_that_both_fail_are_unknown():
-    _, raised = run({Step.COMMIT: Broken(), Step.ROLLBACK: Broken()})
+def test_a_commit_without_an_answer_is_unknown():
+    done, raised = run({Step.COMMIT: ERROR}, ended=Ended.UNKNOWN)
     assert isinstance(raised, CommitUnknown)
-
-
-def test_what_raises_after_the_commit_is_told_as_it_is():
-    """Whatever a program has hung behind its commit."""
-    error = Broken("in after_commit")
-    assert run({Step.COMMIT: error}, ended=Ended.DONE)[1] is error
-
-
-def test_a_lease_that_is_lost_while_the_commit_is_on_its_way_is_no_error():
-    """In asyncio that cancels, and the end of the lock says that the cancellation was its own."""
-    assert run({Step.COMMIT: KeyboardInterrupt(), "release": LockLost("lost")}, ended=Ended.DONE)[1] is None
+    assert raised.__cause__ is ERROR
+    assert done[-1] == "release"
+    assert isinstance(run({Step.COMMIT: Broken(), Step.ROLLBACK: Broken()})[1], CommitUnknown)
 
 
 def test_who_interrupts_a_commit_hears_that_nobody_knows():
@@ -99,10 +85,3 @@ def test_who_interrupts_a_commit_hears_that_nobody_knows():
     _, raised = run({Step.COMMIT: error}, ended=Ended.UNDONE)
     assert raised is error
     assert raised.__notes__ == ["nobody knows"]
-
-
-def test_a_rollback_that_is_interrupted_releases():
-    interruption = KeyboardInterrupt()
-    done, raised = run({Step.BODY: Broken(), Step.ROLLBACK: interruption})
-    assert raised is interruption
-    assert done[-1] == "release"

@@ -342,3 +342,29 @@ def test_what_the_background_gives_back_just_then_arrives_before_close_is_over(a
     assert at.keys() == 5
     yield at.masters.close
     assert at.keys() == 0
+
+
+@scene()
+@pytest.mark.parametrize("what", ["acquire", "slots", "extend"])
+def test_the_first_attempt_after_a_freeze_meets_connections_that_the_servers_have_closed(what: str) -> list[Any]:
+    """R10, P4: masters are asked again over new ones, within the time of the attempt."""
+
+    def sleeps(at: At) -> Steps:
+        make = partial(at.masters.slots, limit=3) if what == "slots" else at.masters.lock
+        lock = make("job", ttl=30.0, auto_extend=False)
+        yield lock.acquire
+        if what != "extend":
+            yield lock.release
+        yield at.sleep(3.0 - at.now)  # it stands still then
+        assert at.now > 5.0
+        assert (yield lock.extend if what == "extend" else partial(lock.acquire, timeout=0)) is not None
+        yield lock.release
+
+    def freezes(at: At) -> Steps:
+        yield at.sleep(2.0)
+        at.stop(at.other(0), 4.0)
+        yield at.sleep(2.0)
+        for line in at.other(0).lines.values():
+            line.snap()
+
+    return [sleeps, freezes]

@@ -27,7 +27,7 @@ def _no_thread_left():
 # Where a test meets what a loop does itself: sockets, alarms, signals, cancellation.  The others know the lock alone, or how
 # connections are made, which is done in threads: both are the same on each loop.
 UVLOOP = {
-    "test_lock", "test_worlds", "test_renewer", "test_silent", "test_idle", "test_owed", "test_close", "test_waiting",
+    "test_lock", "test_worlds", "test_renewer", "test_silent", "test_owed", "test_close", "test_waiting",
 }  # fmt: skip
 # Where the subject is what masters answer, and what the lock makes of that.  The classes of both worlds are one text
 # (`test_faces.py`), and how each of them asks is proved in the other files.  Such a scene plays in one world, and each file

@@ -18,7 +18,7 @@ from tenacity import wait_fixed
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
 from tests.servers.look import at_once, each, eventually, lock_keys, nothing_left, pause, resume, script_calls
 from tests.servers.needs import missing
-from tests.servers.process import run, soon, started
+from tests.servers.process import run, started
 
 
 class Ours:
@@ -299,101 +299,3 @@ def is_open(number) -> bool:
         os.fstat(number)
         return True
     return False
-
-
-# -- coroutines that are thrown away where their loop does not run (R11) -------------------------------
-
-
-def masters_of(servers):
-    return AsyncMasters(servers.urls, restart_guard=False, node_timeout=1.0)
-
-
-async def body(lock, ended):
-    try:
-        async with lock:
-            await asyncio.Event().wait()
-    except BaseException as error:
-        ended.append(type(error))
-        raise
-
-
-async def all_answer(masters):
-    """No thread connects any more, and all masters have done what was asked of them before."""
-    for _ in range(1000):
-        if all(vote.outcome == "free" for vote in (await masters.status("whatever")).votes):
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("not all masters answer")
-
-
-async def inside(masters, lock, ended):
-    """A coroutine that is suspended inside of its ``async with``."""
-    await all_answer(masters)  # so it is suspended once before it has the lock
-    coroutine = body(lock, ended)
-    future = coroutine.send(None)
-    while not future.done():  # noqa: ASYNC110 - to the tick
-        await asyncio.sleep(0)
-    coroutine.send(None)
-    assert lock.lease.valid
-    await all_answer(masters)
-    return coroutine
-
-
-@pytest.mark.parametrize("then", ["stopped", "closed, another has come"])
-def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
-    masters = masters_of(redlock_servers)
-    ended: list[object] = []
-    lock = masters.lock("job", ttl=30)
-    loop = asyncio.new_event_loop()
-    coroutine = loop.run_until_complete(inside(masters, lock, ended))
-
-    async def throw_away():
-        if "come" in then:
-            await use(masters, "another")  # which closes the connections of the loop that is closed
-            await all_answer(masters)
-        coroutine.close()
-        await asyncio.to_thread(eventually, lambda: "come" not in then or nothing_left(redlock_servers))
-
-    if "closed" in then:
-        loop.close()
-    if "another" in then:
-        asyncio.run(throw_away())
-    else:
-        coroutine.close()
-    assert ended == [GeneratorExit]
-    assert (lock.lease.valid, lock.lease.lost) == (False, False)
-    eventually(lambda: nothing_left(redlock_servers))
-    (asyncio.run if loop.is_closed() else loop.run_until_complete)(masters.close())
-    loop.close()
-
-
-@pytest.mark.parametrize("how", ["closed", "collected"])
-def test_a_body_is_thrown_away_while_its_loop_runs(redlock_servers, how):
-    """And somebody else on that loop waits for the lock."""
-
-    async def main():
-        async with masters_of(redlock_servers) as masters:
-            ended: list[object] = []
-            lock = masters.lock("job", ttl=30)
-            coroutines = [await inside(masters, lock, ended)]
-            lease = lock.lease
-            waiting = asyncio.create_task(masters.lock("job", ttl=30).acquire(timeout=10))
-            (driver,) = masters._runtime.drivers.values()
-            await soon(lambda: len(driver._connections.local_queue._lines["redlock:job"]) == 2)
-            if how == "closed":
-                await asyncio.to_thread(coroutines[0].close)
-            else:
-                coroutines.append(coroutines)
-                del coroutines
-                thread = threading.Thread(target=gc.collect)
-                thread.start()
-                thread.join()
-            got = await waiting
-            assert got.fence > lease.fence
-            assert ended == [GeneratorExit]
-            assert not lease.lost
-            async with masters.resume("job", ttl=30, token=got.token):
-                pass
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
