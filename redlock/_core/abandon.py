@@ -27,7 +27,9 @@ def abandon(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
 def _abandoned(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
     for hold in list(lease.holds):
         hold.exit()
-    lease.end_without_answers()
+    lease.abandoned = True
+    lease.end()
+    lease.last_votes = tuple  # no caller waits for the answers
     if lease.mine():
         yield from carry_out(*unless_they_stay(settings, spec, lease), *leave_line(lease))
     lease.changed()  # behind that: a Ctrl-C may strike here

@@ -15,6 +15,7 @@ ends, as with a Ctrl-C (R11).  No operation has to know of it, and no wait looks
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from redlock._core.effects import WakeOnStop
@@ -32,14 +33,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Progress:
     """How far a candidate has come."""
 
-    __slots__ = ("begun", "stands")
-
-    def __init__(self) -> None:
-        self.stands: Any = None  # the candidate that has the lock, or is about to get it; None: it was given back
-        self.begun: Any = None  # the term of a body that was begun, until `on_stopped` is called
+    stands: Any = None  # the candidate that has the lock, or is about to get it; None: it was given back
+    begun: Any = None  # the term of a body that was begun, until `on_stopped` is called
 
 
 class Campaign(NamedTuple):

@@ -302,7 +302,7 @@ class LeaseState:
             elif tally.denied:
                 denied = True
             else:
-                self.unanswered()
+                self._late = "unreachable"  # the reason, if the time runs out now
                 end = "unanswered"
             self._end_extension(pending)
         if denied:
@@ -349,10 +349,6 @@ class LeaseState:
         if len(self.all_pending) == 1:
             self.all_pending.pop(pending, None)
 
-    def unanswered(self) -> None:
-        """Too few masters answered an extension.  If the time runs out now, that is the reason."""
-        self._late = "unreachable"
-
     def lose(self, reason: Reason) -> None:
         if self._lost is None and not self.released:
             self._lost, self._lost_at = reason, min(self.clock(), self.valid_until)
@@ -364,11 +360,6 @@ class LeaseState:
             return False
         self.released = True
         return True
-
-    def end_without_answers(self) -> None:
-        self.abandoned = True
-        self.end()
-        self.last_votes = tuple
 
     def found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""

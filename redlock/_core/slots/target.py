@@ -102,7 +102,7 @@ def group_of(spec: LockSpec, keys: Iterable[wire.Keys], prefix: str, known_slots
 class SlotTarget(Target):
     """Which slots one operation asks for.  ``slot``: the first of these, or the one that was granted."""
 
-    __slots__ = ("_asked", "_seen", "group", "slot", "wanted")
+    __slots__ = ("_asked", "_seen", "group", "slot")
 
     stays = False  # a client with a slot leaves the line to the next one
 
@@ -112,7 +112,6 @@ class SlotTarget(Target):
         line = group.key + "\0"  # no name has a NUL: no lock has this line
         self.place = Place((line,), most=self.spec.max_waiters)
         self.slot = -1
-        self.wanted: tuple[int, ...] = ()  # the slots of `spec`
         self._asked: set[int] = set()  # since the last pause
         self._seen: tuple[tuple[float, ...], ...] = ()  # what each master that refused said of all slots
         self.first()
@@ -176,7 +175,7 @@ class SlotTarget(Target):
         return several[math.floor(self.settings.random() * len(several)) % len(several)]
 
     def _ask(self, *slots: int) -> None:
-        self.slot, self.wanted = slots[0], slots
+        self.slot = slots[0]
         self._asked.update(slots)
         self.spec = self.group.slots[slots[0]] if len(slots) == 1 else self.group.any_of(slots)
 

@@ -32,7 +32,6 @@ VARIANTS = {
         Patch("vacate.lua", ", ARGV[2], ARGV[before + i] .. ' ' .. token", "")),
     "one-slot-for-each-attempt": broken("A client that was refused asks for one of the free slots, and so do those that were refused with it (R32)",
         "test_slots.test_contenders_for_as_many_free_slots_need_two_rounds",
-        Patch("redlock._core.slots.target", "self.slot, self.wanted = slots[0], slots", "self.slot, self.wanted = slots[0], slots[:1]"),
         Patch("redlock._core.slots.target", "self._asked.update(slots)\n        self.spec",
             "slots = slots[:1]\n        self._asked.update(slots)\n        self.spec")),
     # -- readers and writers (R33) --
