@@ -1,17 +1,14 @@
-"""Extends many leases by one request (`renew.lua`).
+"""Extends many leases by one request (`renew.lua`): one for each was seven tenths of the cost of renewing.
 
-A request for each of thousands of leases has to be packed, sent, read and counted: that was seven tenths of the cost of
-renewing.  So one request extends up to 64 names, and it is optimistic: the answer that all are extended is known by its
-bytes, and is a vote for all leases at once.  Any other answer takes leases out of the batch, for it needs the rules for
-one lease (R12-R14):
+It is optimistic: the answer that all are extended is known by its bytes, and is a vote for all leases at once.  Any
+other answer takes leases out of the batch, for it needs the rules for one lease (R12-R14):
 
 - A master does not extend one of the leases: it leaves the batch, and is extended by itself at once.  The other leases
   go on: that master has extended them.  If a key is gone and the batch was decided, it gets it back where the answer is
   read (R14).
 - A master refuses the request as a whole, although it is well: it is part of a cluster, or its user may touch only some
-  names (`Failure.refused`).  Then all leases leave, and stay by themselves.  A refusal after the decision counts as
-  well: else the keys of a master that always answers last would expire.
-- A master that is down, busy or silent says nothing of any lease, so all of them stay.
+  names (`Failure.refused`).  Then all leases leave, and stay by themselves; also after the decision: else the keys of a
+  master that always answers last would expire.
 
 So the votes of a batch are about every lease that is still in it (P1), and a batch can win but never prove a loss.  It
 waits for `node_timeout` at most, and its leases can end before that (P6).

@@ -1,11 +1,8 @@
-"""A list of the locks that are held, piece by piece (R29).
+"""A list of the locks that are held, piece by piece: first the keys of each master, then a look at each name (R29).
 
-First the keys of one master after the other, then a look at each name on all of them.  A name that is held has a key on
-a majority, so it is found as soon as a majority of masters was searched.  A master that is late is asked again: one
-late answer in a thousand steps is no outage.
-
-Only the names that were found are kept: a hundred thousand take some 15 MB.  To report a name only from the first
-master that shows it would miss a lock whose key comes to this master after it was searched (R14).
+A name that is held has a key on a majority, so it is found as soon as a majority was searched.  Only the names that
+were found are kept: a hundred thousand take some 15 MB.  To report a name only from the first master that shows it
+would miss a lock whose key comes to this master after it was searched (R14).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The lines of waiters inside one process: first come, first served (R23).
-
-Only the first waiter in line asks the masters, so fifty waiters of one process are one waiter to all other clients.
-Readers in front are first together, and with them the writer behind (R33).  No waiter behind a writer has its turn.
+"""The lines of waiters inside one process: first come, first served (R23, R33).
 
 Waiters behind the first know only what the first one's attempts returned.  A waiter whose time is up asks for that
 (`LocalQueue.look_ahead`, C2).  It does not expire: time does not turn an outage into a holder.

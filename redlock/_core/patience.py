@@ -1,13 +1,10 @@
 """How long an operation goes on: through an outage (C1, R38), and where several ask at once (C3).
 
-Several ask at once, and none gets a majority: so a refusal does not mean that the lock is taken.  A single try, or a
-waiter whose time is up, would report a holder, and a job that was to run once would run nowhere.  So it tries again.
-Where only one token is seen, the other masters may just be down, and there is a holder.
-
-Pauses that are shorter than an attempt separate no clients.  A single try takes five attempts and pauses of fourteen
-`node_timeout` at most.  Nearly always the second attempt decides it: over links of 1 ms to one master and 15 ms to the
-others 3 to 8 clients that try at once all fail without this; with two more attempts 6 of 1,500 rounds have no winner,
-with three more none, and `MOST` is one more.
+Several ask at once, and none gets a majority: a single try, or a waiter whose time is up, would report a holder, and a
+job that was to run once would run nowhere.  So it tries again, nearly always once.  Pauses that are shorter than an
+attempt separate no clients.  Over links of 1 ms to one master and 15 ms to the others 3 to 8 clients that try at once
+all fail without this; with two more attempts 6 of 1,500 rounds have no winner, with three more none; `MOST` is one
+more.
 """
 
 from __future__ import annotations

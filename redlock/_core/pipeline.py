@@ -299,7 +299,7 @@ class Pipeline:
         self.down, self.expected, self.heard_at = None, False, at
 
     def due(self, at: float) -> list[SentAgain]:
-        """What to write now: owed releases in their order, and what has waited; but not what nobody needs any more."""
+        """What to write now: owed releases in their order, then requests that have waited, if they are still wanted."""
         if not (self._owed or self._waiting):
             return []
         self._forgive(at)

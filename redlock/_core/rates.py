@@ -1,11 +1,9 @@
 """Whether the clocks of masters run at the rate of ours (R43): where they run faster, keys end before their leases.
 
 A time daemon that slews makes the clocks of all masters do so at once, and by more than `drift_factor` (chrony by 8.3
-%, its default).  A message or a process that is late only makes the measured time longer: no delay makes a right clock
-look fast.
-
-Also considered: the middle between sending and answer (a delay in one direction looks like a rate); more than two
-readings (a slew of a moment would have to be told from a delay, and cannot be).
+%, its default).  A late message only makes the measured time longer: no delay makes a right clock look fast.  Also
+considered: the middle between sending and answer (a delay in one direction looks like a rate); more than two readings
+(a slew of a moment cannot be told from a delay).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Which renewals are due, and when.
 
-Leases are due at few different times, for these are rounded.  So the schedule is a wheel: a dictionary of moments, each
-with its renewals, and a heap of the moments.  A renewal knows its moment, so a release takes it out by itself.
-
-Most leases are released long before they are due: so a new one waits in a queue, and goes into the wheel when the
-renewer looks next; at once if it is lost or shortened before that.
+They are due at few different times, for these are rounded: so the schedule is a dictionary of moments, each with its
+renewals, and a heap of the moments.  Most leases are released long before: so a new one waits in a queue, and is placed
+when the renewer looks next; at once if it is lost or shortened before that.
 """
 
 from __future__ import annotations

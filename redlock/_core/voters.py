@@ -1,11 +1,9 @@
 """Which masters may vote (R21, R22, R34, R43, C16).
 
 A restarted master may have lost its keys, and would grant a lock that another client still holds.  So it does not vote
-until every lease that it can have forgotten has expired: that is the largest announced `max_ttl` after its start.  No
-lease is valid for longer than a majority of masters knows the `max_ttl` of its client.
-
-A server that is configured under two names has one vote.  See `rates.py` for masters whose clocks run too fast, and
-`fleet.py` for clients that get no votes at all, as their list of masters is incompatible.
+until every lease that it can have forgotten has expired: that is the largest announced `max_ttl` after its start.  See
+`rates.py` for masters whose clocks run too fast, and `fleet.py` for clients that get no votes at all, as their list of
+masters is incompatible.
 """
 
 from __future__ import annotations

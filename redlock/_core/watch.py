@@ -1,10 +1,7 @@
 """Looks at names again and again, and takes nothing: until all are free (R24), or until there is news of one (R41).
 
-It listens, looks again, and then waits for an announced release, for the end of the holder's TTL, or for its own pause,
-like a waiter, but in no line.  It believes only the answers of masters to a look: announcements may be forged.
-
-A watcher begins each step with a look, and ends it with the first one that shows something new.  Of changes between two
-steps only the result is shown.
+Like a waiter it waits for a release, for the end of the holder's TTL, or for its own pause, but in no line.  It
+believes only the answers of masters to a look: announcements may be forged.
 """
 
 from __future__ import annotations

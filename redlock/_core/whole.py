@@ -1,12 +1,10 @@
 """Makes a lease whole soon after its grant: masters that refused it, or said nothing, get its key (R37).
 
-A majority decides a grant.  If no other master has the key, the lease rests on each one of that majority: another
-client needs only one that forgets, or whose clock steps.  Mostly the others have refused because of a failed attempt,
-which is rolled back at this moment: to ask again at once would come too early.  To subscribe for this alone would cost
-two connections to each master, more than that time is worth.
+If no other master has the key, the lease rests on each one of its majority: another client needs only one that forgets,
+or whose clock steps.  Mostly the others have refused because of a failed attempt, which is rolled back at this moment:
+to ask again at once would come too early.  To subscribe for this alone would cost two connections to each master.
 
 No other client can be granted the name while the lease is valid, so the grant is the confirmation that R14 asks for.
-No repair is written once an extension has begun: that may have given the keys another TTL.
 """
 
 from __future__ import annotations

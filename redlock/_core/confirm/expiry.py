@@ -1,13 +1,11 @@
 """Whether a name may be had, where masters have a record of its last holder (R35).  Pure, and without a clock.
 
-A master that granted a name keeps a *record* of that until the release.  If the lock key has gone and the record has
-not, the lease may still be valid: this master's clock may have been set, or it may have lost the key.  So the
-master takes nothing, and shows the record.  One of f + 1 masters has an honest clock (f: those that are no majority).
-So if f + 1 of them show the same extension of the same lease, that one has run out.
+If the lock key has gone and the record has not, the lease may still be valid: this master's clock may have been set, or
+it may have lost the key.  One of f + 1 masters has an honest clock (f: those that are no majority).  So if f + 1 of
+them show the same extension of the same lease, that one has run out.
 
-The stamp of a record tells extensions of one lease apart.  Two masters that show the same lease and different stamps
-do not confirm each other: one of them may have missed the extension that is still valid.  A stamp that begins with
-``r`` was made where extensions have no common order, and agrees with no other.
+The stamp of a record tells extensions of one lease apart: one of two masters with different stamps may have missed the
+extension that still holds.  One that begins with ``r`` has no common order with others, and agrees with none.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """Takes one of k slots: at most k holders, by k ordinary locks, never by a counter (R32).
 
-Why the second attempt asks for any free slot.  A refused client does not know which others were refused, or are still
-asking: any single slot that it chooses may be chosen by one of them.  But masters serve requests one after the other,
-and mostly in the same order: so the second client is given what the first one has left.  No slot is asked for twice
-before a pause: else contenders that split the votes of a slot would meet there again and again.
-
-If all slots are taken, there is one attempt, and the client waits as for a lock (R24).  A single try (`blocking=False`)
-does not queue behind waiters, but waits for an attempt that has had no answer yet: that one takes one slot of several.
+Why the second attempt asks for any free slot.  A refused client does not know which others still ask: any single slot
+that it chooses may be chosen by one of them.  But masters serve requests mostly in the same order: so the second client
+is given what the first one has left.  No slot is asked for twice before a pause: else contenders that split the votes
+of a slot would meet there again and again.  A single try (`blocking=False`) waits for an attempt in front that has had
+no answer yet: that one takes one slot of several.
 
 Also considered: one slot for each attempt (of k contenders on k free slots one in 20, for k = 3, to one in seven, for k
 = 8, needs a third round); any slot from the first attempt on (where masters are reached in different orders, one in ten
-does); the channel of each slot (announcements of a majority would have to be counted over k channels); a pause before
-another slot is asked for (longer than the round that it saves).
+does); the channel of each slot (a majority would have to be counted over k channels); a pause before another slot is
+asked for (longer than the round that it saves).
 """
 
 from __future__ import annotations
@@ -262,7 +260,7 @@ class SlotBallot(Ballot):
 
 
 class SlotSubscription(Subscription):
-    """Gets the releases of all slots, counts those of each by themselves, and knows the one ``announced`` last."""
+    """Gets the releases of all slots, counts them for each slot, and knows the slot that was ``announced`` last."""
 
     __slots__ = ("_by_slot", "announced")
 
