@@ -238,7 +238,7 @@ _TLS = (
     ),
 )
 _TO_BE_KEPT = "ACL SAVE (with an aclfile) or CONFIG REWRITE keeps them for the next start"
-_FORGOTTEN = f"if they were right, it may have restarted and forgotten its users: {_TO_BE_KEPT}"
+_FORGOTTEN = "a restart forgets users without ACL SAVE (with an aclfile) or CONFIG REWRITE"
 _FAILURES: dict[Failure, tuple[str, str, str]] = {
     "auth": (
         "auth",

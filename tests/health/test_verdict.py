@@ -55,7 +55,7 @@ def test_five_healthy_ones():
     pytest.param(dead(4, text="Name or service not known"), "unreachable", False, "host name", id="no-such-host"),
     pytest.param(dead(4, text="max number of clients reached"), "busy", False, "maxclients", id="maxclients"),
     pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "ACL SETUSER", id="auth"),
-    pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "forgotten its users: ACL SAVE", id="users-that-are-gone"),
+    pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "a restart forgets users without ACL SAVE", id="users-that-are-gone"),
     pytest.param(dead(4, "permission", "NOPERM"), "no-permission", False, "--acl", id="may-not-connect"),
     pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
     pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
