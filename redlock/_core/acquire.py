@@ -49,7 +49,7 @@ def acquire(  # noqa: C901 - flat: each call costs
         if not isinstance(outcome, Grant) or settings.outages.since:
             _note(settings, outcome)
         if outcome is None and place.crowd:
-            outage, _ = yield from _met_in_front(place, began)  # if they have met one, so has this one (C2)
+            outage, _ = yield from _met_in_front(place, began)  # an outage for them is one for this waiter as well (C2)
             outcome = outage or _not_tried(settings, began, place.crowd)
         elif not isinstance(outcome, Grant):
             target.patience = Patience(settings, deadline, began)
@@ -144,7 +144,7 @@ def reserved(refusal: Refusal) -> float:
     """Seconds until another attempt makes sense, as the name is kept from all (R28, R35); 0: it is not."""
     if refusal.doubt.soon:
         return refusal.doubt.soon
-    if any(one.slots for one in refusal.held):  # another slot may be released
+    if any(one.slots for one in refusal.held):  # a release of another slot helps as well
         return 0.0
     left = sorted(one.remaining for one in refusal.held if released_token(one.holder) and one.remaining < math.inf)
     need, free = refusal.tally.need, refusal.tally.size - len(left)
@@ -284,7 +284,7 @@ class Target:
         self.place = Place(spec.keys.locks, spec.mode.shared, spec.max_waiters)
         self.subscription: Subscription | None = None  # to releases
         self.latest: Refusal | None = None  # why the latest attempt failed
-        self.marks: list[Send] = []  # take back what it leaves on masters while it waits (R33, R42)
+        self.marks: list[Send] = []  # requests that take back a mark or a ticket (R33, R42)
 
     def first(self) -> None:
         """It is our turn: choose what to ask for first."""
@@ -343,7 +343,7 @@ class Target:
 
     def next_try(self, refusal: Refusal, failed: int) -> float:
         """When to try again, if nothing happens before that."""
-        if left := reserved(refusal):  # once, when it can be free
+        if left := reserved(refusal):  # one look, when the name can be free
             return self.patience.until(refusal.at + left + ROUNDING)
         if refusal.contended and not refusal.holder:  # it lost the race of fences, so the name is free (C3, C4)
             until = refusal.at + short_pause(self.settings, readings.took(refusal.tally), failed)

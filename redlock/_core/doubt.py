@@ -37,7 +37,7 @@ def doubted(request: AnySend, lease: LeaseState) -> AnySend:
     if lease.in_order:
         return request
     token, repaired = lease.token, lease.repaired
-    once: set[int] = set()  # repaired masters that have said so once
+    once: set[int] = set()  # repaired masters that have said once that the key was ours
 
     def remains(master: int, value: Any) -> bool:
         with suppress(ValueError):

@@ -112,7 +112,7 @@ class Leave(NamedTuple):
 
     place: Place
     stays: bool = False  # as a reader instead, and readers behind it get their turn (R33)
-    others_until: float = NEVER  # until then a new operation lets others go first (R24)
+    others_until: float = NEVER  # new operations let others go first until then (R24)
 
 
 @dataclass(slots=True, eq=False)

@@ -77,7 +77,7 @@ def election(
     passes: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception),
 ) -> Generator[Step, Any, BaseException | None]:
     """One term after the other, until ``stop``, or an error that it returns.  ``pauses``: after one that ``passes``."""
-    failed = 0  # terms, one after the other
+    failed = 0  # failed terms, one after the other
     while not stop.requested():
         term = yield Campaign()
         if term is None:

@@ -54,11 +54,11 @@ class Exchange(ABC):
         self.by_fd = ByDescriptor()
         self._votes_from = votes_from
         self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the trace
-        self.functions = False  # most masters are asked by functions (R44): so is packed what goes to all
+        self.functions = False  # most masters are asked by functions (R44): requests to all are packed in that way
         self._voted_on: list[Send] = []  # requests that got votes, so they may be decided
         # Requests that are to leave together, each with its packet and its receivers.
         self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
-        self._flight: Iterator[Pipeline] | None = None  # the receivers that have not got what is leaving just now
+        self._flight: Iterator[Pipeline] | None = None  # the receivers that are left of the present walk
 
     @abstractmethod
     def _tear(self, pipeline: Pipeline) -> None:

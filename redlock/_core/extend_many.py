@@ -46,7 +46,7 @@ class BatchMember(Protocol):
 
     lease: LeaseState
     spec: LockSpec
-    refused: bool  # by a master, to extend it together with others
+    refused: bool  # a master refuses to extend it together with others
 
     def detach(self) -> None:
         """Extend it by itself, at once."""
@@ -133,7 +133,7 @@ class BatchExtension(Round):
         super().__init__(settings, _call(settings, asked, ttl))
         self.counts = None  # it stays open, so that each vote comes to `answered`
         self.asked = asked
-        self.detached: set[int] = set()  # by their index in the request
+        self.detached: set[int] = set()  # the leases that have left, by their index in the request
         self.to_detach: deque[int] = deque()  # leases that `renew` has yet to let go
         self._ttl = ttl
 

@@ -80,7 +80,7 @@ class Fleet:
     ) -> None:
         self.names = tuple(names)
         self.way = way  # how we take an expiry (R35)
-        self.differs = False  # clients were seen that do it in another way
+        self.differs = False  # clients were seen that take it in another way
         self.refuses = refuses
         self.life = wire.LIFE * max_ttl
         self._max_ttl = max_ttl
@@ -94,7 +94,7 @@ class Fleet:
         self._in_use: frozenset[frozenset[str]] = frozenset()  # lists that count, and to which ours has to give way
         self._since = math.inf  # a majority has recorded our list; infinity: it has not
         self._begins = math.inf  # we work after that; infinity: not yet
-        self._anew = False  # it is not the first time that we begin
+        self._anew = False  # we have begun before
         self._works = False
         self._new_ones = False  # a list in use has no working clients yet
         self.rejected = False  # we give way

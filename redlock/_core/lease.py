@@ -80,18 +80,18 @@ class LeaseState:
     renewed: bool  # its lock asks for renewals
     released = False
     handed_over = False  # another process goes on with it: it is treated as released, and its keys stay (C11)
-    abandoned = False  # released in place of its holder, which perhaps does so as well
-    given_back = False  # its holder released it in time, and only that showed that it was lost
+    abandoned = False  # released in place of its holder, who may release it as well
+    given_back = False  # only the release, in time, showed that it was lost
     scattered = False  # its extensions have no common order (R35)
     listened = False  # it waited for releases to be announced, and not all masters have granted it (R37)
     extensions = 0  # that were begun
-    _won = 0  # `PendingExtension.number` of the last one that was won
+    _won = 0  # the `PendingExtension.number` that was won last
     _bare = 0.0  # see `count_bare`; since `pop_bare` was called last
     last: Tally | None = None  # the votes of the grant, or of the last extension that was won
-    _last_at = _mended_at = math.inf  # when these were decided; when a repair had added to them
+    _last_at = _mended_at = math.inf  # when these votes were decided; when a repair added to them
     # Called with False whenever its end may have moved (see `Renewal.due`), and by `holder_gone` with True.
     on_change: Callable[[bool], None] | None = None
-    nested_on_lost: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
+    nested_on_lost: tuple[Callable[[Any], object], ...] = ()  # an `on_lost` for each re-entry
     _astray = False  # requests that set its keys may have gone over several connections to a master (R10)
     _watchers: Watchers | None = None  # see `watchers`
     _lost: Reason | None = None
@@ -364,7 +364,7 @@ class LeaseState:
     def found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""
         self.released, self._lost, self.given_back = False, reason, True
-        self._lost_at = -math.inf  # it was released: nothing of it is under way
+        self._lost_at = -math.inf  # it was released: its holder has no work under way
         self.changed()
 
     def changed(self) -> None:

@@ -49,8 +49,8 @@ class Listing:
         self._prefix = prefix
         self._pattern = wire.literal(prefix) + match
         self._seen: set[str] = set()
-        self._names: deque[str] = deque()  # found, and not looked at yet
-        self._searched = Tally(settings.masters)  # every master that is through, or was given up
+        self._names: deque[str] = deque()  # names that were found, and not looked at yet
+        self._searched = Tally(settings.masters)  # masters that were searched to their end, or given up
         self._master = 0
         self._cursor = _FIRST
 
@@ -90,7 +90,7 @@ class Listing:
                     self._names.append(name)
             if self._cursor != _FIRST:
                 return
-        self._searched.inherit(step.tally, master)  # one that may have forgotten locks (R21) was not searched
+        self._searched.inherit(step.tally, master)  # a master that may have forgotten locks (R21) is not searched
         if not self._searched.unreachable:
             self._master, self._cursor = master + 1, _FIRST
             return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _GRACE = 0.003
 _TRIPS = 3
 _MANY = 64  # keys that other processes wait for; with more, those whose time has passed are dropped
-_OVER = 0.5  # seconds for which they are kept after that
+_OVER = 0.5  # seconds for which such keys are kept after that time
 
 MOST_ATTEMPTS = 16  # that were refused are kept for an observer: with five votes each, a span may have them as events
 
@@ -36,18 +36,18 @@ class Place:
     # Most places never have these.
     _failed: tuple[Any, ...]  # set by `failed`
     _answer: Any  # set by `answered`
-    holds: float  # set by the operation that was granted the lock: since when, 0 if it is no more in line
+    holds: float  # since when its operation has the lock; 0: it has left the line
 
     def __init__(self, keys: tuple[str, ...], shared: bool = False, most: int | None = None) -> None:
         self.keys = keys
         self.shared = shared  # a reader
-        self.most = most  # it does not wait behind this many that wait for their turn (R40)
-        self.crowd = 0  # how many wait for their turn, if those are too many
+        self.most = most  # it does not wait behind so many waiters (R40)
+        self.crowd = 0  # how many waiters there are, if those are too many
         self.turn = False  # no waiter is before it in its lines, or only readers
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.identity = object()
         self.after: object = None  # the identity of the place that made this one first by leaving
-        self.awaited = False  # a waiter behind it waits for what it learns
+        self.awaited = False  # a waiter behind it waits for its answers
         self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
         self.inbox: LineInbox | None = None  # the driver's: a `Turn` is put there
 
@@ -159,7 +159,7 @@ class LocalQueue:
         found = []
         for key in place.keys:
             for other in takewhile(lambda other: other.turn, self._lines.get(key, ())):
-                other.awaited = True  # first: it may learn something right now
+                other.awaited = True  # first: its answer may come right now
                 found.append(other.learned)
         return found
 

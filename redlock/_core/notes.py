@@ -12,7 +12,7 @@ class Waited(NamedTuple):
 
     attempts: int = 1
     since: float = NEVER  # when a majority took part last, as far as is known
-    crowd: int = 0  # how many of this process wait in line, if no more are to
+    crowd: int = 0  # how many of this process wait in line, if no more may
     before: tuple[Any, ...] = ()  # the refusals of the latest attempts before this one, for an observer
 
 

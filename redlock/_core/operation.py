@@ -114,7 +114,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                         raise
                     break
                 except BaseException as error:
-                    if _is_closed(self._op):  # it has cleaned up and raised this
+                    if _is_closed(self._op):  # the generator has cleaned up and raised this
                         error = self._ends_with(error)
                         if self._conclude(error) or isinstance(error, (GeneratorExit, KeyboardInterrupt, SystemExit)):
                             raise error  # noqa: TRY201 - perhaps another one
@@ -159,7 +159,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
     """An operation for which no thread waits."""
 
     until = math.inf  # wake it then at the latest
-    _asked = math.inf  # the time that it yielded; an excuse does not change it
+    _asked = math.inf  # the time that it yielded; `_excuse` does not change this one
     _excused = False
     _closes: Send | None = None  # the request whose answers it waits for
     _armed: float | None = None  # the time for which its alarm is set
@@ -181,7 +181,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
     def step(self) -> None:
         self._queued = False
         if self.events and not self._running and self in self._host.operations:
-            self._closes = None  # it refers to this operation: the two would wait for the garbage collector
+            self._closes = None  # the request refers to this operation: break the cycle
             self._drive(self._op.send, self.events.popleft())
 
     def on_alarm(self) -> None:
@@ -189,7 +189,7 @@ class SteppedOperation(OperationBase[T, AnySteppingHost]):
         self._armed = None
         if self._running or self.over:
             return
-        if self.events:  # the step for them was interrupted
+        if self.events:  # an interruption has cut their step short
             self.step()
             return
         now = self._host.now()

@@ -40,8 +40,8 @@ class Patience:
         self.reports_at = math.inf if settings.waits is None else began + FIRST
         self._settings = settings
         self._outage_timeout = settings.outage_timeout if deadline == math.inf else math.inf
-        self._collisions = 0  # when its time was up
-        self._attempt = 2 * settings.node_timeout  # the seconds that one takes, and those that a wait is late
+        self._collisions = 0  # collisions after its deadline
+        self._attempt = 2 * settings.node_timeout  # seconds that an attempt takes, and by which its wait is late
         self._due = began + self._attempt  # when the next attempt has been decided, unless the process is stopped
 
     @property

@@ -39,7 +39,7 @@ class SentAgain:
     """A request that one master is sent again; else the `Send` itself is in the queue.  Its answer is parsed."""
 
     request: Send
-    sent_at: float  # or when it is to be sent
+    sent_at: float  # or the time at which to send it
     text: bool = False  # send the text of the script, because the master had forgotten it
     pause: float = 0.0  # the last pause of a release that is sent again, for a doubt or for want of rights
 
@@ -127,7 +127,7 @@ class Pipeline:
         self.under_way: deque[Any] = deque()  # of `Queued`
         self._owed: list[SentAgain] = []
         self._more: list[Queued] = []
-        self._waiting: list[tuple[Send, bool]] = []  # for the new connection, and whether the one before had it
+        self._waiting: list[tuple[Send, bool]] = []  # requests for the new connection, and whether the old one had them
         self._sweep_from = _SWEEP_FROM
 
     def words(self, call: Call) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ class Pipeline:
             try:
                 decides = request.answered(self.master, value, at)
             except ConnectionAbortedError:
-                self.under_way.appendleft(queued)  # it fails with all the others
+                self.under_way.appendleft(queued)  # it fails with all other requests
                 raise
             if decides:
                 request.inbox.put(request)

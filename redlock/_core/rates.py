@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-APART = 1.0  # seconds between two readings at least; that is when a new connection is asked for the second one
+APART = 1.0  # the fewest seconds between two readings: a new connection is asked again after that
 _UNIT = 2e-6  # seconds; TIME is cut off to half of that, and a float is nearly as exact
 
 

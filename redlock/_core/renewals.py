@@ -80,9 +80,9 @@ class Renewal:
     _again = math.inf  # when to look again whether it was abandoned
     _detached = False  # it left a batch, and is extended by itself, once
     _whole_at = math.inf  # when to look whether masters lack its key (R37)
-    _asked_again = False  # that was done `node_timeout` after the grant
+    _asked_again = False  # masters got the key `node_timeout` after the grant
     _loss_reported = False
-    _guards = _guarded = False  # lost, and its keys wait for the end of its guard (R36); that has happened before
+    _guards = _guarded = False  # lost, and its guard lasts (R36); its guard has begun
 
     def __init__(
         self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float
@@ -205,7 +205,7 @@ class Renewal:
             early = True
         if self._pause == _NO_RENEWAL or not self._renewed or (early and now < self.due):
             return "nothing"
-        self._pause = _NO_RENEWAL  # until this one has ended
+        self._pause = _NO_RENEWAL  # until this operation has ended
         return "renew"
 
     def _lacks(self) -> bool:
@@ -286,7 +286,7 @@ def _in_step(at: float, ttl: float, phase: float) -> float:
 def tasks(due: Iterable[Renewal], now: float) -> list[tuple[Task, list[Renewal]]]:
     """The operations to start at once for what is ``due``: leases with one TTL are extended together, if they may."""
     started: list[tuple[Task, list[Renewal]]] = []
-    together: dict[float, tuple[int, list[Renewal]]] = {}  # by the TTL: how many names, and whose
+    together: dict[float, tuple[int, list[Renewal]]] = {}  # by the TTL: how many names, and the renewals
     by_itself = {"give up": Renewal.give_up, "give back": Renewal.give_back, "make whole": Renewal.make_whole}
     for renewal in due:
         todo = renewal.next_action(now)

@@ -37,7 +37,7 @@ class MastersSettings(NamedTuple):
     outage_timeout: float = math.inf  # seconds after which an outage ends a wait that has no other end (R38)
     lost: Callable[[Any], object] = id  # called with the `Renewal` of each lost lease, once, before its `on_lost`
     observer: Observing | None = None
-    waits: LongWaits | None = None  # what is said of long ones (R45), but of candidates, who wait for long as a rule
+    waits: LongWaits | None = None  # the log of long waits (R45); None for candidates, whose waits are long as a rule
 
 
 class Mode(NamedTuple):
@@ -46,7 +46,7 @@ class Mode(NamedTuple):
     shared: bool
     ballot: Callable[[Any, Call], Any]  # makes the `Ballot` of an attempt, from the settings and the call
     acquire: Callable[[Keys, str, float, int, float], Call]
-    extend: Callable[..., Call]  # where that is on record (R35), it gets the stamp and the fence as well
+    extend: Callable[..., Call]  # for a lease on record (R35) also called with the stamp and the fence
     repair: Callable[[Keys, str, float, int | None, float], Call]
     release: Callable[[Keys, str, float, int | None], Call]
     written: Callable[[int], str] = str  # how a fence is written

@@ -39,7 +39,7 @@ _MANY = 64  # tokens that are remembered; then the oldest are dropped
 _SPREAD = 0.0005  # seconds: the longest first random pause after an announcement, once attempts collide
 _MOST_SPREAD = 8  # doublings: 128 ms
 _ATTEMPTS = 16  # ... or the duration of 16 attempts: among 16 processes one is alone with its own
-_CALM = 0.25  # of a doubling: an attempt that did not collide takes that back
+_CALM = 0.25  # the part of a doubling that an attempt without a collision takes back
 
 
 class Subscription:

@@ -73,11 +73,11 @@ class Voters:
         self._known: list[Facts | None] = [None] * size  # the last facts with a run_id
         self._started_by = [-math.inf] * size  # the latest moment, on our clock, at which it may have started
         self._met_at = [math.inf] * size  # when this process was met first
-        self._replids: list[str | None] = [None] * size  # of this process: whose data it has
-        self.replaced = [False] * size  # it was a replica, and did not vote since then
-        self._clocks: list[float | None] = [None] * size  # ... and what its clock showed beyond ours
+        self._replids: list[str | None] = [None] * size  # whose data this process has
+        self.replaced = [False] * size  # it was a replica for a moment, and has not voted since
+        self._clocks: list[float | None] = [None] * size  # by how much its clock was ahead of ours
         self._heard_at = [-math.inf] * size  # when its process was last known to be alive
-        self._admitted_from = [math.inf] * size  # it is not quarantined after this
+        self._admitted_from = [math.inf] * size  # it is quarantined until this time
         # An answer counts if it comes later than this.  It is stored, for every vote needs it.
         self.votes_from = [math.inf] * size
         self._follow_fleet()

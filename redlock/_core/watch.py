@@ -34,7 +34,7 @@ class Lookout:
         self._keys = keys
         self._pauses = pauses
         self._subscription: Subscription | None = None
-        self._looks = 0  # since a release was announced
+        self._looks = 0  # looks since a release was announced
 
     def pause(
         self,
@@ -83,7 +83,7 @@ def wait_until_free(
     """
     keys = [prefix + name for name in names]
     lookout, patience = Lookout(settings, keys, pauses), Patience(settings, deadline, began)
-    free = 0  # the names in front that were seen to be free, one after the other
+    free = 0  # so many names at the front were seen to be free, one after the other
     while True:
         look = FreeLook(settings, wire.status(keys[free]))
         at = yield from look.ask()
@@ -137,7 +137,7 @@ class Watch:
         self._key = key
         self._pauses = pauses
         self._last: tuple[object, ...] = ()
-        self._fence = 0  # of the last holder that was shown
+        self._fence = 0  # the fence of the last holder that was shown
         self.begun = False  # something was shown
 
     def more(self) -> Op[LockStatus]:
@@ -161,7 +161,7 @@ class Watch:
         if status.token is None and not status.shared and sum(not seen.holder for seen in holds) < look.tally.need:
             return False  # several ask for it, and none has it yet
         if sum(not seen.fence for seen in look.seen.values()) >= look.tally.need:
-            self._fence = 0  # they have forgotten it, so the next one may be smaller
+            self._fence = 0  # masters have forgotten it, so the next fence may be smaller
         # A master may have the fence of a failed attempt as well.  The fence of the holder is the smallest.
         fence = min((seen.fence for seen in holds if status.token and seen.holder == status.token), default=0)
         what = (status.token, frozenset(status.shared))

@@ -137,9 +137,9 @@ class Connections(Exchange):
             self.read(connection, now)
         connection.pick_up()
         for owed in connection.pipeline.due(now):
-            if connection.pipeline.down is None:  # else the write before broke it: they are owed again
+            if connection.pipeline.down is None:  # else the write before broke the connection: releases are owed again
                 self._write(connection, _connect.pack(connection.pipeline.words(owed.request.call)), now)
-        if connection.pipeline.in_debt:  # some are to be sent again later
+        if connection.pipeline.in_debt:  # some releases are to be sent again later
             self.port.tick_at(now + TICK)
         connection.put_down()
 

@@ -58,8 +58,8 @@ class Driver:
 
     where = staticmethod(running_loop)
     stopped: Final = Exception
-    inside: Final = False  # a loop is not used from within
-    check: Callable[[], object] = bool  # nothing of Python is replaced that a loop needs
+    inside: Final = False  # a coroutine never runs inside a step of the loop
+    check: Callable[[], object] = bool  # a loop needs no part of Python that may be patched
 
     @staticmethod
     async def without_masters(op: Op[T]) -> T:

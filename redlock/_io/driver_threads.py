@@ -142,7 +142,7 @@ class Driver:
         self._thread: threading.Thread | None = None
         self.operations: set[RenewalOperation] = set()
         self.waiter = Waiter(host)  # for the answers to all of them
-        self._awaits = False  # it waits for answers, where the waker alone does not wake it
+        self._awaits = False  # it waits for answers, and the waker alone does not wake it
         self._calls: deque[Callable[[], object]] = deque()
         self._alarms: list[tuple[float, int, RenewalOperation]] = []
         self._number = 0
@@ -221,7 +221,7 @@ class Driver:
     # -- the thread of the background ------------------------------------------------------------------
 
     def _go_around(self) -> None:
-        with self.host.mutex:  # an interrupted `_get_ready` may not have noted us
+        with self.host.mutex:  # an interrupted `_get_ready` may not have noted this thread
             if self._thread is None:
                 self._thread = threading.current_thread()
             ours = self._thread is threading.current_thread()
@@ -334,7 +334,7 @@ class Driver:
             return
         until = clock.now() + self._node_timeout
         waiter = Waiter(self.host)
-        self.host.flush()  # what an interrupted leading thread has left
+        self.host.flush()  # requests that an interrupted leading thread has left
         for task in self.background.renewer.to_give_back() if not self.background.ending else ():  # not if dropped
             self.post(task)
         with self.host.mutex:

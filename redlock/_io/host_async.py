@@ -64,7 +64,7 @@ class LoopHost:
         self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[Operation[Any]] = deque()
         self._step_due = NEVER
-        self._answers_due = NEVER  # then the background checks which connections answer nothing
+        self._answers_due = NEVER  # when the background checks which connections are silent
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
         # All sockets, closed when this object is dropped, as Python warns of sockets that the user forgot to close.
         self._sockets: set[socket.socket] = set()
@@ -263,7 +263,7 @@ class Operation(SteppedOperation[T, "LoopHost"]):
         self.future: asyncio.Future[T] = host.loop.create_future()
 
     def poke(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task is left that waits
             self._host.loop.call_soon_threadsafe(self.put, Turn(clock.now()))
 
     def _conclude(self, error: BaseException | None) -> bool:

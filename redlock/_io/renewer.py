@@ -94,7 +94,7 @@ class Renewer:
         elif not self._port.here:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._port.call_soon(partial(self._changed_elsewhere, renewal))
-        elif renewal.moment is not None or not renewal.lease.released:  # else it is queued, and found over there
+        elif renewal.moment is not None or not renewal.lease.released:  # else the other loop finds it in its queue
             self.put_back(renewal)
 
     def _changed_elsewhere(self, renewal: Renewal) -> None:
@@ -147,7 +147,7 @@ class Renewer:
         due += [renewal for renewal in dict.fromkeys(besides) if renewal not in due]
         for task, renewals in tasks(due, now):
             self._port.start(task, renewals)
-        self.put_back(*due)  # those under way are due at their ends (P6)
+        self.put_back(*due)  # leases with an operation under way are due at their ends (P6)
         with self._mutex.lock:
             stays = self.wakes_at if self.wakes_at > now else math.inf
             self.wakes_at = min(self._schedule.next(), stays)

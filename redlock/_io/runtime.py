@@ -48,9 +48,9 @@ class Runtime(Generic[AnyDriver]):
         self.endpoints = endpoints
         self.deployment = deployment
         self.connect_timeout = connect_timeout
-        self.own: Any = None  # what each caller holds, for the locks
+        self.own: Any = None  # the holds of each caller, for the locks
         self.closed = False
-        self.drivers: dict[object, AnyDriver] = {}  # by what `where` says: by event loop, or one for all threads
+        self.drivers: dict[object, AnyDriver] = {}  # by event loop, or one for all threads, as `where` says
         # Drivers of closed loops, as long as leases of theirs are held.
         self._past: weakref.WeakSet[AnyDriver] = weakref.WeakSet()
         self._closing: list[AnyDriver] = []
@@ -116,7 +116,7 @@ class Runtime(Generic[AnyDriver]):
                     raise self._without_descriptors(error) from error
                 over = [self.drivers.pop(one) for one, its in list(self.drivers.items()) if its.over]
                 self._past.update(over)
-                for before in self._past:  # a lease of theirs may be thrown away only now (P7)
+                for before in self._past:  # leases of closed loops may be thrown away only now (P7)
                     before.successor = driver
                 for before in over:
                     before.stop()

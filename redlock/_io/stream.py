@@ -98,7 +98,7 @@ class Stream(ABC):
             if sent is None:
                 sent = self.sock.send(data)  # type: ignore[union-attr]  # no writes while it is down
         except _NOT_NOW as error:
-            sent, error.__traceback__ = 0, None  # our callers refer to it: see `Connections.detach`
+            sent, error.__traceback__ = 0, None  # callers keep the error: see `Connections.detach`
         self.backlog += data[sent:]
 
     def pick_up(self) -> None:
@@ -254,7 +254,7 @@ class Subscriber(Stream):
         self.reported = False  # its failure was logged
         self._refused_at = -math.inf
         self._unanswered: deque[str] = deque()  # channels; the answers come in the same order
-        self._silent_since = math.inf  # its latest answer, or a request after all was answered
+        self._silent_since = math.inf  # since its latest answer, or the first request after that
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)

@@ -54,7 +54,7 @@ class Waiter:
     """A thread that asks masters, and waits for events.  See the top of this file."""
 
     subscription: Subscription | None = None
-    wakes_next = False  # it has to wake the next one on the chain
+    wakes_next = False  # it has to wake the next thread on the chain
     _signal: Lock | None = None  # made on demand: most operations never follow
 
     def __init__(self, host: ThreadHost) -> None:
@@ -114,7 +114,7 @@ class Waiter:
                     host.close_round(closes)
                 return events.popleft() if events else Timeout(now)
             # `follows`: else we led, an impatient thread took the lead just now, and we have not prepared to sleep.
-            if follows and host.leader is not self and not events:  # else it came before we slept
+            if follows and host.leader is not self and not events:  # else the event came before we slept
                 self._wake_next()
                 slept = self.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)

@@ -51,7 +51,7 @@ async def check(
 
     checkup = make(None if lock is None else probe)
     done: Future[Health] = Future()
-    done.set_running_or_notify_cancel()  # a caller that waits no more does not cancel it
+    done.set_running_or_notify_cancel()  # its caller cannot cancel it any more
 
     def run() -> None:
         try:

@@ -190,7 +190,7 @@ class Running(Progress):
 
     def __init__(self, lead: Callable[[Any], Any] = id, on_stopped: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
-        self.lead = lead  # the body; of a loop it is elsewhere
+        self.lead = lead  # the body; unused in a loop
         self.on_stopped = on_stopped
         self.here = process.noted()  # false in a process that a body has forked: such a process leaves the election
 

@@ -89,7 +89,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
                 # > failed = _released(self._candidate)
                 # both again
         finally:
-            entered.anchor = None  # if it was not: an exception may be kept, and our frame with it
+            entered.anchor = None  # else a kept exception would keep this frame, and so the hold
         if failed is not None:
             if not goes_on or not isinstance(failed, Exception):  # neither a cancellation nor a Ctrl-C is a note
                 raise failed

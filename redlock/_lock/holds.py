@@ -131,7 +131,7 @@ class Hold(Generic[AnyLease]):
     _life: Lifetime | None = None
     _watches: weakref.ref[Any] | None = None
     _entered = _unwanted = asks_renewal = False
-    anywhere = False  # no context knows of it
+    anywhere = False  # it belongs to no context
     _among: Holder[AnyLease] | None = None  # the holds of the thread or task that runs the body of a term
 
     def __init__(

@@ -169,7 +169,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         if on_lost is not None:
             check_told("on_lost", on_lost, "the lease", self._holder)
-        self._target: Callable[..., Target] = Target  # what an acquire asks for
+        self._target: Callable[..., Target] = Target  # the strategy of an acquire
         if fair is not False:
             self._target = _in_order(fair, shared=shared, fencing=fencing)
         if not (auto_extend is True and fencing is True and bound is True):
@@ -364,7 +364,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if self._bound and hold.holder and self._reenter(hold):
             return None
         state = self._state_class(self._spec, clock=clock.now, mine=process.here)
-        note_here(state, hold)  # now: on an event loop, what follows does not run in the caller's context
+        note_here(state, hold)  # here, in the caller's context: on an event loop the next steps run in another one
         target = self._target(self._settings, self._spec)
         try:
             outcome = yield from acquire(target, deadline, began, partial(target.granted, state))

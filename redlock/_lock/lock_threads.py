@@ -183,7 +183,7 @@ class MultiLock(LockBase[Masters, Lease]):
             self._conclude_acquire(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
-        except BaseException:  # a stack keeps the end of its `with` as long as this error
+        except BaseException:  # a stack keeps the end of its `with` for as long as this error
             self._abandon(hold)
             raise
         raise self._refusal_error(outcome)
@@ -205,7 +205,7 @@ class MultiLock(LockBase[Masters, Lease]):
         except RedlockError as why:
             failed = why
         finally:
-            entered.anchor = None  # if it was not given back: a stack keeps the error, and the error our frame
+            entered.anchor = None  # else a stack keeps the error, the error this frame, and the frame the hold
         if failed is None:
             return
         if error is None:

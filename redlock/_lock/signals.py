@@ -78,7 +78,7 @@ class _Handler:
     def __init__(self, number: int, before: Any, user: Signals) -> None:
         self._number = number
         self.before = before
-        self.here = process.noted()  # a forked child inherits the handler, and is not the one that leads
+        self.here = process.noted()  # a forked child inherits the handler, and does not lead
         self.users = [user]
 
     @property
@@ -99,7 +99,7 @@ class _Handler:
         was_there = self._restore()
         if users:
             self.users.clear()
-        elif was_there:  # not wanted here: it does what it did before
+        elif was_there:  # no election wants it: do what it did before
             os.kill(os.getpid(), number)
         elif callable(self.before):  # a handler that has replaced this one has called it
             self.before(number, frame)

@@ -46,7 +46,7 @@ class ConfirmingBallot(Ballot):
 
     _placed = 0.0  # the TTL of the phantom, if one was left
     _shown: Mapping[int, Records] = MappingProxyType({})  # by master
-    _soon = 0.0  # seconds until a key ends for which this attempt is repeated
+    _soon = 0.0  # this attempt is repeated after so many seconds, when a key has expired
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         flagged = records.read_flagged(value)
@@ -144,7 +144,7 @@ class ConfirmingBallot(Ballot):
         if self._soon:
             return refusal
         left = sorted(remaining for _, remaining in self._holders())
-        missing = tally.need - tally.yes - len(shown)  # that many keys have to end before masters can tell
+        missing = tally.need - tally.yes - len(shown)  # that many keys have to expire before masters can tell
         remaining = self._placed or (left[missing - 1] if 0 < missing <= len(left) else None)
         if remaining is not None and (self._placed or any(is_phantom(holder) for holder, _ in self._holders())):
             # All waiters for it wake then: not at the same moment.

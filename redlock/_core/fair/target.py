@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from redlock.errors import Outcome
 
 _RENEW = 0.3 * LIFE  # so that two renewals may be lost
-_PROPOSALS = 3  # in a row, while others overtake them
+_PROPOSALS = 3  # proposals in a row, while others overtake them
 _GRACE = 0.01  # seconds after a release until the next in line looks: by then it knows whether it has counted too many
 
 
@@ -49,7 +49,7 @@ class Ticket:
         self.token = token
         self.number = 0
         self.turns = 0  # releases until it is its turn, as far as is known
-        self.refused: Tally | None = None  # of a look that no waiting can help (C1)
+        self.refused: Tally | None = None  # of a look whose errors waiting cannot cure (C1)
         self._keys = keys
         self._settled = False
 
@@ -127,7 +127,7 @@ class FairTarget(Target):
         until = self.next_try(refusal, failed)
         if subscription is not None:
             subscription.refused(readings.in_the_way(refusal.tally))
-        held = False  # at a look since the refusal
+        held = False  # a look since the refusal has found a holder
         while True:
             if subscription is not None:
                 subscription.attempting()  # masters know by now what was announced before this look

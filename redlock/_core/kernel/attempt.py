@@ -38,7 +38,7 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
     """
     settings = request.settings
     spec = asked = request.spec
-    token = settings.token()  # a fresh one: a late release of this attempt must not hit the next one (R8)
+    token = settings.token()  # a fresh token: a late release of this attempt must not hit the next one (R8)
     fencing = bool(spec.keys.fences)
     proposal = settings.fences.propose() if fencing else 0  # (R16)
     mode = spec.mode
@@ -56,7 +56,7 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
             spec = ballot.granted_spec
         if fencing and (ballot.unstored or tally.yes < tally.need):
             second = ballot.next_round(spec, token)
-            if second is not None:  # it ends with the time of the attempt: a second question brings no more time
+            if second is not None:  # it ends when the time of the attempt has passed, too
                 at = yield from second.ask(ballot.sent_at + settings.node_timeout)
                 fence, tally = second.proposal, second.tally
         valid_until = validity.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)

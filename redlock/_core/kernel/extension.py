@@ -75,7 +75,7 @@ def extend(
     finally:
         lease.end_extension(pending)
         if not pending.dropped:
-            lease.changed()  # it lasts longer; or too few masters answered, and its renewer must hurry
+            lease.changed()  # the lease lasts longer; or too few masters answered, and the renewer must hurry
 
 
 class Extending(Claim):

@@ -141,4 +141,4 @@ class Tally:
             Vote(name, *(entry or pending)[:3]) for name, entry in zip(self.masters, self.entries, strict=True)
         )
 
-    __call__ = votes  # so a lease needs no bound method besides
+    __call__ = votes  # so a lease can keep the tally in place of a bound method

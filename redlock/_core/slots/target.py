@@ -111,7 +111,7 @@ class SlotTarget(Target):
         self.place = Place((line,), most=self.spec.max_waiters)
         self.slot = -1
         self._asked: set[int] = set()  # since the last pause
-        self._seen: tuple[tuple[float, ...], ...] = ()  # what each master that refused said of all slots
+        self._seen: tuple[tuple[float, ...], ...] = ()  # the times of all slots, from each master that refused
         self.first()
 
     def first(self) -> None:
@@ -143,7 +143,7 @@ class SlotTarget(Target):
             if best:
                 self._ask(*(slot for _, _, slot in sorted(best)))
                 return None
-        soon = 0.001  # it is on record: its end is not known, or until when the name is kept from all (R35)
+        soon = 0.001  # it is on record: its end is not known, or the name is kept from all (R35)
         remaining = min((left for left in self._left() if left > soon), default=None) if self._seen else None
         return refusal._replace(remaining=refusal.remaining if remaining is None else remaining)
 
@@ -185,7 +185,7 @@ class SlotBallot(Ballot):
         super().__init__(settings, call)
         self._group, self._asked = group, asked
         self._others: dict[int, int] = {}  # by master: the slot that it gave, if that is not the first one
-        self._given: list[int | None] = []  # by each master, when the round had ended
+        self._given: list[int | None] = []  # the slot that each master gave, when the round had ended
         self._slot = asked[0]  # that most masters gave
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
@@ -267,7 +267,7 @@ class SlotSubscription(Subscription):
     def __init__(self, group: str, masters: int) -> None:
         super().__init__((group,), masters)
         self.announced: int | None = None
-        self._by_slot: dict[int | None, int] = {}  # what `_all` is for each slot
+        self._by_slot: dict[int | None, int] = {}  # as `_all`, for each slot
 
     def attempting(self) -> None:
         super().attempting()
