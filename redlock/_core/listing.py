@@ -75,9 +75,11 @@ class Listing:
 
     def _search(self) -> Op[None]:
         call, master = wire.scan(self._cursor, self._pattern, _COUNT), self._master
-        for tries in range(1, _TRIES + 1):
+        tries = 0
+        while True:
             step = ScanStep(self._settings, call, to=frozenset((master,)))
             at = yield from step.ask()
+            tries += 1
             if step.tally.outcome(master) != "timeout" or tries == _TRIES:
                 break
             yield from sleep(at + self._settings.node_timeout, quiet=False)

@@ -6,7 +6,7 @@ The release follows the acquire on its connection (R10).  Where it cannot, it is
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
 from redlock._core.doubt import doubted
@@ -19,6 +19,7 @@ from redlock._core.tokens import by_whom, released_token
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Reason
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class Claim(Round):
     """A round that asks as the owner, an extension or a release, and what its denials prove (R13)."""
 
-    _until = "conclusive"
+    _until: ClassVar[RoundEnd] = "conclusive"
     taken = False
     others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token, as one of the other mode
     missing: tuple[int, ...] = ()  # masters on which the lock is free
