@@ -56,11 +56,10 @@ AnyMember = TypeVar("AnyMember", bound=BatchMember)
 
 
 def renew(settings: MastersSettings, extensions: dict[AnyMember, Extension], now: float) -> Op[None]:
-    """Extend the leases of ``extensions``, which all have the same TTL, and note there how each ended.
+    """Extend ``extensions``, leases of one TTL, and note there how each ended; one that leaves is removed.
 
-    A lease that leaves is removed from ``extensions``.  Another thread may read the answers.  It first notes the leases
-    that leave, and then counts the vote: so every counted master has extended each lease that has not left by the
-    decision (P1).
+    Another thread may read the answers: it notes leases that leave before it counts the vote.  So every counted master
+    has extended each lease that has not left by the decision (P1).
     """
     ttl = next(iter(extensions)).lease.ttl
     asked = _extendable(extensions, ttl, now)

@@ -249,11 +249,7 @@ class LeaseState:
         return self.guarded_until + node_timeout if spec.keeps_keys and self.guards else NEVER
 
     def extension_call(self, settings: MastersSettings, spec: LockSpec, ttl: float) -> Call:
-        """The request that extends it.  Where it is on record, with a stamp that no other extension of it has (R35).
-
-        Stamps rise in the order in which extensions are sent.  Those of several processes or loops have no common
-        order: they are random, begin with ``r``, and stay random.
-        """
+        """The request that extends it; on record with a stamp that no other extension of it has (R35, `expiry`)."""
         # `guarded`, not the guard of `spec`: that may be the one of a lock that entered again (R26).
         args = spec.keys, self.token, ttl + self.guarded, settings.fence_ttl
         if not spec.keys.grants:
@@ -310,11 +306,7 @@ class LeaseState:
         return end
 
     def extended(self, pending: PendingExtension, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
-        """An extension was won.
-
-        Other extensions that overlapped it may have left the keys with a shorter TTL.  So the shortest TTL applies,
-        but for extensions that were written before this one: masters have carried these out before, too (R10).
-        """
+        """An extension was won.  Others that overlapped may have left a shorter TTL, unless written before it (R10)."""
         ttl = pending.ttl
         if len(self.all_pending) > 1:
             others = (

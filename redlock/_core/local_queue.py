@@ -82,10 +82,7 @@ class LocalQueue:
         return len(self._lines)
 
     def enter(self, place: Place, inbox: LineInbox | None, now: float) -> bool:
-        """Go to the end of every line at once: so two waiters that want several names cannot wait for each other.
-
-        Returns whether the place may ask the masters at once.  ``inbox``: else it gets the `Turn` there.
-        """
+        """Go to the end of all lines at once: so no two can wait for each other.  True: it may ask masters now."""
         first = True
         for key in place.keys:
             line = self._lines.setdefault(key, {})

@@ -1,7 +1,4 @@
-"""When the log tells of an outage (C1, R38), and of a wait that takes long (R45).  One of each for a `Masters`.
-
-Neither has a clock: in an outage waiters attempt again and again, and without waiters there is nothing to say.
-"""
+"""When the log tells of an outage (C1, R38), and of a long wait (R45): one of each for a `Masters`, without a clock."""
 
 from __future__ import annotations
 

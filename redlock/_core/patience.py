@@ -24,17 +24,14 @@ LONGEST = 4  # the longest pause, in `node_timeout`
 
 
 class Patience:
-    """It goes on until its deadline; without one, until an outage has lasted for ``outage_timeout`` seconds.
-
-    ``since``: when a majority took part last, in an attempt of it or of one in front of it; at first, when it began.
-    Later, if the machine or the process stood still: in that time no attempt has seen an outage.
-    """
+    """It goes on until its deadline; without one, until an outage has lasted for ``outage_timeout`` seconds."""
 
     __slots__ = (
         "_attempt", "_collisions", "_due", "_outage_timeout", "_settings", "began", "deadline", "reports_at", "since",
     )  # fmt: skip
 
     def __init__(self, settings: MastersSettings, deadline: float, began: float) -> None:
+        # `since`: a majority took part last, or the process stood still: in that time no attempt has seen an outage.
         self.deadline, self.since, self.began = deadline, began, began
         # When the log names the holder (R45).
         self.reports_at = math.inf if settings.waits is None else began + FIRST

@@ -84,11 +84,7 @@ def _wanted(request: Send) -> bool:
 
 
 def _with_text(request: Send) -> Send:
-    """The request to send with the text of the script that ``request`` needs; an owed one is always wanted.
-
-    One that must not be sent again is replaced by a call for no names (R12): a master that always answers last would
-    never get the text else.
-    """
+    """``request``, or a call for no names that brings the text of its script, if it must not be sent again (R12)."""
     alone = request.call.script.name in IN_ORDER and request.owed_until is None and not _wanted(request)
     return Send(wire.nothing(request.call.script)) if alone else request
 

@@ -1,7 +1,6 @@
 """What the core is given to call: inboxes, which drivers make, and an observer, `Observer` of `_lock/observer.py`.
 
-This file imports nothing of the core.  So an ``event`` is an `Event`, a ``grant`` a `Grant`, a ``refusal`` a `Refusal`,
-a ``lease`` a `LeaseState`.
+This file imports nothing of the core: so events, grants, refusals and leases are ``Any`` here.
 """
 
 from __future__ import annotations

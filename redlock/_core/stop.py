@@ -13,11 +13,7 @@ class Stopped(Exception):  # noqa: N818 - no error: the caller that asked for it
 
 
 class Watchers:
-    """The waiters for a change that comes from elsewhere.
-
-    A signal handler may wake them, in the middle of anything.  So this takes no lock: each step is one operation on a
-    dict.  A waiter first registers its wake-up (`subscribe`), and then looks, so it misses no change.
-    """
+    """The waiters for a change from elsewhere.  Signal handlers may wake them: a step is one operation on a dict."""
 
     def __init__(self) -> None:
         self._wakes: dict[object, Callable[[], object]] = {}

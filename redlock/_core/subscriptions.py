@@ -1,19 +1,14 @@
 """Wakes waiters when a lock is released, so that they need not ask again and again (R24).
 
 A message only makes a waiter look sooner: a lost one costs the rest of a pause, and a needless one costs an attempt.
-`Subscription.hear` says which announcements are a reason to try again.
 
 No stampede.  A waiter tries at once when a release is announced, until attempts collide: no token was seen on a
-majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5, 3.5 ms, up to 128, or to 16 times
-the duration of the attempt if that is longer: pauses that are shorter than attempts separate no clients).  An attempt
-without a collision takes back a quarter of a doubling.  The next waiter of the process begins with the pause of the
-last one.  So two processes pass a lock on in one message and one round trip; among many, the pauses settle where about
-one attempt in five collides.
+majority.  Each collision doubles a random pause before the next attempt, up to 128 ms or 16 times the duration of the
+attempt: shorter pauses separate no clients.  The next waiter of the process begins with the pause of the last one.  So
+two processes pass a lock on in one message and one round trip; among many, about one attempt in five collides.
 
-Taking turns.  PUBLISH returns to the releasing process how many others listen.  If there are any, this process stays
-away for 3 ms and three times the duration of the release (`LocalQueue.released`), or until another one is announced.
-
-A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
+Taking turns.  PUBLISH says how many others listen.  If there are any, this process stays away for a moment
+(`LocalQueue.released`), or until another release is announced.
 
 Also considered: keyspace notifications (off by default, and they tell of expiry, not of a release), client tracking
 (RESP3 only, one more state to lose), blocking list pops (the key outlives its lock, and the token may go to a dead

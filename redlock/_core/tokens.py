@@ -56,10 +56,7 @@ class TokenSource:
 
 
 class FenceClock:
-    """Proposes fencing tokens that rise with time and exceed all that were seen, for all locks of one `Masters`.
-
-    Two threads may get the same proposal: a master stores it once (R18), and the other attempt takes the second round.
-    """
+    """Proposes fencing tokens above all that were seen.  Two threads may get one: a master stores it once (R18)."""
 
     __slots__ = ("_seen", "_wall_ns")
 

@@ -45,10 +45,9 @@ class Lookout:
         outage: bool,
         patience: Patience | None = None,
     ) -> Op[None]:
-        """Wait until there is reason to look again, after a look that ended at ``at``.
+        """Wait until there is reason to look again, after a look that ended at ``at``, but no longer than ``patience``.
 
-        ``remaining``: seconds until what was seen may be over; None: that cannot be known.  ``in_the_way``: one of
-        these masters has to change its answer (`Subscription.refused`).  ``patience``: not longer than that.
+        ``remaining``: seconds until what was seen may be over.  ``in_the_way``: see `Subscription.refused`.
         """
         self._looks += 1
         until = at + delay(self._pauses, self._looks)
@@ -77,10 +76,7 @@ def wait_until_free(
     began: float,
     pauses: wait_base = BETWEEN_LOOKS,
 ) -> Op[tuple[str | None, Tally]]:
-    """Look until every name is free or ``deadline`` has passed: at least once, and once more at the deadline (R38).
-
-    Returns the first name that was not seen to be free, None if all were, and the votes of the last look.
-    """
+    """Look until all are free or ``deadline`` has passed (R38).  Returns the first that was not, and the last votes."""
     keys = [prefix + name for name in names]
     lookout, patience = Lookout(settings, keys, pauses), Patience(settings, deadline, began)
     free = 0  # so many names at the front were seen to be free, one after the other

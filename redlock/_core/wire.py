@@ -1,7 +1,6 @@
 """The wire contract (docs/reference/wire.md): keys, arguments and replies of the scripts.
 
-Outside the scripts, only this file knows milliseconds.  Replies arrive as the protocol has them: bytes, integers and
-lists.  They leave as small records.  The most frequent replies are recognised by their bytes, and never parsed.
+Outside the scripts, only this file knows milliseconds.  The most frequent replies are known by their bytes, unparsed.
 """
 
 from __future__ import annotations
@@ -38,16 +37,12 @@ _LONGEST_LIST = 1 << 16  # bytes of the names of masters that a client uses; mor
 
 
 class Call(NamedTuple):
-    """A script with its keys and arguments, as strings in the order of the protocol.
-
-    ``usual``: the answer that a granting master nearly always gives, in the bytes of the protocol: to compare bytes
-    costs less than to parse them.  The empty tuple means that no answer is usual.
-    """
+    """A script with its keys and arguments, as strings in the order of the protocol."""
 
     script: Script
     keys: tuple[str, ...]
     args: tuple[str, ...]
-    usual: bytes | tuple[()] = ()
+    usual: bytes | tuple[()] = ()  # bytes of nearly every grant: faster to compare than to parse; (): none is usual
 
     @property
     def words(self) -> tuple[str, ...]:
