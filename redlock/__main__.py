@@ -71,7 +71,7 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "system", platform.platform()
     for name in _dependencies():
         yield name, _version(name)
-    # Those of this environment, activated or not.
+    # The commands of this environment, activated or not.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     for command in _commands():
         yield command, shutil.which(command, path=path) or "not on PATH"
@@ -90,7 +90,7 @@ def _gil() -> str:
 
 
 def _dependencies() -> list[str]:
-    """Those of the package and of its extras, as it says itself."""
+    """The requirements of the package and of its extras, as its metadata say."""
     try:
         found = requires(_NAME) or []
     except PackageNotFoundError:  # a source tree that is only on the path

@@ -41,8 +41,8 @@ class Part(NamedTuple):
     heard: bool
 
 
-# The one place that says it.  Counting, `redlock-run`, a status and the texts of errors ask this table.  Which outcome
-# a failure has is said by `_core/outcomes.py`, and while a connection is made by `_connect.classify`.
+# The only such table. Counting, `redlock-run`, a status and the texts of errors use it. `_core/outcomes.py` decides
+# which outcome a failure has; while a connection is made, `_connect.classify` does.
 OUTCOMES: dict[Outcome, Part] = {
     "granted": Part("voted", heard=True),
     "held": Part("voted", heard=True),

@@ -101,7 +101,7 @@ def _patterns(prefix: str) -> tuple[str, str, str, str, str]:
 
 
 def _literal(text: str) -> str:
-    """A pattern that matches ``text``. A rule cannot contain blanks, nor quotes: a ? for each byte stands for one."""
+    """A pattern that matches ``text``. A rule cannot contain blanks or quotes: each of their bytes becomes a ?."""
     return "".join("?" * len(c.encode()) if c.isspace() or c == "'" else f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 Policy: TypeAlias = Literal["shared", "fair", "recorded", "resumed"]
 _MODES: Final[tuple[tuple[Policy, ...], ...]] = ((), ("shared",), ("fair",))
 
-# Of the functions (R44): greater by one as soon as keys, arguments, answers or effects of one change, or there are
-# others.  What was released with it counts: before, and if the text alone changes, a fingerprint in a test is enough.
+# Of the functions (R44): raise it by one if keys, arguments, answers or effects of a function change, or one is new.
+# What was released with it counts: before, and if the text alone changes, a fingerprint in a test is enough.
 WIRE: Final = 1
 LIBRARY: Final = f"redlock_{WIRE}"
 # On a full master these work, as scripts do there: leases are extended and given back, and clients announce and ask.

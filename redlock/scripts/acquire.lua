@@ -15,7 +15,7 @@
 -- returns {1, fence}                   taken, and the proposal stored; "0" without fencing
 --         {2, fence}                   taken, but the fence that is there is not smaller (R18)
 --         {0, fence, holder, pttl}     a name cannot be had: the token that has it and its remaining ms (-1: a key without
---                                      expiry); nothing was changed.  Of what is longer than any token of ours, the first
+--                                      expiry); nothing was changed.  Of a value longer than our tokens, the first
 --                                      128 bytes.  "shared:" and until the last of its readers ends (R33);
 --                                      "waiting:" and how long the mark of a writer lasts; "shared:full" and when the first --[shared]
 --                                      of its readers ends; --[shared]
@@ -26,7 +26,7 @@
 -- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 8 characters of the value.
 -- A name that has the token already is taken once more: a client that got no answer asks again (R10).
--- What is no fence stays there, for the life of a fence key at most if the lock was free.
+-- A value that is no fence stays there, if the lock was free for the life of a fence key at most.
 
 -- (turn.lua) --[fair]
 -- (grant.lua) --[not shared]

@@ -17,7 +17,7 @@
 --
 -- returns {1}            extended, and the fence keys live on (R20)
 --         {0, holder}    not all ours: the token of another holder of one, "" if there is none ("''": there is, with
---                        an empty one); "shared:" if readers do (R33); of what is longer than any token of ours, the first
+--                        an empty one); "shared:" if readers do (R33); of a value longer than our tokens, the first
 --                        128 bytes.  A writer that waits for readers has left a mark, and holds none
 --         {-1}           the caller is one of its readers (R33) --[not shared]
 --         {-2}           it has to be a reader, and has one for itself; nothing was changed --[shared]

@@ -16,7 +16,7 @@
 --                                           (-1: a key without expiry), and the same time of each slot (-2: free);
 --                                           "shared:" and until the last of its readers ends (R33); "other:" if
 --                                           something is there that is no lock; nothing was changed.
---                                           Of what is longer than any token of ours, the first 128 bytes
+--                                           Of a value longer than our tokens, the first 128 bytes
 --         {3, fence, {which, stamp, ttl, token}, slots}   the first that is not held is on record: of those that are asked --[recorded]
 --                                           for the one with that number; nothing was changed.  Of a slot that is on record --[recorded]
 --                                           and are not held, `slots` has 0 ms --[recorded]

@@ -14,7 +14,7 @@
 --
 -- returns {1, listeners}    every name was the caller's; how many connections heard of it
 --         {0, holder}       not all were: the token of another holder of one, "" if there is none ("''": there is,
---                           with an empty one); of what is longer than any token of ours, the first 128 bytes;
+--                           with an empty one); of a value longer than our tokens, the first 128 bytes;
 --                           "released:" and a token if no client may have it yet; "shared:" if readers have it (R33)
 --         {-1}              the caller is one of its readers (R33), and is left alone --[not shared]
 -- A key of another type is an error (WRONGTYPE), but the others are released.

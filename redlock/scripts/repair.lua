@@ -1,9 +1,8 @@
 -- Give the names back to a master that lost or never had them, after an extension was won (R14).
--- Does nothing where another client holds one; the mark of a writer that waits for readers holds none (R33).  The
--- greater of two fences stays: one that is greater than the fence of the lease was left by a failed attempt, and must
--- not keep the names away.
--- A key that is the caller's and lives longer stays as well: whom the lease was handed over to has extended it, and who --[not shared]
--- had it before knows nothing of that (C11). --[not shared]
+-- Does nothing where another client holds one; the mark of a writer that waits for readers holds none (R33).  If the
+-- fence on this master is greater, it stays: a failed attempt has left it, and it must not keep the names away.
+-- A key that is the caller's and lives longer stays as well: after a hand-over the next process has extended it, and --[not shared]
+-- the one before does not know that (C11). --[not shared]
 -- The caller is put back among the readers (R33).  One that stays longer does so (C11). --[shared]
 -- Where an expiry is confirmed by more than one clock (R35) it does nothing where another lease is on record with a greater --[recorded]
 -- fence; a smaller one has ended, and goes.  It puts nothing on record: the next extension does, and until then this master is --[recorded]
@@ -15,7 +14,7 @@
 --
 -- returns {1}    every name is the caller's here now, and the fence keys live on (R20)
 --         {0}    nothing was changed
--- A key of another type is an error (WRONGTYPE), and nothing is changed.  What is no fencing token stays where it is.
+-- A key of another type is an error (WRONGTYPE), and nothing is changed.  A value that is no fencing token stays.
 
 -- (holder.lua) --[not shared]
 -- (readers.lua) --[shared]

@@ -12,8 +12,8 @@
 --       and the number of each slot
 --
 -- returns {1, listeners}    it was the caller's; how many connections heard of it
---         {0, holder}       it was not: the token of another holder of it, "" if there is none; of what is longer than
---                           any token of ours, the first 128 bytes; "released:" and a token if no client may have it yet;
+--         {0, holder}       it was not: the token of another holder of it, "" if there is none; of a value longer than
+--                           our tokens, the first 128 bytes; "released:" and a token if no client may have it yet;
 --                           "shared:" if readers have it (R33).  Of several slots: the last one
 -- A key of another type is the error WRONGTYPE; among several it is not the caller's.
 -- The message to the group is the number of the slot, a space, and the token.

@@ -170,7 +170,7 @@ class _Failed(str):
 
 
 class _Said(str):
-    """A word of the protocol, as OK."""
+    """A simple string of the protocol, such as OK."""
 
     __slots__ = ()
 

@@ -120,7 +120,7 @@ class Ballot(Round):
         return ()
 
     def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:  # noqa: ARG002
-        """What to leave on masters after an attempt that has failed, as ``before`` did if this is not the first one."""
+        """What to leave on masters after a failed attempt. ``before``: the refusal before that, None at first."""
         yield from ()
 
     def refusal(self, tally: Tally, at: float, valid_until: float) -> Refusal:

@@ -5,7 +5,7 @@
 -- TTL: in ms, as it was asked for.  It stays when the lock key goes.  Where a lock key is a token's, the record is that
 -- token's, or there is none.
 
--- The four of `key`; nil if there is none.  What is no record has an owner all the same.
+-- The four of `key`; nil if there is none.  A value that is no record has an owner all the same.
 local function recorded(key)
   local found = redis.pcall('GET', key)
   if found then

@@ -4,7 +4,7 @@
 -- What there is to see at the lock `key`: {holder, pttl, fence, listeners if they are `counted`, readers...}, or an error.
 -- The holder is "" and pttl -2 if it is free; -1: a key without expiry.  "shared:" is followed by up to `most` tokens
 -- of readers, and lasts until the last of them ends (R33).  Listeners: -1 where it is not permitted to count them (R40).
--- Of what is longer than any token of ours, the first 128 bytes.
+-- Of a value longer than our tokens, the first 128 bytes.
 local function seen(key, fence, most, counted)
   local found, left, wrong = holder(key)
   local answer = {string.sub(found or '', 1, 128), left, fence}
