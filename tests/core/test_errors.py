@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -93,3 +94,5 @@ def test_votes_can_be_any_sequence_and_do_not_change_afterwards() -> None:
     error = NotAcquired("x", votes=votes)
     votes.clear()
     assert error.votes == VOTES
+    with pytest.raises(FrozenInstanceError):
+        error.votes[0].outcome = "held"  # type: ignore[misc]
