@@ -113,11 +113,6 @@ def test_whoever_reads_has_gone(command, code, errors_too, tmp_path):
         assert errors_too or word not in done.stderr
 
 
-def test_facts_that_cannot_be_printed():
-    done = shell(">/dev/full", LOOK)
-    assert (done.returncode, done.stderr) == (71, "redlock: OSError: [Errno 28] No space left on device\n")
-
-
 # -- characters that cannot be encoded ---------------------------------------------------------------
 
 
@@ -146,12 +141,6 @@ def test_closed_streams_change_nothing_about_the_exit_code(closed):
     assert done.returncode == 2
     assert done.stderr == ""
     assert done.stdout.startswith("CRITICAL") is (">&-" not in closed)
-
-
-def test_errors_do_not_go_to_standard_output():
-    done = shell("2>&-", [*CHECK, "nonsense"])
-    assert done.returncode == 3
-    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("closed", ["", "<&-", ">&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
@@ -201,21 +190,6 @@ def test_a_signal_that_ends_a_watch_leaves_a_cursor(terminal, number):
     assert watch.end() == 128 + number
     assert watch.seen.rpartition(HIDE)[2].count(SHOW) == 1
     assert "Traceback" not in watch.seen
-
-
-def test_two_signals_at_once_leave_a_cursor(terminal):
-    """As of a terminal that is closed while the machine goes down."""
-    for _ in range(3):
-        watch = terminal([*ASKED, "--watch", "0.2"])
-        watch.read_until("CRITICAL")
-        watch.process.send_signal(signal.SIGHUP)
-        watch.process.send_signal(signal.SIGTERM)
-        assert abs(watch.end()) % 128 in (
-            signal.SIGHUP,
-            signal.SIGTERM,
-        )  # or by the second one, after the end of the first
-        assert watch.seen.count(SHOW) == 1
-        assert "Traceback" not in watch.seen
 
 
 def bash() -> str:

@@ -54,15 +54,6 @@ def test_the_table_is_aligned_and_every_master_has_one_line():
     assert all(row[end - 1] != " " == row[end] for row in rows)
 
 
-def test_the_first_line_is_for_monitoring_and_the_last_says_what_to_do():
-    health = mixed()
-    report = table.lines(health, table.Style(io.StringIO()))
-    assert report[0].partition(" | ")[0] == "CRITICAL: 2 of 5 masters vote, 3 are needed"
-    assert report[-1] == f"CRITICAL: {health.summary}"
-    assert report[-1].endswith(".")
-    assert "next: " in report[-1]
-
-
 def test_the_last_line_does_not_say_the_whole_advice_once_more():
     """It is above, with its finding; this line goes into a short message."""
     young = judge([healthy(number, info={"uptime_in_seconds": "2"}) for number in range(3)], CLIENT_OPTIONS, TOOK)
@@ -106,10 +97,6 @@ def test_what_nobody_measured_has_no_figure():
     }
 
 
-def test_a_person_at_a_terminal_gets_no_figures_for_monitoring():
-    assert "|" not in table.lines(mixed(), table.Style(Terminal()))[0]
-
-
 def test_lists_of_masters_are_said_while_there_is_more_than_one():
     """A change is under way, or somebody has the wrong list (R34)."""
     now = MastersList(("a", "b", "c"), recorded=True, several=True, seen_s=1.5, known_to=("a", "b", "c"))
@@ -128,12 +115,6 @@ def test_lists_of_masters_are_said_while_there_is_more_than_one():
     assert said(now, wrong)[1].endswith(
         "c, d, e (seen 1.5 s ago); it is refused, and gets no lock until the others are gone."
     )
-
-
-def test_what_several_masters_share_is_said_once():
-    report = "\n".join(table.lines(mixed(), table.Style(io.StringIO())))
-    assert report.count("  -> start the server there") == 1
-    assert "10.0.0.3:6379, 10.0.0.4:6379  [unreachable]" in report
 
 
 def test_a_critical_finding_of_one_master_is_critical_for_that_one_and_not_for_the_heading_above():
@@ -231,10 +212,6 @@ def test_a_label_may_have_any_character():
 
 
 # -- what has changed --------------------------------------------------------------------------------
-
-
-def test_nothing_has_changed():
-    assert list(changes(mixed(), mixed())) == []
 
 
 def test_a_master_goes_and_comes_back():

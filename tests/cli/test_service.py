@@ -74,13 +74,6 @@ def test_the_last_term_gives_the_exit_code(threads, slept):
     assert (said, slept) == ([], [])
 
 
-def test_a_pause_is_said(threads, slept):
-    endings = [ending(3), ending(0)]
-    said: list[str] = []
-    assert serve(lambda: endings.pop(0), "on-failure", said.append) == 0
-    assert said == [f"the next campaign begins in {slept[0]:.1f} s"]
-
-
 def test_no_term_begins_while_there_are_more_threads_than_at_first(threads, slept):
     """A fork would copy what they have locked.  One that is in the resolver cannot be ended."""
     threads += [2, 4, 3, 2]

@@ -15,7 +15,7 @@ import pytest
 
 from redlock import ConfigurationError
 from redlock._cli.address import Address, address
-from redlock._cli.status import MOST, Status
+from redlock._cli.status import Status
 from tests.servers.look import eventually
 
 
@@ -139,12 +139,6 @@ class Slow(threading.Thread):
                 self.line.sendall(b"x")
 
 
-def test_a_client_that_sends_a_byte_now_and_then_keeps_nobody_out(status):
-    with Slow(status.at), Slow(status.at), socket.create_connection(status.at, 10), status.answering():
-        for _ in range(3):
-            assert asked(status, "/healthz")[0] == 200
-
-
 def test_nothing_waits_for_a_slow_client(status):
     """Nor does the next term, in which it goes on."""
 
@@ -177,18 +171,6 @@ def test_a_client_has_some_seconds_for_all_of_its_request(status, monkeypatch):
         assert closed(slow.line)
         assert closed(stays)
         eventually(lambda: not status._clients)
-
-
-def test_a_flood_of_slow_clients_takes_so_many_connections_and_one_thread(status):
-    """The oldest one makes room; who asks gets an answer."""
-    before = threading.active_count()
-    with status.answering(), contextlib.ExitStack() as flood:
-        for _ in range(3 * MOST):
-            client = flood.enter_context(socket.create_connection(status.at, 20))
-            client.sendall(b"GET /healthz")
-        assert asked(status, "/healthz")[0] == 200
-        assert len(status._clients) <= MOST
-        assert threading.active_count() <= before + 1
 
 
 def test_without_a_descriptor_left_it_answers_again_when_there_is_one(status, monkeypatch):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 
 import pytest
 
@@ -158,17 +156,6 @@ def test_a_value_that_is_too_long_is_not_shown_whole(main, arguments, value, cap
     assert len(capsys.readouterr().err) < 1000
 
 
-@pytest.mark.parametrize(("module", "code"), [("check", 3), ("run", 64)])
-def test_as_a_program(module, code):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"redlock._cli.{module}", "--nonsense"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == code
-    assert done.stderr.startswith(f"redlock-{module}: ")
-    assert done.stderr.count("\n") == 2
-
-
 @pytest.mark.parametrize("main", [check.main, run.main])
 def test_what_the_file_says_is_blamed_on_the_file(main, tmp_path, capsys):
     """And not on an option that nobody gave."""
@@ -179,17 +166,6 @@ def test_what_the_file_says_is_blamed_on_the_file(main, tmp_path, capsys):
     errors = capsys.readouterr().err
     assert f"{file}: max_ttl = -3: allowed is" in errors
     assert "grace" not in errors
-
-
-def test_which_of_several_addresses_is_wrong_is_said(capsys):
-    assert ended(check.main, ["redis://10.0.0.1", "redis://:geheim@10.0.0.2:6379/abc", "redis://10.0.0.3"]) == 3
-    errors = capsys.readouterr().err
-    assert "masters[1] (10.0.0.2:6379): " in errors
-    assert "geheim" not in errors
-    assert ended(check.main, ["--acl", "redis://10.0.0.1", "redis://:geheim@[10.0.0.2"]) == 3
-    errors = capsys.readouterr().err
-    assert "masters[1] is no URL of a master" in errors
-    assert "geheim" not in errors
 
 
 def test_service_may_stand_anywhere_in_front_of_the_command():

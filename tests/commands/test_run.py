@@ -21,7 +21,7 @@ from redlock.testing import LocalMasters
 from tests.commands.terminal import Terminal
 from tests.owners import witness
 from tests.servers.commands import NO_WAIT, PATIENT, RUN, STUBBORN, line, run, start, started
-from tests.servers.look import alive, child_of, each, eventually, in_line, kill, nothing_left, pause
+from tests.servers.look import alive, child_of, each, eventually, kill, nothing_left, pause
 from tests.servers.needs import as_process_1, missing
 
 NEW = "--no-restart-guard"  # the servers are
@@ -144,35 +144,12 @@ def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(ser
             assert line(writer) == "written"
 
 
-def test_a_reader_in_a_reader_runs_where_no_writer_waits(servers):
-    nested = [*RUN, "job", NEW, *PATIENT, "--shared", "--"]
-    done = run([*nested, *nested, "echo", "ran"], servers.urls)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
-
-
 def test_a_slot_in_a_slot_is_another_one_while_there_is_one(servers):
     nested = [*RUN, "job", NEW, "--slots", "2", "--"]
     show = ["sh", "-c", 'echo "$REDLOCK_SLOT"; exec "$@"', "sh"]
     done = run([*nested, *show, *nested, *show, *nested, *show, "true"], servers.urls)
     assert (done.returncode, sorted(done.stdout.split())) == (64, ["0", "1"])
     assert "'job' is held by an outer redlock-run" in done.stderr
-
-
-@pytest.mark.parametrize(("how", "code"), [(["--wait", "60"], 64), ([*NO_WAIT], 75)])
-def test_a_slot_in_a_slot_does_not_wait_for_those_that_may_wait_for_it(servers, how, code):
-    """If as many as there are slots all ask for a second one, none would ever end."""
-    inner = [*RUN, "job", NEW, "--slots", "2", *how, "--", "echo", "ran"]
-    outer = ["job", NEW, "--slots", "2", "--", *NESTED, *inner]
-    with started(outer, servers.urls, stdin=subprocess.PIPE) as first:
-        assert line(first) == "begun"
-        with started(outer, servers.urls, stdin=subprocess.PIPE) as second:
-            assert line(second) == "begun"
-            ended = [one.communicate("go on\n", timeout=30) for one in (first, second)]
-    # The first one is refused.  By then it may have given back its own slot to the inner one of the second.
-    assert first.returncode == code
-    assert second.returncode == 0
-    if code == 64:
-        assert "an outer redlock-run holds a slot of 'job', and no other slot is free" in ended[0][1]
 
 
 def test_a_redlock_run_in_one_of_another_name_or_prefix_runs(servers):
@@ -231,18 +208,6 @@ def test_who_has_it_is_said_on_one_line_unless_it_is_to_be_quiet(servers, kind, 
         assert (done.returncode, done.stdout, done.stderr) == (75, "", "")
 
 
-def test_what_several_have_a_part_of_is_held_by_nobody(servers):
-    """As after several attempts at once: it is neither free, nor has anybody got it."""
-    for i in range(5):
-        servers.client(i).set("redlock:job", f"somebody {i}", px=60_000)
-    done = run([*RUN, "job", NEW, *NO_WAIT, "--", "true"], servers.urls)
-    assert done.returncode == 75
-    assert done.stderr == (
-        "redlock-run: not acquired: other clients held it, or asked at the same time; no client has a majority for "
-        "'job' now\n"
-    )
-
-
 def test_waiting(servers):
     with started(["job", NEW, "--", "sh", "-c", "echo got it; exec sleep 100"], servers.urls) as first:
         assert line(first) == "got it"
@@ -260,17 +225,6 @@ def test_waiting(servers):
             assert "acquired 'job', fencing token" in said
             assert "released 'job'" in said
     eventually(lambda: nothing_left(servers))
-
-
-def test_it_waits_in_order(servers):
-    """R42."""
-    hold = ["job", NEW, "--", "sh", "-c", "echo got it; read line"]
-    with started(hold, servers.urls, stdin=subprocess.PIPE) as first:
-        assert line(first) == "got it"
-        with started(["job", NEW, "--fair", "--", "echo", "mine"], servers.urls) as second:
-            eventually(lambda: in_line(servers) == [1] * 5, 30)
-            first.communicate("go on\n", timeout=30)
-            assert line(second) == "mine"
 
 
 @pytest.mark.parametrize(("silent", "verbose"), [(3, ["--guard", "7"]), (2, ["--verbose"])])
@@ -466,18 +420,6 @@ def test_a_loss_that_only_the_release_finds_is_said_like_any_other_one(servers, 
         assert process.stderr is not None
         said = process.stderr.read()
         assert re.search(HELD.format("another client holds it") + "the command had ended", said), said
-
-
-def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
-    with started(["job", NEW, "--ttl", "3", "--", "sh", "-c", "echo $$; exec sleep 100"], servers.urls) as process:
-        child = int(line(process))
-        each(servers, "set", "redlock:job", "somebody", px=60_000)
-        assert process.wait(30) == 70
-        assert not alive(child)
-        assert process.stderr is not None
-        said = process.stderr.read()
-        assert re.search(HELD.format("another client holds it") + "the command gets SIGTERM", said), said
-    assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
 
 
 def test_the_command_of_a_holder_that_is_killed_is_gone_before_another_one_begins(servers):
@@ -733,23 +675,6 @@ def test_no_quorum(servers):
         assert line(process) == "ran"
 
 
-def test_an_outage_does_not_wait_for_ever(servers):
-    """R38: without --wait it ends with 69 after a while, and says that it was an outage, and why it ended."""
-    kill(servers, 3)
-    done = run([*RUN, "job", NEW, "--outage-timeout", "1", "--", "echo", "ran"], servers.urls)
-    assert (done.returncode, done.stdout) == (69, "")
-    assert re.search(r"this outage has lasted for \d+\.\d s, and --outage-timeout is 1 s", done.stderr), done.stderr
-
-
-def test_masters_that_do_not_vote_yet():
-    """The page says who may switch the guard off: an error is read in an outage (R22)."""
-    with LocalMasters(3) as young:
-        done = run([*RUN, "job", *NO_WAIT, "--", "true"], young.urls)
-    assert done.returncode == 69
-    assert "(if it is brand-new, see docs/concepts/restarts.md)" in done.stderr
-    assert "restart-guard" not in done.stderr
-
-
 def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
     each(servers, "execute_command", "ACL", "SETUSER", "locker", "on", ">the-right-one", "+@all", "~*", "&*")
     hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports)
@@ -885,16 +810,6 @@ def test_a_ctrl_c_in_a_script_reaches_the_script(servers, tmp_path):
     with shell_on_a_terminal(servers, tmp_path) as terminal:
         terminal.type("sh script\n", "begun")
         terminal.type("\x03", "told", "ended 130")
-
-
-def test_a_pager_behind_it_has_the_terminal(servers, tmp_path):
-    """Which it reads from while the command runs."""
-    with shell_on_a_terminal(servers, tmp_path) as terminal:
-        pager = "sh -c 'read line; echo page: $line; read key </dev/tty; echo key: $key'"
-        terminal.type(f"{RUN_JOB} -- sh -c 'echo text; exec sleep 100' | {pager}\n", "page: text")
-        terminal.type("down\n", "key: down")
-        terminal.type("\x03", "^C")
-        terminal.type("echo $((40 + 2))\n", "42")
 
 
 def test_one_that_was_begun_in_the_background_and_is_fetched(servers, tmp_path):

@@ -18,7 +18,7 @@ import pytest
 
 from tests.commands.terminal import Terminal
 from tests.servers.commands import RUN, STUBBORN, line, started
-from tests.servers.look import alive, child_of, eventually, nothing_left, pause, resume
+from tests.servers.look import alive, child_of, eventually, nothing_left
 from tests.servers.needs import as_process_1, missing
 
 JOB = ["--no-restart-guard", "--service", "job"]
@@ -79,23 +79,6 @@ def test_told_to_end_it_hands_over_when_its_command_has_ended(servers, tmp_path)
     eventually(lambda: nothing_left(servers))
 
 
-def test_a_command_that_does_not_heed_sigterm_is_waited_for(servers):
-    """It leads for as long as it runs, and is renewed."""
-    with service(servers, "a", "sh", "-c", STUBBORN, ttl=9) as a:
-        pid, _ = map(int, line(a).split())
-        with service(servers, "b", *SLEEPS) as b:
-            says(b, "waiting: a leads 'job'")
-            a.terminate()
-            for _ in range(2):
-                eventually(lambda: servers.client(0).pttl("redlock:job") < 7_500)
-                eventually(lambda: servers.client(0).pttl("redlock:job") > 7_500)
-                assert leads(servers, "a")
-            os.killpg(pid, signal.SIGKILL)
-            assert a.wait(30) == 137  # it was told to end, so it does not begin again
-            assert int(line(b)) > 0
-            assert ended_by(b, signal.SIGTERM) == 143
-
-
 # What runs in the next term says which of these processes are left.  One that nobody has waited for yet is not.
 LOOKS = """ps -o stat= -p "$(tr ' ' , <pids)" | grep -v Z; echo looked; exec sleep 600"""
 STUBBORN_AND_KNOWN = STUBBORN.replace("echo $$ $!", "echo $$ $! >pids; echo begun")
@@ -120,23 +103,6 @@ def test_killed_or_stopped_its_command_is_gone_before_another_one_leads(servers,
                 a.kill()
             else:
                 assert ended_by(b, signal.SIGTERM) == 143
-
-
-def test_without_a_quorum_its_command_is_ended_and_with_one_it_leads_again(servers):
-    """P6."""
-    with service(servers, "a", "sh", "-c", STUBBORN, ttl=4) as a:
-        pids = [*map(int, line(a).split())]
-        pause(servers, 3)
-        says(a, "lost 'job': no renewal has worked")
-        says(a, "no quorum; waiting for one")
-        eventually(lambda: not any(map(alive, pids)))  # it has waited for the command, and has killed what that began
-        assert a.poll() is None
-        resume(servers, 3)
-        says(a, "elected: leads 'job'")
-        again = [*map(int, line(a).split())]
-        assert not {*again} & {*pids}
-        a.kill()
-        eventually(lambda: not any(map(alive, again)), 30)
 
 
 # -- when it begins again ------------------------------------------------------------------------------
@@ -166,27 +132,6 @@ def test_it_begins_again_as_it_was_told_and_in_a_higher_term(servers, tmp_path, 
     found = terms(tmp_path)
     assert len(found) == begun
     assert found == sorted({*found})
-    eventually(lambda: nothing_left(servers))
-
-
-def test_where_the_next_leader_is_it_begins_again(servers, tmp_path):
-    """The one whose command failed pauses, and the other one has waited."""
-    fails = ["sh", "-c", 'echo begun; until [ -e "$0" ]; do sleep 0.02; done; exit 1']
-    with service(servers, "a", *fails, str(tmp_path / "a fails")) as a:
-        assert line(a) == "begun"
-        with service(servers, "b", *fails, str(tmp_path / "b fails")) as b:
-            says(b, "waiting: a leads 'job'")
-            (tmp_path / "a fails").touch()
-            says(a, "resigned: the command ended with 1")
-            says(a, "the next campaign begins in 0.")
-            assert line(b) == "begun"
-            (tmp_path / "a fails").unlink()
-            says(a, "waiting: b leads 'job'")
-            (tmp_path / "b fails").touch()
-            says(b, "the next campaign begins in 0.")  # before that, a signal ends it with the code of its command
-            assert line(a) == "begun"
-            assert ended_by(b, signal.SIGTERM) == 143
-            assert ended_by(a, signal.SIGTERM) == 143
     eventually(lambda: nothing_left(servers))
 
 
@@ -327,14 +272,6 @@ def test_a_signal_that_the_command_lives_through_does_not_end_the_service(server
         a.send_signal(signal.SIGUSR1)
         assert line(a) == "ready"
         assert ended_by(a, signal.SIGTERM) == 143
-
-
-def test_a_signal_that_ends_the_command_ends_the_service(servers):
-    """A terminal that hangs up."""
-    with service(servers, "a", *SLEEPS) as a:
-        assert line(a)
-        assert ended_by(a, signal.SIGHUP) == 129
-    eventually(lambda: nothing_left(servers))
 
 
 # -- the terminal, and process 1 ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from redlock._core import wire
 from redlock._core.acquire import acquire
+from redlock._core.fleet import Fleet
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import extend
 from redlock._core.slots.target import KnownSlots, SlotTarget, group_of, slot_name
@@ -71,3 +72,26 @@ def test_nor_is_one_of_several_slots_granted_for_longer(known: float, granted: b
     outcome = here.run(acquire(target, here.now, here.now, won.append))
     assert isinstance(outcome, Grant if granted else Refusal)
     assert bool(won) is granted
+
+
+@pytest.mark.parametrize("options", [{}, {"renew": False}], ids=["renewed", "not-renewed"])
+def test_who_gives_way_ends_its_leases_and_gives_them_back(options: dict[str, Any]) -> None:
+    """And says why: R34."""
+    scene = Scene(*[Master(0.01)] * 3, leases=3, **options)
+    voters = scene.world.settings.voters
+    voters.fleet = Fleet(scene.world.settings.masters, 60.0, 0.01, 0.25, refuses=True)
+    other = wire.OtherList("2", 120.0, frozenset({"other", scene.world.settings.masters[0]}))
+    voters.lists_answered(0, wire.Lists(0, (other,)), START, START)
+    scene.give_way(START)
+    scene.wake()
+    assert [lease.loss().reason for lease in scene.leases] == ["unreachable"] * 3
+    assert all("masters that are incompatible with ours" in lease.loss().votes[0].reason for lease in scene.leases)
+    scene.finish()
+    assert [held.told for held in scene.held] == [[START]] * 3
+    assert sorted(sent.token for sent in scene.world.sent if sent.verb == "release") == [
+        "token-0",
+        "token-1",
+        "token-2",
+    ]
+    scene.give_way(START)
+    assert scene.wakes_at == float("inf"), "nothing is left to be done"

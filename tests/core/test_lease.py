@@ -157,3 +157,12 @@ def test_repr_shows_no_token() -> None:
     assert "token" not in repr(lease)
     assert "fence=7" in repr(lease)
     assert "10.000 s left" in repr(lease)
+
+
+def test_how_long_it_was_held(clock: Clock, lease: LeaseState) -> None:
+    """Until its time was over, not until somebody noticed."""
+    clock.now = 103.0
+    assert lease.held_for == 3.0
+    clock.now = 1000.0
+    assert lease.lost
+    assert lease.held_for == 10.0

@@ -37,20 +37,3 @@ def test_a_stop_leaves_no_key(campaign: str, at: float) -> None:
     else:
         assert isinstance(outcome, Grant)  # it was elected before
         assert world.after_start() <= at
-
-
-def test_an_interruption_goes_before_a_stop() -> None:
-    """A user that pressed Ctrl-C sees that, also if the election was stopped in the same moment."""
-    world, stop = World(*[Master(0.1)] * 3), Stop()
-    op = until_stopped(world.acquire(world.spec(), deadline=math.inf), stop)
-    op.send(None)
-    op.send(None)
-    stop.request()
-    with pytest.raises(KeyboardInterrupt):
-        world.run(_thrown(op, KeyboardInterrupt()))
-
-
-def _thrown(op, error):
-    effect = op.throw(error)
-    while True:
-        effect = op.send((yield effect))

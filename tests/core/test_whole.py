@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import pytest
 
-from redlock._core.acquire import Target, acquire
 from redlock._core.effects import Listen
 from redlock._core.kernel.ballot import Grant
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import tasks
 from redlock._core.whole import AGAIN
 from tests.core.renewer import renewal_of
-from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, refuses, turns
+from tests.core.world import NEVER, START, Master, World, down, held, refuses, turns
 
 TTL = 12.0
 FIRST = 0.25  # `node_timeout`
@@ -69,6 +67,20 @@ def test_who_lacks_it(last: Master, lacks: bool) -> None:
     assert not scene.world.all("extend")
 
 
+@pytest.mark.parametrize(("last", "bare"), [
+    pytest.param(Master(0.1), 0.0, id="granted-late"),
+    pytest.param(held(), FIRST, id="repaired"),
+    pytest.param(Master(0.0, {"acquire": [0, b"0", b"x", 5000], "repair": turns([0], [1])}), FIRST + AGAIN, id="then"),
+    pytest.param(Master(NEVER), 3.0, id="never"),
+])  # fmt: skip
+def test_for_how_long_a_bare_majority_had_it(last: Master, bare: float) -> None:
+    scene = Scene(Master(), Master(), last)
+    scene.passes(3.0)
+    scene.lease.count_bare()
+    assert scene.lease.pop_bare() == (pytest.approx(bare) if bare in (0.0, 3.0) else around(bare))
+    assert scene.lease.pop_bare() == 0.0
+
+
 def test_where_a_release_is_announced_it_gets_the_key_at_once() -> None:
     scene = Scene(*[Master()] * 3, held(), held(), listened=True)
     assert scene.renewal.due == scene.granted_at
@@ -89,37 +101,3 @@ def test_where_a_release_is_announced_it_gets_the_key_at_once() -> None:
     with pytest.raises(StopIteration):
         task.send(type("Notified", (), {"at": scene.world.now})())
     assert scene.renewal.due == -math.inf
-
-
-def test_who_refuses_a_waiter_after_the_decision_is_listened_to_as_well() -> None:
-    """Its refusal comes late, and then it announces a release."""
-    refusal = [0, b"0", b"x", 5000]
-    first = [Master(0.0, {"acquire": turns(refusal, GRANTS["acquire"])}) for _ in range(2)]
-    world = World(*first, Master(0.1, {"acquire": refusal}))
-    spec = world.spec(ttl=TTL)
-    target, lease = Target(world.settings, spec), LeaseState(spec, clock=lambda: world.now, mine=lambda: True)
-    world.run(acquire(target, START + 5.0, world.now, partial(target.granted, lease)))
-    renewal, _ = renewal_of(world, spec, lease)
-    assert renewal.due == world.now
-    ((task, _),) = tasks([renewal], world.now)
-    listens = task.send(None)
-    assert isinstance(listens, Listen)
-    world.listen(0.15)
-    assert listens.subscription.hear(2, b"of somebody else")
-    task.send(None)
-    repair: Any = task.send(type("Notified", (), {"at": world.now})())
-    assert (repair.call.script.name, repair.to) == ("repair", {2})
-
-
-@pytest.mark.parametrize(("last", "bare"), [
-    pytest.param(Master(0.1), 0.0, id="granted-late"),
-    pytest.param(held(), FIRST, id="repaired"),
-    pytest.param(Master(0.0, {"acquire": [0, b"0", b"x", 5000], "repair": turns([0], [1])}), FIRST + AGAIN, id="then"),
-    pytest.param(Master(NEVER), 3.0, id="never"),
-])  # fmt: skip
-def test_for_how_long_a_bare_majority_had_it(last: Master, bare: float) -> None:
-    scene = Scene(Master(), Master(), last)
-    scene.passes(3.0)
-    scene.lease.count_bare()
-    assert scene.lease.pop_bare() == (pytest.approx(bare) if bare in (0.0, 3.0) else around(bare))
-    assert scene.lease.pop_bare() == 0.0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from redlock import ConfigurationError, LockLost, Probe
-from redlock._core.wire import Announced
 from redlock._health import checkup, survey
 from redlock._health.checkup import Checkup
 from redlock._system import clock
@@ -206,17 +204,6 @@ def test_one_that_had_nothing_to_interrupt_yet_is_stopped_all_the_same(monkeypat
     machine.due.append((at + 1.0, checkup.stop))
     checkup.run()
     assert machine.now - at < 1.1
-
-
-def test_who_adopts_takes_the_longest_max_ttl_that_is_announced():
-    table = [(replace(healthy(i), announced=Announced(120.0 * (i or 1))), 0.0) for i in range(3)]
-    health, taken = check(table, adopt=True)
-    assert taken == [240.0]
-    assert health.quorum.max_ttl == 240.0
-    assert health.ok
-    health, taken = check(table)
-    assert taken == [60.0]
-    assert [finding.code for finding in health.findings] == ["max-ttl"]
 
 
 class Lock:

@@ -52,23 +52,12 @@ def goes_step_by_step(now, new, health):
     assert len(found.steps) == len(set(now) ^ set(new)), "no detour"
 
 
-def test_what_survives_a_failure_survives_it_on_the_way():
-    found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(4, 5, 6), health_of())
-    assert [step.change for step in found.steps] == ["add", "remove"] * 3
-    assert min(step.survives for step in found.steps) == 1
-
-
 def test_in_the_middle_of_a_change_the_next_step_waits():
     found = plan(alive(named(1, 2, 3), named(1, 2, 3, 4)), named(1, 2, 3), named(2, 3, 4), health_of())
     (step,) = found.steps
     assert (step.change, step.master) == ("remove", *named(1))
     assert found.waits == f"clients still have {', '.join(named(1, 2, 3))}"
     assert not plan(alive(named(1, 2, 3, 4)), named(1, 2, 3, 4), named(2, 3, 4), health_of()).waits
-
-
-def test_nobody_is_there_yet():
-    found = plan([], named(1, 2, 3), named(1, 2, 3, 4), health_of())
-    assert (found.begins, len(found.steps), found.waits) == (named(1, 2, 3), 1, "")
 
 
 def test_clients_that_do_not_go_together_are_no_beginning():

@@ -167,21 +167,7 @@ def test_a_probe_that_failed_though_a_majority_votes_is_critical():
     assert without.quorum.probe is not None
 
 
-def test_without_a_probe():
-    health = judge([healthy(i) for i in range(3)], CLIENT_OPTIONS, None)
-    assert health.ok
-    assert health.as_dict()["quorum"]["probe"] is None
-
-
 # -- restarts (R21, R22) -----------------------------------------------------------------------------
-
-
-def test_the_quarantine_is_that_of_the_clients():
-    """Uptime comes in whole seconds: one is taken off, and it votes strictly after max_ttl."""
-    for uptime, left in ((3, 58.0), (60, 1.0), (61, 0.0)):
-        master = fifth(healthy(4, info={"uptime_in_seconds": str(uptime)}))
-        assert master.quarantined_s == pytest.approx(left)
-        assert master.uptime_s == uptime
 
 
 def test_the_longest_max_ttl_announced_governs():
@@ -207,11 +193,6 @@ def test_an_announcement_that_lets_no_client_connect_takes_away_the_vote():
     assert health.status == "WARNING"
 
 
-def test_who_forgets_nothing_is_exempt():
-    fresh = healthy(4, info={"uptime_in_seconds": "1"}, durable=True, appendonly="yes", appendfsync="always")
-    assert of_five(fresh).ok
-
-
 def test_with_the_guard_off_nothing_protects_who_forgets():
     fresh = of_five(healthy(4, info={"uptime_in_seconds": "1"}), OFF)
     assert fresh.quorum.voting == 5
@@ -223,12 +204,6 @@ def test_with_the_guard_off_nothing_protects_who_forgets():
     assert "no-appendfsync-on-rewrite no" in rewriting.advice
     everysec = [healthy(i, appendonly="yes", appendfsync="everysec") for i in range(3)]
     assert "everysec" in of(everysec, OFF).masters[0].findings[0].message
-
-
-def test_without_the_guard_nobody_needs_info():
-    blind = healthy(4, info={}, missing=("+info",))
-    assert of_five(replace(blind, info={})).quorum.voting == 4
-    assert of_five(replace(blind, info={}), OFF).quorum.voting == 5
 
 
 def blind(**facts):
@@ -263,11 +238,6 @@ def test_what_lacks_a_command_says_so_in_words_that_stay_the_same():
     assert "81f2" not in finding.message
 
 
-def test_a_refusal_of_one_whose_role_nobody_knows_counts():
-    health = of_five(blind(write=RefusedCommand("WHATEVER", "W")), OFF)
-    assert not health.masters[FIFTH].votes
-
-
 @pytest.mark.parametrize("figure", ["²", "1" * 5000, "-1", "1.5", ""])
 def test_a_figure_that_is_none_is_not_known(figure):
     assert fifth(healthy(4, info={"maxmemory": figure})).maxmemory is None
@@ -279,12 +249,6 @@ def test_a_full_one_that_evicts_refuses_nothing():
     assert full.code == "low-memory"
     assert "refuses" not in full.message
     assert "drops" in full.message
-
-
-def test_an_expired_certificate_is_no_matter_of_its_authority():
-    for text in ("certificate has expired", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED]", "certificate is not yet valid"):
-        [finding] = fifth(dead(4, "tls", text)).findings
-        assert "ssl_ca_certs" not in finding.advice
 
 
 @pytest.mark.parametrize("guard", [True, False])
@@ -329,12 +293,6 @@ def test_one_server_has_one_vote_whatever_its_names():
     assert codes(health.masters[4].findings) == ["duplicate"]
     assert facts[1].name in health.masters[4].findings[0].message
     assert health.quorum.voting == 4
-
-
-def test_one_in_its_first_minute_is_new_before_it_is_to_be_explained():
-    """Nothing is wrong with masters that somebody has just set up; what restarted by itself is to be looked at."""
-    advice = fifth(healthy(4, info={"uptime_in_seconds": "3"})).findings[0].advice
-    assert advice.index("If it is new, nothing is wrong") < advice.index("find out why it restarted")
 
 
 @pytest.mark.parametrize(("offset", "durable", "waits"), [

@@ -17,7 +17,6 @@ from unittest import mock
 import hiredis
 import pytest
 from hypothesis import example, given, strategies as st
-from redis.connection import Connection as RedisConnection
 from redis.exceptions import ResponseError
 
 from redlock import Masters, _connect, scripts
@@ -80,12 +79,6 @@ class Question(Send):
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         return self.answered(master, failure, at)
-
-
-def question(number: int, told: list[Any]) -> Question:
-    asked = Question(number, told)
-    asked.sent_at, asked.inbox = START, Inbox()
-    return asked
 
 
 @contextlib.contextmanager
@@ -297,17 +290,6 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
             connection.read()
 
 
-def test_each_torn_stream_has_an_error_of_its_own():
-    """One for all would collect the traceback of each, and keep alive whatever these refer to."""
-    connection: Connection = Connection(0, ENDPOINT, 1.0)
-    connection.poisoned = True
-    with pytest.raises(ConnectionAbortedError, match="interrupted") as first:
-        connection.read()
-    with pytest.raises(ConnectionAbortedError, match="interrupted") as second:
-        connection.read()
-    assert first.value is not second.value
-
-
 def test_an_answer_has_the_time_after_it_was_read(monkeypatch):
     """R21, R34: what says "so long left" may have come while the process was stopped, behind its look at the clock."""
 
@@ -459,12 +441,6 @@ def test_a_master_whose_clock_was_set_back_has_just_started():
     assert facts.uptime == 0
 
 
-def test_a_real_connection_has_what_the_stand_in_has():
-    """Or the property above would be about nothing."""
-    for name in ("send_command", "read_response"):
-        assert callable(getattr(RedisConnection, name))
-
-
 # -- operations --------------------------------------------------------------------------------------
 
 values = st.one_of(
@@ -516,28 +492,3 @@ def test_all_of_them_may(masters):
     status, tally = world.run(inspect(world.settings, "invoice:42", "redlock:invoice:42"))
     assert status.remaining >= 0
     assert tally.need == quorum.majority(len(masters))
-
-
-@pytest.mark.parametrize(
-    "fence", [b"9007199254740992", b"9" * 16, b"9" * 400, b"-5", b"+7", b" 7", b"1_0", b"", "\u0663".encode()]
-)
-def test_what_is_no_fence_is_not_taken_for_one(fence):
-    """Stored on the others, 2**53 would make them refuse the name (BADFENCE)."""
-    for reader, value in (
-        (wire.read_acquire, [1, fence]),
-        (wire.read_acquire, [2, fence]),
-        (wire.read_fence, [0, fence]),
-        (wire.read_acquire, [0, fence, b"t", 5]),
-        (wire.read_status, [b"t", 5, fence]),
-    ):
-        with pytest.raises(wire.BadReply):
-            reader(value)
-    assert wire.read_acquire([2, b"9007199254740990"]) == wire.Taken(2**53 - 2, stored=False)
-    assert wire.read_acquire([1, b"9007199254740991"]) == wire.Taken(2**53 - 1, stored=True)
-
-
-@pytest.mark.parametrize("value", [[2, b"9007199254740991"], [0, b"9007199254740991", b"t", 5]])
-def test_a_fence_that_no_token_can_exceed_spoils_no_proposal(value):
-    """The second round would store 2**53 on the masters that are well (R17), which is no token."""
-    with pytest.raises(wire.BadReply):
-        wire.read_acquire(value)
