@@ -24,16 +24,12 @@ class FullJitter(wait_exponential):
 
 # Between attempts on a held lock.  The first are soon, for most critical sections are short, and random already.
 BETWEEN_ATTEMPTS: wait_base = FullJitter(multiplier=0.025, max=0.5, min=0.002)
-
 # Between looks at a name that is to become free.  A message wakes the waiter; a lost one costs such a pause.
 BETWEEN_LOOKS: wait_base = FullJitter(multiplier=0.5, max=5.0, min=0.1)
-
 # Between connection attempts: a master that is back should be connected within about a second.
 BETWEEN_CONNECTIONS: wait_base = FullJitter(multiplier=0.1, max=1.0, min=0.05)
-
 # Between attempts to connect beside a silent connection: if the master hangs, it finds each of them when it goes on.
 BESIDE_A_SILENT_ONE: wait_base = FullJitter(multiplier=1.0, max=10.0, min=1.0)
-
 # Between two terms of a leader whose body raised.  A defect stays for a while, and until then others may lead.
 BETWEEN_TERMS: wait_base = FullJitter(multiplier=0.5, max=30.0, min=0.1)
 
