@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # In max_ttl: how long an announcement holds, and after how long it is repeated.
 LIFE, REFRESH = 2.0, 0.5
-_ANNOUNCEMENT = "redlock-max-ttl:"
-_FLEET = "redlock-fleet:"
+ANNOUNCEMENT = "redlock-max-ttl:"
+FLEET = "redlock-fleet:"
 
 
 # What a client announces of itself to fleet.lua, and how it takes an expiry (R35).
@@ -89,14 +89,6 @@ def channel(key: str) -> str:
     return key + ":released"
 
 
-def announcement_key(prefix: str) -> str:
-    return _ANNOUNCEMENT + prefix
-
-
-def fleet_key(prefix: str) -> str:
-    return _FLEET + prefix
-
-
 def known_key(prefix: str) -> str:
     """The record since when clients know whose data a master has (R21): the rights for fences are enough for it."""
     return fence_key(prefix, ":replid")
@@ -111,7 +103,7 @@ def name_of(prefix: str, key: bytes) -> str | None:
     name = text.removeprefix(prefix)
     ours = text.startswith(prefix) and 0 < len(name.encode()) <= LONGEST_NAME and "\0" not in name
     beside = text == known_key(prefix) or any(_is_beside(text, suffix) for suffix in (":fence", ":grant"))
-    return name if ours and not text.startswith((_ANNOUNCEMENT, _FLEET)) and not beside else None
+    return name if ours and not text.startswith((ANNOUNCEMENT, FLEET)) and not beside else None
 
 
 def _is_beside(key: str, suffix: str) -> bool:
@@ -288,7 +280,7 @@ def scan(cursor: str, pattern: str, count: int) -> Call:
 
 
 def announce(prefix: str, max_ttl: float) -> Call:
-    return Call(scripts.ANNOUNCE, (announcement_key(prefix),), (milliseconds(max_ttl), milliseconds(LIFE * max_ttl)))
+    return Call(scripts.ANNOUNCE, (ANNOUNCEMENT + prefix,), (milliseconds(max_ttl), milliseconds(LIFE * max_ttl)))
 
 
 def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float, way: Way = "trusted") -> Call:
@@ -296,7 +288,7 @@ def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: floa
     # Its fingerprint does not depend on the order, and neither does compatibility.
     ordered = sorted(names)
     args = (fingerprint(ordered), client, says, milliseconds(life), way, *ordered)
-    return Call(scripts.FLEET, (fleet_key(prefix),), args)
+    return Call(scripts.FLEET, (FLEET + prefix,), args)
 
 
 def known(prefix: str) -> Call:

@@ -206,7 +206,7 @@ class Examination:
                         appendfsync=_text(config.get(b"appendfsync")),
                         durable=_connect.durable(answer),
                     )
-                case (("GET" | "PTTL"), (bytes() | int())) if question.words[1] == wire.announcement_key(self._prefix):
+                case (("GET" | "PTTL"), (bytes() | int())) if question.words[1] == wire.ANNOUNCEMENT + self._prefix:
                     self._know_announced(answer)
                 case _:
                     pass

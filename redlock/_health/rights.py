@@ -95,7 +95,7 @@ def _patterns(prefix: str) -> tuple[str, str, str, str, str]:
     pattern = _literal(prefix)
     if not pattern:  # all keys: a server refuses any other pattern beside ~*
         return "~*", "~*", "~*", "~*", "&*:released"
-    announcement, fleet = _literal(wire.announcement_key(prefix)), _literal(wire.fleet_key(prefix))
+    announcement, fleet = _literal(wire.ANNOUNCEMENT + prefix), _literal(wire.FLEET + prefix)
     # With a hash tag in the name the fence key begins as the lock key does (docs/reference/wire.md).
     return f"~{pattern}*", f"~{{{pattern}*", f"~{announcement}", f"~{fleet}", f"&{pattern}*:released"
 
@@ -113,8 +113,8 @@ def questions(prefix: str, name: str, *, records: bool = False, functions: bool 
     ``records``: of clients with `confirm_expiry` (R35). ``functions``: of clients that call functions (R44).
     """
     lock = prefix + name
-    fence, announcement, channel = wire.fence_key(lock), wire.announcement_key(prefix), f"{lock}:released"
-    fleet = wire.fleet_key(prefix)
+    fence, announcement, channel = wire.fence_key(lock), wire.ANNOUNCEMENT + prefix, f"{lock}:released"
+    fleet = wire.FLEET + prefix
     locks, fences, announcements, fleets, channels = _patterns(prefix)
     of_records = [Question(("SET", wire.fence_key(lock, ":grant"), "1", "XX", "PX", "1"), "set", fences)]
     return [

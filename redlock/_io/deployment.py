@@ -55,7 +55,7 @@ class Deployment:
             from redlock._core.confirm.ballot import RECORDED  # noqa: PLC0415 - few programs confirm
 
             self.mode = RECORDED
-        self._announced = frozenset((wire.announcement_key(prefix), wire.fleet_key(prefix)))
+        self._announced = frozenset((wire.ANNOUNCEMENT + prefix, wire.FLEET + prefix))
         self._known_slots: weakref.WeakValueDictionary[str, KnownSlots] = weakref.WeakValueDictionary()
 
     def keys(self, names: tuple[str, ...], *, fencing: bool, fair: bool = False) -> wire.Keys:

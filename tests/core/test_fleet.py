@@ -66,7 +66,7 @@ class Said(Keyspace):
 
     def marks(self) -> dict[str, str]:
         """Of the lists that are there and count, by their names; - and ~ keep nobody away."""
-        key = self.find(wire.fleet_key("p:"))
+        key = self.find(wire.FLEET + "p:")
         entries = [wire.read_fleet_entry(value.encode()) for value in (key.value if key is not None else {}).values()]
         now = self.now_ms / 1000
         return {

@@ -28,7 +28,7 @@ def test_every_name_is_found_at_its_key_and_its_other_keys_are_none(prefix, name
     keys = wire.keys_for(prefix, [name])
     (lock,), (fence,) = keys.locks, keys.fences
     assert wire.name_of(prefix, fence.encode()) is None
-    assert wire.name_of(prefix, wire.announcement_key(prefix).encode()) is None
+    assert wire.name_of(prefix, (wire.ANNOUNCEMENT + prefix).encode()) is None
     announces = lock.startswith(("redlock-max-ttl:", "redlock-fleet:"))  # if the prefix is empty
     if not announces and not name.endswith("}:fence") and not lock.endswith(":fence"):
         assert wire.name_of(prefix, lock.encode()) == name

@@ -168,7 +168,7 @@ def master(_modern: None) -> ScriptedMaster:
 OTHERS, THIRD = wire.keys_for("redlock:", ["c"]), wire.keys_for("redlock:", ["d"])
 TO = {
     "A": A, "B": B, "C": OTHERS.locks[0], "D": THIRD.locks[0], "FA": FA, "FB": FB, "FC": OTHERS.fences[0],
-    "FD": THIRD.fences[0], "M": wire.announcement_key("redlock:"),
+    "FD": THIRD.fences[0], "M": wire.ANNOUNCEMENT + "redlock:",
 }  # fmt: skip
 LEASES = "C=tic/9 FC=500/9 D=tac/9 FD=500/9"  # of others in the same round
 LONGER = "C=tic/3000 FC=500/60000 D=tac/4000 FD=500/60000"

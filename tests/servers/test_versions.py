@@ -23,7 +23,7 @@ KEYS = wire.keys_for("redlock:", ["job"])
 (LOCK,), (FENCE,), _ = KEYS
 RECORDED = wire.keys_for("redlock:", ["job"], records=True)
 (GRANT,) = RECORDED.grants
-LONGEST = wire.announcement_key("redlock:")
+LONGEST = wire.ANNOUNCEMENT + "redlock:"
 OURS, THEIRS, WAITER = "a" * 40, "b" * 40, "c" * 40
 HOUR = 3600.0
 OLD = {

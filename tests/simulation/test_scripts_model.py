@@ -22,7 +22,7 @@ from tests.simulation.world import World
 CALLS = 60
 A_TIME = 2000  # ms: a number beyond it is a remaining time. The real one goes on, the simulated one stands still here
 ROUNDED = 5  # ms
-FLEET = wire.fleet_key("redlock:")
+FLEET = wire.FLEET + "redlock:"
 USUAL = tuple(script.name for script in scripts.USUAL)
 IN_LINE = (*["ticket"] * 4, "acquire_fair", "acquire_fair", "acquire", "fence", "release")
 LIFE = "local LIFE = 1000\n"
