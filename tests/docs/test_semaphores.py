@@ -30,7 +30,7 @@ def table() -> dict[int, list[str]]:
     return {int(masters): cells.split(" | ") for masters, cells in rows}
 
 
-@pytest.mark.parametrize("masters", range(1, 8))
+@pytest.mark.parametrize("masters", [3, 5, 7])
 def test_the_table_is_what_a_counter_admits(masters):
     holders = [admits(masters, limit) for limit in LIMITS]
     assert holders == [limit * masters // majority(masters) for limit in LIMITS]
