@@ -298,7 +298,7 @@ class LeaseState:
             elif tally.denied:
                 denied = True
             else:
-                self._late = "unreachable"  # the reason, if the time runs out now
+                self.unanswered()
                 end = "unanswered"
             self._end_extension(pending)
         if denied:
@@ -340,6 +340,10 @@ class LeaseState:
         pending.dropped = True
         if len(self.all_pending) == 1:
             self.all_pending.pop(pending, None)
+
+    def unanswered(self) -> None:
+        """Too few masters answered an extension.  If the time runs out now, that is the reason."""
+        self._late = "unreachable"
 
     def lose(self, reason: Reason) -> None:
         if self._lost is None and not self.released:
