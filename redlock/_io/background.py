@@ -66,7 +66,7 @@ class Background:
             until = min(until, now + self._keep_up(now))
             self._port.rest(now, until)
         if self._connections.voters.refused:
-            self.renewer.give_way(now)  # here: it takes another lock
+            self.renewer.give_way(now)  # here, without the mutex: it takes another lock
         self._report()
         return until
 

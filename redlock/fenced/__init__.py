@@ -59,7 +59,8 @@ def fenced(lock: Any, session: Any) -> Fenced | AsyncFenced:
     that raises, a refused row and a lost lease roll back.  A statement, and a pause between two, may take as long as
     the lease had left when the transaction began, where the database can see to that: PostgreSQL and MariaDB can.
 
-    A body must not end the transaction itself.  Its writes behind that are rolled back, and the end raises.  **Two
+    A body must not end the transaction itself.  Later writes are rolled back, and the end of the ``with`` raises.
+    **Two
     things are written all the same, and reported afterwards: what came before a second statement that commits, and
     in SQLite what ``executescript``, ``CREATE`` and ``WITH … INSERT`` do there, each by itself.**
 

@@ -1,4 +1,4 @@
--- Take one slot of a group, and propose a fencing token (R16, R18, R32): the first that is free here of those asked for.
+-- Take one slot of a group, and propose a fencing token (R16, R18, R32): the first requested one that is free here.
 -- A refusal also tells which slots are free here.
 -- Where an expiry is confirmed by more than one clock (R35): a slot that is on record is not taken, but shown, if none of --[recorded]
 -- those that are asked for is free without that. --[recorded]

@@ -58,7 +58,7 @@ class DjangoStore(Store):
         transaction.on_commit(self._committed, using=self._alias)  # the first one: others may raise
         self._driver = self._connection.connection
         if self._dialect.begins is not None and outermost:
-            sqlite_begins_by_itself(self._driver)  # Django sets it back, at the end of the outermost one
+            sqlite_begins_by_itself(self._driver)  # Django sets this back, at the end of the outermost `atomic()`
 
     def _committed(self) -> None:
         self._done = True
