@@ -22,6 +22,32 @@ def test_it_works(overlays, temporary):
     assert done.stdout.splitlines()[-1] == "-- all was as it should be"
 
 
+_ONE = """
+cp -R compose "$TMPDIR/compose"
+cd "$TMPDIR"
+export REDLOCK_IMAGE=$REDLOCK_PROJECT-master COMPOSE_PROJECT_NAME=$REDLOCK_PROJECT
+compose/image.sh "$REDLOCK_IMAGE"
+docker-compose() { command $REDLOCK_COMPOSE "$@"; }
+(
+@@
+)
+export REDLOCK_MASTERS=redis://locks@127.0.0.1:6390 REDLOCK_PASSWORD=$(cat compose/one-master/secrets/password)
+for again in 1 2; do
+    until redlock-run --outage-timeout 5 job -- echo it works; do sleep 1; [ $SECONDS -lt 60 ]; done
+    docker restart $(docker ps --quiet --filter "label=com.docker.compose.project=$REDLOCK_PROJECT")
+done
+"""
+
+
+@pytest.mark.timeout(300)
+def test_one_master_by_the_commands_at_the_head_of_its_file(temporary):
+    lines = (COMPOSE / "one-master.yml").read_text().splitlines()
+    commands = "\n".join(line[1:].partition(" or `")[0] for line in lines if line.startswith("#   "))
+    done = run(COMPOSE / "daemon.sh", "bash", "-ec", _ONE.replace("@@", commands), TMPDIR=str(temporary))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("it works") == 2, done.stdout + done.stderr
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_nothing_is_left_of_one_that_was_broken_off(how, temporary):

@@ -52,6 +52,8 @@ def test_a_user_who_may_run_no_script_does_all_that_there_is(world, servers):
         lock.extend()
         assert others.lock("job").acquire(timeout=0) is None
         assert masters.status("job").token == lease.token
+        assert next(iter(masters.watch("job"))).token == lease.token
+        assert {status.name for status in masters.held()} == {"job", "other"}
         text = lease.hand_over()
         with others.resume(text) as resumed:
             assert resumed.token == lease.token
