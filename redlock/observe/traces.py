@@ -54,7 +54,7 @@ class TraceObserver:
         self._early: deque[str] = deque(maxlen=_EARLY)
 
     def __call__(self, event: Event) -> None:
-        """Called where the event happens. That of an acquire or an extend is its caller's thread or task."""
+        """Called where the event happens. The event of an acquire or an extend comes in its caller's thread or task."""
         match event:
             case LockAcquired():
                 self._acquired(event)

@@ -60,8 +60,8 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
                 at = yield from second.ask(ballot.sent_at + settings.node_timeout)
                 fence, tally = second.proposal, second.tally
         valid_until = validity.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        # Other clients forget the `max_ttl` (R21) and the list of masters of a stopped client.  No lease lasts longer
-        # than they know both, and no attempt is granted that was sent before they knew both (again).
+        # Other clients forget the `max_ttl` (R21) and the list of masters of a stopped client.  So a lease ends
+        # before they forget either, and an attempt that was sent before they knew both (again) is not granted.
         known = ballot.sent_at >= settings.voters.known_from and valid_until <= settings.voters.known_until
         if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:  # a majority, and in time (R7)
             reached = ballot.reached()
