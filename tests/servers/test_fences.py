@@ -18,6 +18,10 @@ HOUR = 3600 * 10**9
 MICROSECONDS = 1000
 
 
+def set_wall_clock(masters: Any, ahead: int) -> None:
+    masters._runtime.deployment.settings.fences._wall_ns = lambda: time.time_ns() + ahead
+
+
 def test_handovers_between_clients_that_disagree_by_an_hour():
     """A random master is down at each of them, and another one at the release: frozen, or killed and restarted with its data."""
     seed = random.randrange(2**32)
@@ -30,8 +34,8 @@ def test_handovers_between_clients_that_disagree_by_an_hour():
         tasks.Masters(servers.urls, **options) as behind,
         Masters(servers.urls, **options) as ahead,
     ):
-        for masters, offset in ((tasks.real(behind), -HOUR // 2), (ahead, HOUR // 2)):
-            masters._runtime.deployment.settings.fences._wall_ns = lambda offset=offset: time.time_ns() + offset
+        set_wall_clock(tasks.real(behind), -HOUR // 2)
+        set_wall_clock(ahead, HOUR // 2)
         locks = [masters.lock("job", ttl=10) for masters in (behind, ahead)]
         for turn in range(20):
             victim, lock = choose.randrange(5), choose.choice(locks)
