@@ -10,14 +10,10 @@ import time
 
 
 class Proxy:
-    """Forwards to ``port``; ``replies`` says what becomes of what the server answers.
-
-    ``pass``; ``half``: only the first two bytes of it, and nothing after; ``hold``: nothing until it
-    passes again; ``lose``: the connection is reset instead, after the server has done the work.
-    """
+    """Forwards to ``port``; ``loses``: when the server answers, the connection is reset instead."""
 
     def __init__(self, port: int) -> None:
-        self.replies = "pass"
+        self.loses = False
         self.delay = 0.0
         self._lagging: set[socket.socket] = set()  # of clients, whose requests wait here
         self._target = ("127.0.0.1", port)
@@ -45,13 +41,9 @@ class Proxy:
             thread.start()
 
     def _pump(self, client: socket.socket, server: socket.socket) -> None:
-        halved = False
-        held, late = b"", b""
+        late = b""
         with contextlib.suppress(OSError, ValueError), client, server:
             while not self._closed:
-                if held and self.replies == "pass":
-                    client.sendall(held)
-                    held = b""
                 for ready in select.select([client, server], [], [], 0.01)[0]:
                     data = ready.recv(65536)
                     if not data:
@@ -65,16 +57,9 @@ class Proxy:
                         continue
                     if self.delay:
                         time.sleep(self.delay)
-                    if self.replies == "pass" and not halved:
-                        client.sendall(held + data)
-                        held = b""
-                    elif self.replies == "half" and not halved:
-                        halved = True
-                        client.sendall(data[:2])
-                    elif self.replies == "hold":
-                        held += data
-                    elif self.replies == "lose":
+                    if self.loses:
                         return
+                    client.sendall(data)
                 if late and client not in self._lagging and not self._closed:
                     server.sendall(late)
                     late = b""

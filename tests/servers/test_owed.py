@@ -28,11 +28,11 @@ def test_at_the_close_a_master_that_is_back_is_connected_to_at_once(world, redlo
         eventually(lambda: all_up(masters))
         lock.acquire()
         eventually(lambda: all(lock_keys(redlock_servers)))
-        proxy.replies = "lose"  # every attempt to connect fails as well
+        proxy.loses = True  # every attempt to connect fails as well
         proxy.drop()
         eventually(lambda: not all_up(masters))
         lock.release()
-        proxy.replies = "pass"
+        proxy.loses = False
         masters.close()
         assert nothing_left(redlock_servers)
 

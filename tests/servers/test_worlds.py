@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
-import threading
 
 import pytest
 
 from redlock import AsyncMasters
 from tests.servers import worlds
-from tests.servers.look import eventually
 
 NOWHERE = ["redis://127.0.0.1:1"]
 stays: list[object] = []  # what a test leaves behind on purpose, until it was told of
@@ -20,33 +16,6 @@ stays: list[object] = []  # what a test leaves behind on purpose, until it was t
 @pytest.fixture(params=[name for name in worlds.NAMES if name != "threads"])
 def name(request):
     return request.param
-
-
-def test_who_is_interrupted_has_cancelled_the_call(name):
-    cancelled = threading.Event()
-
-    async def call() -> None:
-        strike.start()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
-    def strikes(thread: int) -> None:
-        eventually(lambda: sys._current_frames()[thread].f_code.co_name == "_answer")  # it waits for the call
-        signal.pthread_kill(thread, signal.SIGINT)
-        while not cancelled.wait(5.0):  # one that came just before it went to wait is not seen there
-            signal.pthread_kill(thread, signal.SIGINT)
-
-    with worlds.opened(name) as world:
-        me = threading.get_ident()
-        strike = threading.Thread(target=strikes, args=(me,))
-        with pytest.raises(KeyboardInterrupt):
-            world.do(call)
-        assert cancelled.is_set()
-        assert world.do(lambda: "goes on") == "goes on"
-        strike.join()
 
 
 async def _task_that_stays() -> None:

@@ -226,7 +226,6 @@ class _Deputy:
         self._loop = loop
         self._calls: asyncio.Queue[functools.partial[Any] | None] = asyncio.Queue()
         self._answers: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
-        self._busy = False
         self._dismissed = False
         self._cancelled: asyncio.CancelledError | None = None
         self._loop.call_soon_threadsafe(self._begin, threading.current_thread().name)
@@ -235,16 +234,7 @@ class _Deputy:
 
     def do(self, work: functools.partial[Any]) -> Any:
         self._loop.call_soon_threadsafe(self._calls.put_nowait, work)
-        return self._answer().get()
-
-    def _answer(self) -> _Outcome:
-        try:
-            return self._answers.get()
-        except BaseException:  # Ctrl-C, or the time of the test is up: cancel the call, as they would
-            self._loop.call_soon_threadsafe(self._interrupt)
-            with contextlib.suppress(queue.Empty):
-                self._answers.get(timeout=_PATIENCE)
-            raise
+        return self._answers.get().get()
 
     # -- on the loop ---------------------------------------------------------------------------------
 
@@ -265,15 +255,12 @@ class _Deputy:
             self._answers.put(_Outcome(error=cancelled))
             return True
         try:
-            self._busy = True
             value = call()
             self._answers.put(_Outcome(await value if inspect.isawaitable(value) else value))
         except BaseException as error:
             self._answers.put(_Outcome(error=error))
             if self._dismissed or isinstance(error, GeneratorExit):
                 raise
-        finally:
-            self._busy = False
         return True
 
     async def _next_call(self) -> functools.partial[Any] | None:
@@ -284,10 +271,6 @@ class _Deputy:
                 if self._dismissed:
                     raise
                 self._cancelled = error
-
-    def _interrupt(self) -> None:
-        if self._busy:
-            self.task.cancel()
 
     def dismiss(self) -> None:
         """It ends after the call that it is at, or when it is cancelled."""
