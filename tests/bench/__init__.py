@@ -170,6 +170,12 @@ class At:
         for server in self._servers(masters):
             self._line(server).snap()
 
+    def hush(self, masters: int | Iterable[int] = 5) -> None:
+        """The connections of this process to them take bytes and pass nothing on; new ones work."""
+        for server in self._servers(masters):
+            for tcp in self._line(server).tcps:
+                tcp.silent = True
+
     def far(self, master: int, delay: float) -> None:
         """What this process and it send each other takes so long."""
         self._line(self.servers[master])._delay = delay

@@ -348,3 +348,36 @@ def test_of_a_waiter_that_gave_up_no_channel_and_no_connection_is_left(at: At) -
     yield at.sleep(2.0)
     assert not any(server.master.listening.get(CHANNEL) for server in at.servers)
     assert len(at.client.descriptors) == connections
+
+
+@scene()
+def test_connections_that_go_silent_are_replaced_and_the_lease_of_one_process_and_the_waiter_of_another_go_on() -> list[
+    Any
+]:
+    """R10, R24: those of subscribers as well, though no operation depends on them."""
+    released: list[float] = []
+
+    def holds(at: At) -> Steps:
+        lock = at.masters.lock("job", ttl=6.0)
+        lease = yield lock.acquire
+        yield at.sleep(2.0 - at.now)
+        at.hush()
+        yield at.sleep(15.0)
+        assert lease.valid
+        released.append(at.now)
+        yield lock.release
+
+    def waits(at: At) -> Steps:
+        yield at.sleep(1.0)
+        lock = at.masters.lock("job", retry=wait_fixed(1000))
+        yield lock.acquire
+        assert at.exactly(released[0])
+        yield lock.release
+
+    def goes_silent(at: At) -> Steps:
+        yield at.sleep(3.0)
+        at.put("redlock:another", "theirs", ttl=60.0)
+        at.hush()
+        assert (yield partial(at.masters.lock("another").acquire, timeout=10.0)) is None  # its subscription meets silence
+
+    return [holds, (waits, goes_silent)]
