@@ -71,30 +71,6 @@ def test_who_is_refused_is_told(world, redlock_servers, masters):
         assert votes[0].startswith(f"by web-3/1234 ({lease.token[:8]}…) for ")
 
 
-# -- processes ---------------------------------------------------------------------------------------
-
-
-def test_a_forked_child_is_its_own_owner(redlock_servers):
-    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        lock = masters.lock("job", auto_extend=False)
-        with lock as lease:
-            assert lease.owner == HERE
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                with lock as lease:
-                    os.write(write, lease.owner.encode())
-            finally:
-                os._exit(0)
-        os.close(write)
-        assert os.read(read, 1000).decode() == f"{HERE.rpartition('/')[0]}/{pid}"
-        os.close(read)
-        os.waitpid(pid, 0)
-        with lock as lease:
-            assert lease.owner == HERE
-
-
 # -- others on the same masters ----------------------------------------------------------------------
 
 
