@@ -378,6 +378,7 @@ def test_connections_that_go_silent_are_replaced_and_the_lease_of_one_process_an
         yield at.sleep(3.0)
         at.put("redlock:another", "theirs", ttl=60.0)
         at.hush()
-        assert (yield partial(at.masters.lock("another").acquire, timeout=10.0)) is None  # its subscription meets silence
+        another = at.masters.lock("another")
+        assert (yield partial(another.acquire, timeout=10.0)) is None  # its subscription meets silence
 
     return [holds, (waits, goes_silent)]
