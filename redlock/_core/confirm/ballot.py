@@ -82,12 +82,12 @@ class ConfirmingBallot(Ballot):
 
     def _next_call(self, spec: LockSpec, token: str, proposal: str) -> tuple[Call, frozenset[int]]:
         """The second round goes to all but the masters that refused."""
-        over, shown, names = self.judgement.over, self.shown, range(len(spec.keys.locks))
-        may: list[set[str]] = [{f"{stamp} {whose}" for which, stamp, whose in over if which == name} for name in names]
-        for records_ in shown.values():
-            for name in set(names) - set(records_):
-                may[name].add(records.NONE)  # this master has shown no record of that name
-        keys, shared = spec.keys, spec.mode.shared
+        over, shown, keys, shared = self.judgement.over, self.shown, spec.keys, spec.mode.shared
+        may: list[set[str]] = [
+            {f"{stamp} {whose}" for which, stamp, whose in over if which == name}
+            | {records.NONE for said in shown.values() if name not in said}  # it has shown no record of that name
+            for name in range(len(keys.locks))
+        ]
         call = records.confirm(keys, token, spec.lasts, proposal, self._settings.fence_ttl, may, shared=shared)
         asked = (
             master for master in self.reached() if self.tally.outcome(master) in ("granted", None) or master in shown
@@ -112,16 +112,14 @@ class ConfirmingBallot(Ballot):
             return
         shown = self.shown
         doubted = sorted({name for records_ in shown.values() for name in records_})
-        may: list[set[str]] = [set() for _ in doubted]
-        for records_ in shown.values():
-            for place, name in enumerate(doubted):
-                one = records_.get(name)
-                may[place].add(records.NONE if one is None else f"{one.stamp} {one.token}")
+        may = [
+            {f"{one.stamp} {one.token}" if (one := said.get(name)) else records.NONE for said in shown.values()}
+            for name in doubted
+        ]
         ttl = max(one.ttl for records_ in shown.values() for one in records_.values())
         self.learn(self.highest + 1)
-        keys = Keys(*(tuple(of_names[name] for name in doubted) for of_names in spec.keys))
-        proposal, shared = self.highest, spec.mode.shared
-        call = records.confirm(keys, token, ttl, proposal, settings.fence_ttl, may, phantom=True, shared=shared)
+        keys, shared = Keys(*(tuple(of_names[name] for name in doubted) for of_names in spec.keys)), spec.mode.shared
+        call = records.confirm(keys, token, ttl, self.highest, settings.fence_ttl, may, phantom=True, shared=shared)
         there = (master for master in range(tally.size) if tally.outcome(master) == "granted" or master in shown)
         first, *others = sorted(there, key=lambda master: tally.masters[master])
         placed = PhantomRound(settings, call, frozenset((first,)))
