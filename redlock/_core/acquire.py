@@ -22,7 +22,7 @@ from redlock._core.outcomes import NEVER
 from redlock._core.patience import Patience, short_pause
 from redlock._core.retry import delay
 from redlock._core.subscriptions import Subscription
-from redlock._core.tokens import READERS, by_whom, is_phantom, readers_of, released_token, turn_of
+from redlock._core.tokens import READERS, FenceClock, by_whom, is_phantom, readers_of, released_token, turn_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.protocols import Observing
     from redlock._core.settings import LockSpec, MastersSettings
-    from redlock._core.tokens import FenceClock
 
 _WAITS = itertools.count(1)  # numbers for an observer
 

@@ -21,12 +21,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from redlock._core.outcomes import NEVER
+from redlock._core.outcomes import NEVER, Failure
 
 if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
     from redlock._core.local_queue import Place
-    from redlock._core.outcomes import Failure
     from redlock._core.protocols import Inbox
     from redlock._core.stop import Stop
     from redlock._core.subscriptions import Subscription

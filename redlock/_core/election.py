@@ -18,17 +18,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from redlock._core.effects import WakeOnStop
+from redlock._core.effects import Event, Op, WakeOnStop
 from redlock._core.retry import delay
-from redlock._core.stop import Stopped
+from redlock._core.stop import Stop, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from tenacity.wait import wait_base
 
-    from redlock._core.effects import Event, Op
-    from redlock._core.stop import Stop
 
 T = TypeVar("T")
 

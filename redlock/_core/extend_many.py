@@ -27,14 +27,12 @@ from redlock._core.effects import Op, Timeout, Wait
 from redlock._core.kernel import validity
 from redlock._core.kernel.extension import Extension, is_missing, repair
 from redlock._core.kernel.rounds import GRANTED, Round
-from redlock._core.lease import PendingExtension
-from redlock._core.outcomes import NEVER
+from redlock._core.lease import LeaseState, PendingExtension
+from redlock._core.outcomes import NEVER, ErrorReply, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from redlock._core.lease import LeaseState
-    from redlock._core.outcomes import ErrorReply, Failure
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
 

@@ -11,14 +11,13 @@ from redlock._core.kernel.quorum import Tally, majority
 from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.outcomes import ErrorReply
 from redlock._core.tokens import READERS, by_whom, is_phantom, owner_of, released_token, shown
-from redlock.errors import QuorumUnreachable
+from redlock.errors import Outcome, QuorumUnreachable, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._core.effects import Op
     from redlock._core.settings import MastersSettings
-    from redlock.errors import Outcome, Vote
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -17,7 +17,6 @@ from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager
 
     from redlock._core.kernel.ballot import Grant
     from redlock._core.kernel.quorum import Tally

@@ -12,17 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import readings, wire
-from redlock._core.effects import sleep
-from redlock._core.inspect import inspect, inspect_many, known
+from redlock._core.effects import Op, sleep
+from redlock._core.inspect import LockStatus, inspect, inspect_many, known
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rounds import GRANTED, Round
-from redlock.errors import QuorumUnreachable
+from redlock.errors import Outcome, QuorumUnreachable
 
 if TYPE_CHECKING:
-    from redlock._core.effects import Op
-    from redlock._core.inspect import LockStatus
     from redlock._core.settings import MastersSettings
-    from redlock.errors import Outcome
 
 _TOGETHER = 64  # names that one request looks at; a master is busy with them for a quarter of a millisecond
 _COUNT = 500  # keys; a master is busy with them for a quarter of a millisecond

@@ -6,18 +6,15 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from redlock._core import wire
-from redlock._core.effects import Leave, Send
+from redlock._core.effects import Leave, Op, Send
 from redlock._core.kernel.ballot import Ballot
-from redlock._core.kernel.extension import extend
+from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.rollback import carry_out, despite_interrupts
 from redlock._core.outcomes import NEVER
-from redlock._core.settings import Mode
+from redlock._core.settings import LockSpec, MastersSettings, Mode
 
 if TYPE_CHECKING:
-    from redlock._core.effects import Op
-    from redlock._core.kernel.extension import Extension
     from redlock._core.lease import LeaseState
-    from redlock._core.settings import LockSpec, MastersSettings
 
 MOST_READERS = 10_000  # of one name: a master needs O(log n) for each of their requests
 

@@ -15,13 +15,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from redlock._core.effects import Send, Timeout, Wait
+from redlock._core.effects import Effect, Event, LocalEffect, Op, Send, Timeout, Wait
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.effects import Effect, Event, LocalEffect, Op
     from redlock._core.subscriptions import Subscription
 
 T = TypeVar("T")

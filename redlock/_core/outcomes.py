@@ -8,12 +8,9 @@ the effects, the replies and the pipeline all need it.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from redlock.errors import printable
-
-if TYPE_CHECKING:
-    from redlock.errors import Outcome
+from redlock.errors import Outcome, printable
 
 NEVER = float("-inf")  # `Send.sent_at` of a request that was not sent
 

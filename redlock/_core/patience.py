@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from redlock._core.effects import sleep
+from redlock._core.effects import Op, sleep
 from redlock._core.outages import FIRST
 
 if TYPE_CHECKING:
-    from redlock._core.effects import Op
     from redlock._core.settings import MastersSettings
 
 MOST = 4

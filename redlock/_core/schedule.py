@@ -12,12 +12,11 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from redlock._core.renewals import OVER
+from redlock._core.renewals import OVER, Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from redlock._core.renewals import Renewal
 
 _NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
 MANY = 256  # new leases in the queue; with more, the thread that adds one empties it of all that have been released

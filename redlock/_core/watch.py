@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from redlock._core import readings, wire
 from redlock._core.effects import Listen, Op, Timeout, wait
-from redlock._core.inspect import Look, known, status_of, told
+from redlock._core.inspect import LockStatus, Look, known, status_of, told
 from redlock._core.kernel import validity
 from redlock._core.patience import Patience
 from redlock._core.retry import BETWEEN_LOOKS, delay
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.inspect import LockStatus
     from redlock._core.kernel.quorum import Tally
     from redlock._core.settings import MastersSettings
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redlock._core import readings
-from redlock._core.effects import Listen, Op, Timeout, wait
+from redlock._core.effects import Listen, Op, Send, Timeout, wait
 from redlock._core.kernel import validity
 from redlock._core.kernel.extension import repair
 from redlock._core.subscriptions import Subscription
@@ -20,7 +20,6 @@ from redlock._core.subscriptions import Subscription
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from redlock._core.effects import Send
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
 

@@ -20,24 +20,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from redlock._core.confirm import records
-from redlock._core.confirm.expiry import judge
-from redlock._core.effects import Send
-from redlock._core.kernel.ballot import Ballot
+from redlock._core.confirm.expiry import Judgement, Records, judge
+from redlock._core.effects import Op, Send
+from redlock._core.kernel.ballot import Ballot, Refusal
 from redlock._core.kernel.rounds import GRANTED, Round
 from redlock._core.notes import Doubt
-from redlock._core.settings import Mode
+from redlock._core.settings import LockSpec, Mode
 from redlock._core.tokens import by_whom, is_phantom
-from redlock._core.wire import Held, Keys, read_fence
+from redlock._core.wire import Call, Held, Keys, read_fence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from redlock._core.confirm.expiry import Judgement, Records
-    from redlock._core.effects import Op
-    from redlock._core.kernel.ballot import Refusal
     from redlock._core.kernel.quorum import Tally
-    from redlock._core.settings import LockSpec
-    from redlock._core.wire import Call
     from redlock.errors import Outcome
 
 

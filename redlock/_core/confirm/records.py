@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.confirm.expiry import Record
+from redlock._core.confirm.expiry import Record, Records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from redlock._core.confirm.expiry import Records
     from redlock._core.wire import Call, Keys
 
 LIFE = 7 * 86_400.0  # of a record, seconds: only names whose holder vanished keep one; a step of a clock is shorter

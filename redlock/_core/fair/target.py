@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock._core import readings
 from redlock._core.acquire import Target
-from redlock._core.effects import Notified, Send, Timeout, sleep
+from redlock._core.effects import Notified, Op, Send, Timeout, sleep
 from redlock._core.fair import tickets
 from redlock._core.fair.tickets import LIFE
 from redlock._core.kernel.ballot import Refusal
@@ -30,7 +30,6 @@ from redlock._core.kernel.validity import ROUNDING
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
-    from redlock._core.effects import Op
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.wire import Call, Keys
     from redlock.errors import Outcome

@@ -20,14 +20,13 @@ from redlock._core import wire
 from redlock._core.effects import Op, Send
 from redlock._core.kernel import validity
 from redlock._core.kernel.release import Claim
-from redlock._core.lease import ExtensionEnd, PendingExtension
+from redlock._core.lease import ExtensionEnd, LeaseState, PendingExtension
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from redlock._core.kernel.quorum import Tally
-    from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
 

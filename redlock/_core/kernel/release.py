@@ -12,14 +12,13 @@ from redlock._core import wire
 from redlock._core.doubt import doubted
 from redlock._core.effects import Leave, Op, ReleaseHeard, Send
 from redlock._core.kernel.rollback import carry_out, despite_interrupts
-from redlock._core.kernel.rounds import GRANTED, Round
+from redlock._core.kernel.rounds import GRANTED, Round, RoundEnd
 from redlock._core.outcomes import NEVER
 from redlock._core.tokens import by_whom, released_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from redlock._core.kernel.rounds import RoundEnd
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Reason

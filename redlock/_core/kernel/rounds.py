@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock._core.effects import Op, Send, Timeout, Wait
 from redlock._core.kernel.quorum import Tally
-from redlock._core.outcomes import NEVER
+from redlock._core.outcomes import NEVER, Failure
 
 if TYPE_CHECKING:
-    from redlock._core.outcomes import Failure
     from redlock._core.settings import MastersSettings
     from redlock._core.wire import Call
     from redlock.errors import Outcome

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redlock._core import wire
 from redlock._core.acquire import Target
 from redlock._core.confirm import records
-from redlock._core.effects import Send
-from redlock._core.kernel.ballot import Ballot, Refusal
+from redlock._core.effects import Op, Send
+from redlock._core.kernel.ballot import Ballot, Grant, Refusal
 from redlock._core.kernel.quorum import Tally, majority
 from redlock._core.local_queue import Place
 from redlock._core.outcomes import NEVER
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable
 
-    from redlock._core.effects import Op
-    from redlock._core.kernel.ballot import Grant
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
