@@ -137,6 +137,7 @@ def _day(results: Results) -> str:
     ours = (THREADS_TITLE, ASYNCIO_TITLE)
     many = f"of {EFFORTS[results.effort].many:,}, each"
     pairs = plain("masters", "one at a time", masters.PAIRS, masters.SUBJECT)
+    imported = plain("imports", "", "from redlock import Masters, after that", ours[0].partition(",")[0])
     on_masters = in_total(shown("masters", masters.WEIGHT, many, masters.SUBJECT))
     rows = [
         ["acquire and release a free name; to bare sockets", *map(time, ours)],
@@ -151,6 +152,7 @@ def _day(results: Results) -> str:
         [f"memory of {_LEASES:,} held leases in the program",
          *(in_total(shown("memory", "a lease and its lock", many, one)) for one in ours)],
         ["and on each master", on_masters, on_masters],
+        ["`from redlock import Masters`, with redis-py imported", imported, imported],
     ]  # fmt: skip
     return _table(["", "threads", "asyncio"], rows)
 
