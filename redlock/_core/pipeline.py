@@ -68,7 +68,8 @@ IN_ORDER = frozenset(
     if script.verb in ("acquire", "extend", "mark", "occupy", "renew", "confirm", "repair", "ticket")
 )
 
-# A stored fence (R18), stamp (R35) or ticket (R42) is not greater than itself: the second one is refused.
+# A master would refuse the second of two equal requests: a stored fence (R18), stamp (R35) or ticket (R42) is not
+# greater than itself.
 _ONCE = frozenset(
     script.name
     for script in (

@@ -1,8 +1,8 @@
 -- Set the TTL of every name that the caller still holds, if it holds them all (R12).
 -- It never creates a key: an extension brings nothing back.
--- The caller reads them (R33).  What it has for itself becomes its place among readers: so a downgrade is an extension, and --[shared]
--- one that did not come here is made up for by the next.  A full master does it as well: it refuses only what a script --[shared]
--- writes first, and that is a deletion here. --[shared]
+-- The caller reads them (R33).  A name that it has alone becomes its place among readers: so a downgrade is an extension, --[shared]
+-- and the next extension makes up for a lost one.  A full master carries it out as well: it refuses a script whose first --[shared]
+-- write takes memory, and the first write is a deletion here. --[shared]
 -- Where an expiry is confirmed by more than one clock (R35): the extension leaves its stamp on record. --[recorded, not shared]
 -- Where an expiry is confirmed by more than one clock (R35): the caller is not on record any more. --[recorded, shared]
 -- The first extension of a lease that was handed over, by a client that keeps no records (R35): not where the lease is on --[resumed]
