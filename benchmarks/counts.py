@@ -6,8 +6,9 @@ Counted on five masters as in `benchmarks.shape`, which says more of the first o
 
 thread, task    bytecodes of a pair in a thread, in a task alone and in each of 64 tasks; "python": calls of Python code,
                 each time that a generator goes on included; "calls": of the kernel.
-instructions    of the processor, outside of the kernel, and allocations of Python: by callgrind, if valgrind is installed.
-                Sockets do nothing: a request is not sent, and its answer is there (`benchmarks.scripted.Silent`).
+instructions    of the processor in the caller's thread, outside of the kernel, and allocations of Python: by callgrind,
+                if valgrind is installed.  Sockets do nothing, and no Python code does that (`Master.still`).
+                The median of some blocks of pairs: two runs say the same to half a percent.
 objects         that the garbage collector tracks, for each lock, and for each lease beyond its lock.
 garbage         objects that a pair in a task leaves to the garbage collector, because they refer to each other.
 
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from benchmarks import shape
-from benchmarks.scripted import Silent, scripted, standstill, urls, warming
+from benchmarks.scripted import WARM, scripted, standstill, urls, warming
 from redlock import AsyncMasters, Masters
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ BUDGETS: Final = Path(__file__).with_suffix(".json")
 ROOM: Final = 0.02
 BY_CALLGRIND: Final = ("instructions", "allocations")
 _MANY = 100  # locks
-_PAIRS: Final = (50, 1050)  # of two runs, of which the difference counts
+_BLOCKS, _BLOCK = 5, 100  # of pairs, behind one that warms up
 _ALLOCATES = re.compile(r"_Py(Object|Mem)_(Raw)?(Malloc|Calloc|Realloc)")
 
 
@@ -107,19 +108,20 @@ def by_callgrind() -> dict[str, float]:
     """Of one pair in a thread.  Empty without valgrind."""
     if shutil.which("valgrind") is None:
         return {}
-    few, many = map(_under_callgrind, _PAIRS)
-    return {what: round((many[what] - few[what]) / (_PAIRS[1] - _PAIRS[0])) for what in BY_CALLGRIND}
-
-
-def _under_callgrind(pairs: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
-        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no"]
+        # Each call of getppid() ends a block.  The threads apart: the background goes by the time of the wall.
+        tool = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--compress-strings=no"]
+        tool += ["--dump-before=getppid", f"--callgrind-out-file={folder}/out"]
         subprocess.run(
-            [*tool, sys.executable, "-m", "benchmarks.counts", "--play", str(pairs)],
+            [*tool, sys.executable, "-m", "benchmarks.counts", "--play", str(_BLOCKS)],
             cwd=BUDGETS.parents[1], env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True,
         )  # fmt: skip
-        text = out.read_text(encoding="utf-8")
+        blocks = [_of_block(Path(folder, f"out.{number}-01")) for number in range(2, _BLOCKS + 2)]
+    return {what: round(statistics.median(block[what] for block in blocks) / _BLOCK) for what in BY_CALLGRIND}
+
+
+def _of_block(out: Path) -> dict[str, int]:
+    text = out.read_text(encoding="utf-8")
     (total,) = re.findall(r"^(?:totals|summary): (\d+)$", text, re.MULTILINE)[:1]
     called = re.findall(r"^cfn=(\S+)\ncalls=(\d+)", text, re.MULTILINE)
     return {
@@ -128,13 +130,22 @@ def _under_callgrind(pairs: int) -> dict[str, int]:
     }
 
 
-def play(pairs: int) -> None:
-    wall = mock.patch.object(time, "time_ns", partial(int, Silent.WALL * 1000))
-    with wall, scripted(Silent), Masters(urls(), **shape.ALONE) as masters, standstill():
+def play(blocks: int) -> None:
+    wall = mock.patch.object(time, "time_ns", partial(int, 10**18))
+    with wall, scripted() as wired, Masters(urls(), **shape.ALONE) as masters, standstill():
         lock = masters.lock("old", ttl=shape.TTL)
-        for _ in range(pairs):
-            assert lock.acquire() is not None
+        while min(master.heard for master in wired) < WARM:
+            last = lock.acquire()
             lock.release()
+        assert last is not None
+        assert last.fence is not None
+        for pipeline, master in zip(masters._runtime.driver().host.connections.pipelines, wired, strict=True):
+            master.still(pipeline, range(last.fence + 1, last.fence + 1 + _BLOCK * (blocks + 1)))
+        for _ in range(blocks + 1):
+            for _ in range(_BLOCK):
+                assert lock.acquire() is not None
+                lock.release()
+            os.getppid()
 
 
 def main(arguments: Sequence[str]) -> int:

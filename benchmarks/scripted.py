@@ -11,6 +11,7 @@ import gc
 import socket
 import time
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
@@ -22,7 +23,9 @@ from redlock._core.voters import Facts
 from redlock._system import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from redlock._core.pipeline import Pipeline
 
 MASTERS: Final = 5
 WARM: Final = 16  # pairs
@@ -57,7 +60,7 @@ class Master:
         self._unsaid = b""
         self._parser = hiredis.Reader()
 
-    def hear(self, asks_time: bool = False) -> None:  # noqa: ARG002 - for one that reads nothing
+    def hear(self) -> None:
         self._parser.feed(self._sock.recv(1 << 20))
         said, new = self._unsaid, b""
         while (words := self._parser.gets()) is not False:
@@ -78,43 +81,21 @@ class Master:
         proposal = words[int(keys) + 3]
         return b"*2\r\n:1\r\n$%d\r\n%b\r\n" % (len(proposal), proposal)
 
+    def still(self, pipeline: Pipeline, proposals: Iterable[int]) -> None:
+        """From now on nothing is sent, and no Python code answers these pairs: what is counted is the library's."""
+        self._sock.send(b"!")  # there is always something to read
+        pairs = ((b"*2\r\n:1\r\n$16\r\n%d\r\n" % one, b"*2\r\n:1\r\n:0\r\n") for one in proposals)
+        pipeline.send, pipeline.recv = len, partial(next, iter([*chain.from_iterable(pairs)]))
+
     def close(self) -> None:
         self.wire.close()
         self._sock.close()
 
 
-class _SilentWire(Wire):
-    def send(self, data: Any, flags: int = 0) -> int:
-        del flags
-        self._master.hear(data.endswith(b"TIME\r\n"))  # `in` raises and catches an error each time
-        return len(data)
-
-
-class Silent(Master):
-    """Nothing reaches it, and its answer is there at once: instructions are those of the library.
-
-    It takes acquires and releases in turn, by a client whose wall clock stands still at `WALL`.
-    """
-
-    WALL: Final = 10**15  # µs
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wire = _SilentWire(self, self.wire)
-
-    def hear(self, asks_time: bool = False) -> None:
-        if asks_time:
-            self._sock.send(_time())
-            return
-        turn, releases = divmod(self.heard, 2)
-        self.heard += 1
-        self._sock.send(b"*2\r\n:1\r\n:0\r\n" if releases else b"*2\r\n:1\r\n$16\r\n%d\r\n" % (self.WALL + turn))
-
-
 @contextlib.contextmanager
-def scripted(kind: type[Master] = Master) -> Iterator[list[Master]]:
+def scripted() -> Iterator[list[Master]]:
     """Five masters.  A client that connects inside of this is connected to them."""
-    masters = [kind() for _ in range(MASTERS)]
+    masters = [Master() for _ in range(MASTERS)]
     left = [master.wire for master in masters]
 
     def connect(*_: Any) -> tuple[socket.socket, Facts]:

@@ -170,7 +170,8 @@ class Exchange(ABC):
             while queue:
                 request = queue[0]
                 usual = request.usual
-                if data != usual and not data.startswith(usual):
+                whole = data == usual
+                if not (whole or data.startswith(usual)):
                     self._read_on(pipeline, data, now)
                     break
                 if request.open:
@@ -188,7 +189,7 @@ class Exchange(ABC):
                     request.counts.late |= 1 << pipeline.master
                 queue.popleft()
                 pipeline.heard_at = now
-                if data == usual:
+                if whole:
                     break
                 data = data[len(usual) :]
             else:

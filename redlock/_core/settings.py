@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from redlock import options
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from redlock._core.wire import Call, Keys
 
 
-class MastersSettings(NamedTuple):
+@dataclass(slots=True, eq=False)  # CPython reads its fields faster than those of a tuple
+class MastersSettings:
     """The masters, the times in seconds, and the sources of tokens, random numbers and clocks."""
 
     masters: tuple[str, ...]  # their names for people, in the order of the configuration
@@ -39,8 +41,11 @@ class MastersSettings(NamedTuple):
     observer: Observing | None = None
     waits: LongWaits | None = None  # the log of long waits (R45); None for candidates, whose waits are long as a rule
 
+    _replace = replace
 
-class Mode(NamedTuple):
+
+@dataclass(slots=True, eq=False)
+class Mode:
     """The functions of `wire` that ask about a lock, a lease or a slot, and how answers to an acquire are read."""
 
     shared: bool
@@ -51,8 +56,11 @@ class Mode(NamedTuple):
     release: Callable[[Keys, str, float, int | None], Call]
     written: Callable[[int], str] = str  # how a fence is written
 
+    _replace = replace
 
-class LockSpec(NamedTuple):
+
+@dataclass(slots=True, eq=False)
+class LockSpec:
     """One lock: its names and keys, its times in seconds, the pauses between attempts, and how a lease is kept."""
 
     names: tuple[str, ...]
@@ -69,6 +77,8 @@ class LockSpec(NamedTuple):
     max_waiters: int | None = None  # of this process, behind the one that holds it or asks for it (R40)
     guard: float = 0.0  # seconds for which masters keep its keys beyond the validity (R36)
     keeps_keys: bool = False  # at `max_hold` its keys stay, until its holder gives it back (R31)
+
+    _replace = replace
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ Outside the scripts, only this file knows milliseconds.  The most frequent repli
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -36,13 +37,16 @@ _FEWER_NAMED = 50
 _LONGEST_LIST = 1 << 16  # bytes of the names of masters that a client uses; more are no list of ours
 
 
-class Call(NamedTuple):
+@dataclass(slots=True)
+class Call:
     """A script with its keys and arguments, as strings in the order of the protocol."""
 
     script: Script
     keys: tuple[str, ...]
     args: tuple[str, ...]
     usual: bytes | tuple[()] = ()  # bytes of nearly every grant: faster to compare than to parse; (): none is usual
+
+    _replace = replace
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Waiter:
 
         If another thread leads and does not sit in poll(), leave the request to it.
         """
-        host, place = self._host, request.enters
+        host, place, leaves = self._host, request.enters, request.leaves
         connections = host.connections
         if place is not None:
             with process.brief.lock:
@@ -77,7 +77,7 @@ class Waiter:
                 may_ask = connections.local_queue.enter(place, self, clock.now())
             if not may_ask:
                 return
-        elif request.leaves is None:  # else the operation begins with it, and `Runtime.run` has checked
+        elif leaves is None:  # else the operation begins with it, and `Runtime.run` has checked
             process.check()
         leader = host.leader
         if leader is None or leader is self:
@@ -91,8 +91,8 @@ class Waiter:
                 connections.submit(request, self, clock.now())
         else:
             host.leave_to_leader(request, self)
-        if request.leaves is not None:
-            connections.leave(request.leaves)
+        if leaves is not None:
+            connections.leave(leaves)
 
     def wait(self, until: float, closes: Send | None = None, *, quiet: bool = False) -> Event:
         """See `OperationBase`.  A thread keeps the lead until its operation has ended: it is back in microseconds."""
