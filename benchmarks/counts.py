@@ -139,13 +139,16 @@ def play(blocks: int) -> None:
             lock.release()
         assert last is not None
         assert last.fence is not None
-        for pipeline, master in zip(masters._runtime.driver().host.connections.pipelines, wired, strict=True):
+        pipelines = masters._runtime.driver().host.connections.pipelines
+        for pipeline, master in zip(pipelines, wired, strict=True):
             master.still(pipeline, range(last.fence + 1, last.fence + 1 + _BLOCK * (blocks + 1)))
         for _ in range(blocks + 1):
             for _ in range(_BLOCK):
                 assert lock.acquire() is not None
                 lock.release()
             os.getppid()
+        for pipeline, master in zip(pipelines, wired, strict=True):
+            master.awake(pipeline)
 
 
 def main(arguments: Sequence[str]) -> int:

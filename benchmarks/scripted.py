@@ -87,6 +87,11 @@ class Master:
         pairs = ((b"*2\r\n:1\r\n$16\r\n%d\r\n" % one, b"*2\r\n:1\r\n:0\r\n") for one in proposals)
         pipeline.send, pipeline.recv = len, partial(next, iter([*chain.from_iterable(pairs)]))
 
+    def awake(self, pipeline: Pipeline) -> None:
+        """The last of these pairs is over."""
+        self.wire.recv(1)
+        pipeline.send, pipeline.recv = self.wire.send, self.wire.recv
+
     def close(self) -> None:
         self.wire.close()
         self._sock.close()

@@ -41,10 +41,6 @@ class Deployment:
     ``records``: each grant is on record until its release (R35).  ``mode``: of a lock which is not shared.
     """
 
-    __slots__ = (
-        "_announced", "_known_slots", "limits", "mode", "prefix", "records", "settings",
-    )  # fmt: skip
-
     def __init__(self, settings: MastersSettings, limits: Limits, prefix: str, *, records: bool = False) -> None:
         self.settings = settings
         self.limits = limits

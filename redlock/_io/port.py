@@ -28,54 +28,35 @@ class Listener(LineInbox, Protocol):
     subscription: Subscription | None  # while it does
 
     def poke(self) -> None:
-        """Have the operation resumed.  Takes no lock: a signal handler may call this, in any thread and at any moment.
-
-        The `Turn` that it gets is only a wake-up: an operation that still has to wait does so again.
-        """
+        """Have the operation resumed, with a `Turn` that means nothing.  Takes no lock: signal handlers call this."""
 
 
 class Sockets(Protocol):
-    """Who watches the descriptors of `Connections`, and calls their `read_ready`.
-
-    All is used with the mutex held.
-    """
+    """Watches the descriptors of `Connections`, and calls their `read_ready`.  Used with the mutex held."""
 
     @property
-    def mutex(self) -> AbstractContextManager[Any]:
-        """Held while the connections are used.  Nothing blocks in it."""
-
-    def watch(self, stream: Stream) -> None:
-        """Call `Connections.read_ready` from now on whenever ``stream`` has something to read."""
-
-    def unwatch(self, stream: Stream, *, ours: bool) -> None:
-        """Stop watching ``stream``, which is about to be closed.  Unless it is ``ours``, another one has its number."""
-
-    def watch_room(self, stream: Stream, *, wanted: bool) -> None:
-        """``wanted``: also call `Connections.read_ready` when the kernel can take more bytes of ``stream``."""
-
-    def tick_at(self, at: float) -> object:
-        """Have `Background.tick` called at ``at``; sooner does no harm."""
+    def mutex(self) -> AbstractContextManager[Any]: ...  # while the connections are used; nothing blocks in it
+    def watch(self, stream: Stream) -> None: ...
+    def unwatch(self, stream: Stream, *, ours: bool) -> None: ...  # unless ``ours``, another one has its number
+    def watch_room(self, stream: Stream, *, wanted: bool) -> None: ...  # ... also when the kernel takes bytes again
+    def tick_at(self, at: float) -> object: ...  # see `Port`
 
 
 class Port(Protocol):
-    """Who calls `Background.tick`."""
+    """Calls `Background.tick`, and runs the operations of the renewer."""
 
     @property
-    def stopped(self) -> type[BaseException]:
-        """Errors of a user's callback that are logged, and go no further."""
-
-    def now(self) -> float:
-        """The time on the clock of R5."""
-
+    def stopped(self) -> type[BaseException]: ...  # what a user's callback may raise there, and ends only itself
     @property
-    def here(self) -> bool:
-        """Whether the caller may use these connections: on another event loop it may not."""
-
-    def tick_at(self, at: float = NEVER) -> None:
-        """Have `Background.tick` called at ``at``, or soon; sooner does no harm."""
+    def here(self) -> bool: ...  # whether the caller may use these connections: on another event loop it may not
+    def now(self) -> float: ...  # on the clock of R5
+    def tick_at(self, at: float = NEVER) -> None: ...  # call it then, or soon; sooner does no harm
+    def start(self, task: Task, renewals: list[Renewal]) -> None: ...  # and call `Renewer.ended` at its end
+    def read_late(self, connection: Connection, now: float) -> bool: ...  # answers to no caller; True: again soon
+    def rest(self, now: float, until: float) -> None: ...  # all that was due is done; called with the mutex held
 
     def call_soon(self, call: Callable[[], object], /) -> object:
-        """Call it later, where `Background.tick` is called.  Takes no lock: the collector calls this.
+        """Call it where `Background.tick` is called, but not now.  Takes no lock: the collector calls this.
 
         Raises:
             RuntimeError: the event loop is closed.
@@ -83,12 +64,3 @@ class Port(Protocol):
 
     def hand_over(self, made: Made, finish: Callable[[], None]) -> None:
         """Call ``finish`` where the connections may be used.  The thread that has connected calls this."""
-
-    def start(self, task: Task, renewals: list[Renewal]) -> None:
-        """Run ``task``, and call `Renewer.ended` when it has ended."""
-
-    def read_late(self, connection: Connection, now: float) -> bool:
-        """Read answers without a waiter.  True: call this again soon."""
-
-    def rest(self, now: float, until: float) -> None:
-        """All that was due at ``now`` is done.  Called with the mutex held."""

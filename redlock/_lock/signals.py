@@ -43,15 +43,14 @@ class Signals:
             self.restore()
             raise
 
-    def __exit__(self, *_: object) -> None:
-        self.restore()
-
-    def restore(self) -> None:
+    def restore(self, *_: object) -> None:
         """Put back the handlers of before. A second call does no harm."""
         for number in self._numbers:
             handler = _HANDLERS.get(number)
             if handler is not None:
                 handler.remove(self)
+
+    __exit__ = restore
 
 
 def _install(number: int, user: Signals) -> None:

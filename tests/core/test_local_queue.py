@@ -277,7 +277,7 @@ def holding(*masters: Master) -> tuple[World, LockSpec, LeaseState, Place]:
     spec = world.spec("a")
     grant = world.run(world.acquire(spec, deadline=START))
     assert isinstance(grant, Grant)
-    lease = world.lease(spec, **grant._asdict())
+    lease = world.lease(spec, **{field: getattr(grant, field) for field in grant.__slots__})
     world.effects.clear()
     world.sent.clear()
     return world, spec, lease, waiting_behind(world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import wire
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from redlock.errors import Outcome, Vote
 
 
-class Grant(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Grant:
     """A majority granted the lock, in time."""
 
     token: str
@@ -32,6 +34,8 @@ class Grant(NamedTuple):
     place: Place | None = None  # our place in the line of this process
     tally: Tally | None = None  # of its last round: which masters have granted it by now
     lock: LockSpec | None = None  # what was granted
+
+    _replace = replace
 
 
 class Refusal(NamedTuple):
