@@ -17,10 +17,9 @@ import contextlib
 import functools
 import gc
 import inspect
-import queue
 import threading
 import weakref
-from dataclasses import dataclass
+from concurrent.futures import Future
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +69,6 @@ class Threads:
     """What is there anyway."""
 
     name = "threads"
-    holder = "thread"
     Masters = redlock.Masters
     MultiLock = redlock.MultiLock
     Lease = redlock.Lease
@@ -79,21 +77,9 @@ class Threads:
         """To look at, behind the library's back."""
         return masters._runtime.driver()._connections
 
-    @contextlib.contextmanager
-    def forgives(self, kind: type[BaseException]) -> Iterator[None]:
-        """What the library's own threads raise, if it is of that ``kind``."""
-        complain = threading.excepthook
-        threading.excepthook = lambda what: None if issubclass(what.exc_type, kind) else complain(what)
-        try:
-            yield
-        finally:
-            threading.excepthook = complain
-
 
 class OnLoop:
     """A loop that runs in a thread of its own, and who does calls there."""
-
-    holder = "task"
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
@@ -102,7 +88,6 @@ class OnLoop:
         self.Lease = _FrontOfClass(self, redlock.AsyncLease)
         self._loop = loop
         self._complaints: list[str] = []
-        self._forgiven: tuple[type[BaseException], ...] = ()
         self._own = threading.local()
         self._deputies: list[_Deputy] = []
         # By the identity of what they stand for, which they keep alive.
@@ -120,15 +105,6 @@ class OnLoop:
         (driver,) = self.real(masters)._runtime.drivers.values()
         connections: Connections = driver._connections
         return connections
-
-    @contextlib.contextmanager
-    def forgives(self, kind: type[BaseException]) -> Iterator[None]:
-        """What callbacks raise, if it is of that ``kind``."""
-        before, self._forgiven = self._forgiven, (*self._forgiven, kind)
-        try:
-            yield
-        finally:
-            self._forgiven = before
 
     # -- calls ---------------------------------------------------------------------------------------
 
@@ -197,20 +173,7 @@ class OnLoop:
                 one.shut()
 
     def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if not isinstance(error, self._forgiven):
-            self._complaints.append(f"{context['message']}: {error!r} {context}")
-
-
-@dataclass
-class _Outcome:
-    value: Any = None
-    error: BaseException | None = None
-
-    def get(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value
+        self._complaints.append(f"{context['message']}: {context.get('exception')!r} {context}")
 
 
 class _Deputy:
@@ -224,8 +187,7 @@ class _Deputy:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._calls: asyncio.Queue[functools.partial[Any] | None] = asyncio.Queue()
-        self._answers: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+        self._calls: asyncio.Queue[tuple[functools.partial[Any], Future[Any]] | None] = asyncio.Queue()
         self._dismissed = False
         self._cancelled: asyncio.CancelledError | None = None
         self._loop.call_soon_threadsafe(self._begin, threading.current_thread().name)
@@ -233,8 +195,9 @@ class _Deputy:
     # -- in the thread -------------------------------------------------------------------------------
 
     def do(self, work: functools.partial[Any]) -> Any:
-        self._loop.call_soon_threadsafe(self._calls.put_nowait, work)
-        return self._answers.get().get()
+        answer: Future[Any] = Future()
+        self._loop.call_soon_threadsafe(self._calls.put_nowait, (work, answer))
+        return answer.result()
 
     # -- on the loop ---------------------------------------------------------------------------------
 
@@ -250,20 +213,21 @@ class _Deputy:
         call = await self._next_call()
         if call is None:
             return False
+        work, answer = call
         cancelled, self._cancelled = self._cancelled, None
         if cancelled:
-            self._answers.put(_Outcome(error=cancelled))
+            answer.set_exception(cancelled)
             return True
         try:
-            value = call()
-            self._answers.put(_Outcome(await value if inspect.isawaitable(value) else value))
+            value = work()
+            answer.set_result(await value if inspect.isawaitable(value) else value)
         except BaseException as error:
-            self._answers.put(_Outcome(error=error))
+            answer.set_exception(error)
             if self._dismissed or isinstance(error, GeneratorExit):
                 raise
         return True
 
-    async def _next_call(self) -> functools.partial[Any] | None:
+    async def _next_call(self) -> tuple[functools.partial[Any], Future[Any]] | None:
         while True:
             try:
                 return await self._calls.get()
