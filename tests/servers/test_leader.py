@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import signal
@@ -11,11 +12,10 @@ import threading
 import pytest
 
 import redlock
-from redlock import AsyncMasters, ConfigurationError, LockLost, RedlockError, WouldDeadlock
+from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.owners import witness
 from tests.servers import worlds
 from tests.servers.look import eventually, nothing_left
-from tests.servers.on_a_loop import on_a_loop
 
 pytestmark = witness("R31")
 
@@ -347,29 +347,29 @@ def test_a_forked_child_has_nothing_of_it(masters):
 # -- in tasks: how a body is cancelled, and what else is not ---------------------------------------------
 
 
-@on_a_loop
-def in_tasks(body, servers):
-    """``body(masters, others)`` on a loop.  Nothing is left: no cancellation, no task, no key, no handler."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+def in_tasks(scene):
+    """A test that plays ``scene(masters, others, caplog)`` on a loop.  Nothing is left: no cancellation, task, key or handler."""
 
-    async def main():
-        handler = signal.getsignal(signal.SIGINT)  # asyncio has one of its own
-        async with (
-            AsyncMasters(servers.urls, restart_guard=False, owner="this") as masters,
-            AsyncMasters(servers.urls, restart_guard=False, owner="other") as others,
-        ):
-            task = asyncio.current_task()
-            assert task is not None
-            await body(masters, others)
-            await asyncio.sleep(0)
-            assert task.cancelling() == 0
-            assert signal.getsignal(signal.SIGINT) is handler
-        await until(lambda: asyncio.all_tasks() == {task})  # Python closes a generator that was left in a task
+    @functools.wraps(scene)
+    def test(redlock_servers, caplog):
+        async def main():
+            handler = signal.getsignal(signal.SIGINT)  # asyncio has one of its own
+            async with (
+                AsyncMasters(redlock_servers.urls, restart_guard=False, owner="this") as masters,
+                AsyncMasters(redlock_servers.urls, restart_guard=False, owner="other") as others,
+            ):
+                task = asyncio.current_task()
+                assert task is not None
+                await scene(masters, others, caplog)
+                await asyncio.sleep(0)
+                assert task.cancelling() == 0
+                assert signal.getsignal(signal.SIGINT) is handler
+            await until(lambda: asyncio.all_tasks() == {task})  # Python closes a generator that was left in a task
 
-    asyncio.run(main(), debug=True)
-    gc.collect()
-    eventually(lambda: nothing_left(servers))
-    assert handlers == {number: signal.getsignal(number) for number in handlers}
+        asyncio.run(main(), debug=True)
+
+    del test.__wrapped__  # pytest reads its arguments there
+    return test
 
 
 async def for_ever(_=None):
@@ -383,7 +383,7 @@ async def until(condition):
 
 
 @in_tasks
-async def test_a_signal_stops_it(masters, others):
+async def test_a_signal_stops_it(masters, others, caplog):
     election = masters.leader("beat", ttl=30)
     cancelled = []
 
@@ -399,34 +399,34 @@ async def test_a_signal_stops_it(masters, others):
     assert cancelled == [True]
 
 
-@pytest.mark.parametrize(("on_error", "late"), [("raise", None), ("retry", ValueError("late"))])
 @in_tasks
-async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(masters, others, *, on_error, late):
+async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(masters, others, caplog):
     """Else it would campaign again, and whoever has cancelled it would wait for ever (C13)."""
-    led = []
+    for on_error, late in (("raise", None), ("retry", ValueError("late"))):
+        led: list[AsyncTerm] = []
 
-    async def lead(term):
-        led.append(term)
-        try:
-            await for_ever()
-        except asyncio.CancelledError:
-            if late is not None:
-                raise late from None
+        async def lead(term, late=late, led=led):
+            led.append(term)
+            try:
+                await for_ever()
+            except asyncio.CancelledError:
+                if late is not None:
+                    raise late from None
 
-    election = masters.leader("boss", ttl=30)
-    run = asyncio.create_task(election.run(lead, on_error=on_error))
-    await until(lambda: led)
-    run.cancel()
-    done, _ = await asyncio.wait([run], timeout=5)
-    election.stop()
-    with pytest.raises(asyncio.CancelledError if late is None else ValueError):
-        await run
-    assert done
-    assert len(led) == 1
+        election = masters.leader("boss", ttl=30)
+        run = asyncio.create_task(election.run(lead, on_error=on_error))
+        await until(lambda led=led: led)
+        run.cancel()
+        done, _ = await asyncio.wait([run], timeout=5)
+        election.stop()
+        with pytest.raises(asyncio.CancelledError if late is None else ValueError):
+            await run
+        assert done
+        assert len(led) == 1
 
 
 @in_tasks
-async def test_what_the_body_raises_when_it_is_cancelled_goes_on(masters, others):
+async def test_what_the_body_raises_when_it_is_cancelled_goes_on(masters, others, caplog):
     election = masters.leader("beat", ttl=30)
 
     async def lead(_):
@@ -441,7 +441,7 @@ async def test_what_the_body_raises_when_it_is_cancelled_goes_on(masters, others
 
 
 @in_tasks
-async def test_in_tasks_what_on_new_leader_raises_is_logged(masters, others, *, caplog):
+async def test_in_tasks_what_on_new_leader_raises_is_logged(masters, others, caplog):
     def fails(owner):
         raise ValueError(f"no such page: {owner}")
 
@@ -461,7 +461,7 @@ async def test_in_tasks_what_on_new_leader_raises_is_logged(masters, others, *, 
 
 
 @in_tasks
-async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(masters, others, *, caplog):
+async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(masters, others, caplog):
     """Nobody has cancelled us."""
     election = masters.leader("beat", ttl=30)
     numbers = []
@@ -482,7 +482,7 @@ async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(masters, 
 
 
 @in_tasks
-async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others):
+async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others, caplog):
     """Its election is still there, and must not keep the lease."""
     election = masters.leader("beat", ttl=30)
     task = asyncio.create_task(election.run(for_ever))
@@ -503,7 +503,7 @@ async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others):
 
 
 @in_tasks
-async def test_a_body_that_raises_generatorexit_is_told_of_as_any_other(masters, others):
+async def test_a_body_that_raises_generatorexit_is_told_of_as_any_other(masters, others, caplog):
     """It is no coroutine that is thrown away: what awaits its end may wait, too."""
     told = []
 

@@ -70,11 +70,6 @@ def test_a_lock_on_several_names_of_which_one_is_a_slot_that_is_held(masters):
         masters.lock(["import#0", "other"]).acquire()
 
 
-def never(_: object) -> float:
-    """Between two attempts: much longer than a test may take."""
-    return 20 * PATIENCE
-
-
 def test_a_reader_of_one_slot_leaves_the_others_to_whoever_asks(masters, others):
     """A slot is a lock as any other, so it may be read.  Which one is asked for first is drawn."""
     with others.lock("import#1", shared=True, bound=False):
