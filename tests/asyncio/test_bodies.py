@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import sys
 import weakref
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from redlock import AsyncLease, LockLost, NotAcquired, NotExtended, QuorumUnreachable
 from tests.asyncio.virtual import MASTERS, Deployment, run
+from tests.servers.interrupt import Interrupt, at_every_line
 
 BOUND = pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
 
@@ -277,36 +277,51 @@ class Alarm(Exception):  # noqa: N818 - what a signal handler raises
     pass
 
 
+class AfterTheGrant(Interrupt):
+    """At the n-th line of the lock, and of what it calls, after its operation has ended and before the caller has it."""
+
+    error = Alarm
+    files = ("_lock/lock_async.py", "_lock/lock.py", "_lock/masters_async.py")
+    granted = over = False
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
+        name = frame.f_code.co_name
+        self.granted |= name == "granted"
+        if self.over or not frame.f_code.co_filename.endswith(self.files):
+            return None
+        # What is asked for before a wait comes again after it, to go on.
+        if event == "line" and self.granted and name not in ("acquire", "__aenter__"):
+            self.count(frame)
+        return self
+
+
 @BOUND
 @pytest.mark.parametrize("how", ["acquire", "async with", "by hand", "stack"])
 def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, bound):
     """R11: at every line of ours from the end of the wait on.  No key stays, and the name is free for others."""
 
+    async def takes(lock: Any, strike: AfterTheGrant) -> None:
+        if how == "acquire":
+            await lock.acquire()
+            strike.over = True
+            await lock.release()
+        elif how == "by hand":
+            await lock.__aenter__()
+            strike.over = True
+            await lock.__aexit__(None, None, None)
+        elif how == "stack":
+            async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(lock)
+                strike.over = True
+        else:
+            async with lock:
+                strike.over = True
+
     async def scene(d):
-        at, struck = 0, []
-        while True:
-            at += 1
+        for strike in at_every_line(7, AfterTheGrant):
             lock = d.masters.lock("job", ttl=10, bound=bound)
-            strike = Strike(at)
-            try:
-                with strike.tracing():
-                    if how == "acquire":
-                        await lock.acquire()
-                        strike.over = True
-                        await lock.release()
-                    elif how == "by hand":
-                        await lock.__aenter__()
-                        strike.over = True
-                        await lock.__aexit__(None, None, None)
-                    elif how == "stack":
-                        async with contextlib.AsyncExitStack() as stack:
-                            await stack.enter_async_context(lock)
-                            strike.over = True
-                    else:
-                        async with lock:
-                            strike.over = True
-            except Alarm:
-                struck.append(strike.where)
+            with strike.strikes():
+                await takes(lock, strike)
             await d.quiet()
             assert not any(d.keys()), strike.where
             assert not lock.owned()
@@ -314,46 +329,8 @@ def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, boun
             for fake in d.fakes:
                 fake.space.keys.clear()
             await asyncio.sleep(10)
-            if strike.left > 0:
-                break
-        assert len(struck) >= 8
 
     run(scene)
-
-
-class Strike:
-    """Raises at the n-th line of the lock, and of what it calls, after its operation has ended."""
-
-    FILES = ("_lock/lock_async.py", "_lock/lock.py", "_lock/masters_async.py")
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-        self.over = False  # the caller has it
-        self.where = ""
-        self._granted = False
-
-    @contextlib.contextmanager
-    def tracing(self):
-        sys.settrace(self)
-        try:
-            yield
-        finally:
-            sys.settrace(None)
-
-    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
-        code = frame.f_code
-        if code.co_name == "granted":
-            self._granted = True
-        if self.over or not code.co_filename.endswith(self.FILES):
-            return None
-        # What is asked for before a wait comes again after it, to go on.
-        if event == "line" and self._granted and code.co_name not in ("acquire", "__aenter__"):
-            self.left -= 1
-            if self.left == 0:
-                self.where = f"{code.co_filename}:{frame.f_lineno}"
-                sys.settrace(None)
-                raise Alarm
-        return self
 
 
 # -- the loop --------------------------------------------------------------------------------------------

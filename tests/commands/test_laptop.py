@@ -317,16 +317,6 @@ def test_with_two_files_damaged_there_is_no_majority_and_both_folders_are_named(
     eventually(lambda: not laptop.processes())
 
 
-def test_a_folder_of_one_that_cannot_be_used_leaves_a_majority_too(laptop):
-    laptop.directory.mkdir(mode=0o700)
-    (laptop.directory / "1").write_text("not a folder")
-    locked, said = laptop.run(HOLD + "lock.release()")
-    assert int(locked) > 0
-    assert f"does not run, and two are a majority: {laptop.directory}/1: " in said
-    (laptop.directory / "1").unlink()
-    eventually(lambda: len(laptop.servers()) == 3)
-
-
 @pytest.mark.parametrize("setting", ["executable = '/nowhere/python'", "frozen = True"])
 def test_without_a_python_it_says_so(laptop, setting):
     said = laptop.fails(f"{BEGIN}sys.{setting}; Masters.from_env()").splitlines()[-1]

@@ -248,3 +248,17 @@ def test_an_interrupted_flush_goes_on_where_it_was(struck: int, plain: bool) -> 
 
 def interrupt(*_: Any) -> Any:
     raise KeyboardInterrupt
+
+
+def test_several_answers_in_one_packet() -> None:
+    """A late one, of a round that is decided, stands in front of those to other operations."""
+    world = a_world()
+    wires, late, first, second = Wires(world), ballot(world), claim(world), ballot(world)
+    for request in (late, first, second):
+        wires.ask(request)
+    late.open = False
+    wires.read(*((master, STORED + RELEASED + STORED) for master in range(2)))
+    assert not wires.slow
+    assert (late.tally.yes, late.tally.late) == (0, 0b11)  # R37
+    assert (first.tally.yes, second.tally.yes) == (2, 2)
+    assert (told(first), told(second), told(late)) == ([first], [second], [])
