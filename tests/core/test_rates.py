@@ -96,3 +96,14 @@ def test_where_all_masters_look_fast_the_text_says_that_it_may_be_this_machine()
         for one in (asked(0.0, 1.05), asked(1.0, 1.05)):
             found.answered(master, one, MAX_TTL)
     assert "all masters look fast" in found.why_not_counted(0, 2.0)
+
+
+def test_each_change_is_told_once():
+    found = rates(asked(0.0, 1.05), asked(1.0, 1.05))
+    assert [text[:10] for _, text in found.changes(NAMES, 50.0)] == ["master a h"]
+    found.answered(0, asked(2.0, 1.07), MAX_TTL)
+    assert list(found.changes(NAMES, 50.0)) == []
+    found.answered(0, asked(40.0), MAX_TTL)
+    [(_, text)] = found.changes(NAMES, 50.0)
+    assert "right rate again" in text
+    assert list(found.changes(NAMES, 50.0)) == []

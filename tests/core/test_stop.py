@@ -37,3 +37,34 @@ def test_a_stop_leaves_no_key(campaign: str, at: float) -> None:
     else:
         assert isinstance(outcome, Grant)  # it was elected before
         assert world.after_start() <= at
+
+
+def test_a_stop_in_line_leaves_the_line() -> None:
+    """It waits for another one of this process (R23)."""
+    world, stop = World(*[Master()] * 3), Stop()
+    first = world.run(world.acquire(world.spec(), deadline=math.inf))
+    assert isinstance(first, Grant)
+    assert first.place is not None
+    world.later(0.1, stop.request)
+    with pytest.raises(Stopped):
+        world.run(until_stopped(world.acquire(world.spec(), deadline=math.inf), stop))
+    assert world.verbs() == ["acquire"]
+    world.local_queue.leave(first.place)
+    assert len(world.local_queue) == 0
+
+
+def test_an_interruption_goes_before_a_stop() -> None:
+    """A user that pressed Ctrl-C sees that, also if the election was stopped in the same moment."""
+    world, stop = World(*[Master(0.1)] * 3), Stop()
+    op = until_stopped(world.acquire(world.spec(), deadline=math.inf), stop)
+    op.send(None)
+    op.send(None)
+    stop.request()
+    with pytest.raises(KeyboardInterrupt):
+        world.run(_thrown(op, KeyboardInterrupt()))
+
+
+def _thrown(op, error):
+    effect = op.throw(error)
+    while True:
+        effect = op.send((yield effect))
