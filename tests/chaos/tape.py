@@ -6,7 +6,8 @@
     assert tape.judge("exclusive") == []
 
 Where nothing else is said of them, events are words: ``told("1 A held until 11, 5 A releases").judge("exclusive")``.
-Token A is of client-1, B of client-2, and so on; ``A/3`` is token A in the hands of client-3.
+Token A is of client-1, B of client-2, and so on; ``A/3`` is token A in the hands of client-3.  "15 master-1 has A=5 B=-1"
+is an inspection, with what PTTL says of each token.
 
 Times are small numbers; a boot time is a larger one, which makes no difference.
 """
@@ -35,6 +36,7 @@ _WORDS = {
     "fails-to-extend": ("extend", "fail"), "may-have-extended": ("extend", "info"), "resumed": ("resume", "ok"),
     "releases": ("release", "invoke"), "released": ("release", "ok"), "loses": ("lost", "info"),
     "downgrades": ("downgrade", "invoke"), "uses": ("use", "invoke"), "takes": ("resume", "invoke"), "ends": ("resume", "fail"),
+    "stored": ("use", "ok"), "turned-away": ("use", "ok"), "wrote": ("use", "ok"),  # by the fenced store, and in the plain one
 }  # fmt: skip
 
 
@@ -53,6 +55,10 @@ class Tape:
     def told(self, story: str) -> Tape:
         for sentence in story.split(", "):
             t, who, what, *words = sentence.split()
+            if what == "has":
+                keys = (word.split("=") for word in words)
+                self.inspect(float(t), *((token, json.loads(left)) for token, left in keys), master=who)
+                continue
             token, _, number = who.partition("/")
             process = f"client-{number or 'ABCDEF'.index(token) + 1}"
             more: dict[str, Any] = dict(zip(words[::2], words[1::2], strict=True))
@@ -67,6 +73,10 @@ class Tape:
                 fields["valid_until"] = float(more.pop("until"))
             if "as" in more:
                 fields["mode"] = more.pop("as")
+            if _WORDS[what] == ("use", "ok"):
+                fields |= {"store": "plain" if what == "wrote" else "fenced", "accepted": what != "turned-away"}
+            if "read" in more:
+                fields["detail"] = {"read": int(more.pop("read"))}
             assert not more, sentence
             self.event(float(t), process, *_WORDS[what], **fields)
         return self

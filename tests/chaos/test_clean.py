@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
 
 import pytest
 
@@ -12,20 +12,51 @@ from tests.owners import proves
 pytestmark = proves("C26")
 
 
-def acquired(*, released: float | None = 12) -> Tape:
-    """client-1 took it at 10.1, asked at 10; the TTL is 10."""
-    tape = Tape(ttl=10)
-    tape.held(10.1, "client-1", "A", until=20, invoked=10)
-    if released is not None:
-        tape.release(released, "client-1", "A")
-    return tape
+HELD = "10 A asks, 10.1 A held until 20"  # the TTL is 10
+GIVEN, KEPT = f"{HELD}, 12 A releases", f"{HELD}, 60 A extended until 200"
+STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
+    "nothing-left": (f"{GIVEN}, 100 master-1 has", []),
+    # A key that nobody holds may stay for its TTL.
+    "within-its-ttl": (f"{GIVEN}, 15 master-1 has A=5", []),
+    "at-the-end-of-its-ttl": (f"{GIVEN}, 20.1 master-1 has A=5", []),
+    "just-behind-it": (f"{GIVEN}, 20.100001 master-1 has A=5", [(2, 4)]),
+    "long-behind-it": (f"{GIVEN}, 100 master-1 has A=5", [(2, 4)]),
+    "of-a-hold-that-is-alive": (f"{KEPT}, 150 master-1 has A=5", []),
+    "at-its-end": (f"{KEPT}, 199 master-1 has A=5", []),
+    "over": (f"{KEPT}, 200 master-1 has A=5", [(3, 4)]),
+    "released-before": (f"{KEPT}, 140 A releases, 150 master-1 has A=5", [(3, 5)]),
+    # What happens behind the inspection, or to another lock, has not set it.
+    "extended-after-the-inspection": (f"{GIVEN}, 100 master-1 has A=5, 101 A extended until 120", [(2, 4)]),
+    "held-after-the-inspection": (f"{GIVEN}, 100 master-1 has A=5, 101 A held until 150", [(2, 4)]),
+    "about-another-lock": (f"{GIVEN}, 95 A held until 96 of b, 100 master-1 has A=5", [(2, 5)]),
+    # A token that nobody reported: an attempt that failed had one.
+    "unknown-and-about-to-end": (f"{GIVEN}, 100 master-1 has B=0", []),
+    "unknown-for-a-ttl": (f"{GIVEN}, 100 master-1 has B=10000", []),
+    "unknown-for-longer": (f"{GIVEN}, 100 master-1 has B=10001", [(4,)]),
+    # Never one without expiry: neither of a hold that is alive, nor within its TTL, nor of somebody unknown.
+    "for-ever": (f"{GIVEN}, 15 master-1 has A=-1", [(2, 4)]),
+    "for-ever-of-a-hold": (f"{HELD}, 15 master-1 has A=null", [(2, 3)]),
+    "for-ever-of-somebody": (f"{GIVEN}, 15 master-1 has B=null", [(4,)]),
+    "for-ever-beside-a-hold": (f"{HELD}, 15 master-1 has B=-1", [(3,)]),
+    "just-gone": (f"{GIVEN}, 100 master-1 has A=-2", []),  # is what PTTL says then
+    "every-master-and-every-key": (
+        f"{GIVEN}, 100 master-1 has A=5 B=-1, 100 master-2 has A=5", [(2, 4), (4,), (2, 5)]),
+}  # fmt: skip
 
 
-def test_nothing_left() -> None:
-    tape = acquired()
-    tape.inspect(100)
-    assert tape.judge("clean") == []
+def acquired() -> Tape:
+    return told(GIVEN)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_what_is_left(name: str) -> None:
+    """The events of each violation, by their number in the story."""
+    story, expected = STORIES[name]
+    tape = told(story)
+    assert sorted(tape.judge("clean")) == sorted([number + 1 for number in events] for events in expected)
     assert not tape.ruling("clean").vacuous
+    for violation in tape.ruling("clean").violations:
+        assert re.search(r"master-[12] had a key of 'a' \([AB]\)", violation.sentence)
 
 
 def test_nothing_inspected() -> None:
@@ -35,28 +66,9 @@ def test_nothing_inspected() -> None:
     assert ruling.note == "no master was inspected"
 
 
-@pytest.mark.parametrize(("at", "holds"), [(15, True), (20.1, True), (20.100001, False), (100, False)])
-def test_a_key_that_nobody_holds_may_stay_for_its_ttl(at: float, holds: bool) -> None:
-    tape = acquired()
-    look = tape.inspect(at, ("A", 5))
-    assert tape.judge("clean") == ([] if holds else [[3, look]])
-
-
 def test_the_limit_is_exact_where_floating_point_is_not() -> None:
-    tape = Tape(ttl=0.6)
-    tape.held(100.3, "client-1", "A", until=100.4)
-    tape.inspect(100.9, ("A", 5))  # 100.3 + 0.6 < 100.9
+    tape = Tape(ttl=0.6).told("100.3 A held until 100.4, 100.9 master-1 has A=5")  # 100.3 + 0.6 < 100.9
     assert tape.judge("clean") == []
-
-
-@pytest.mark.parametrize(("released", "at", "holds"), [
-    (None, 150, True), (None, 199, True), (None, 200, False), (140, 150, False),
-])  # fmt: skip
-def test_a_key_of_a_hold_that_is_alive(released: float | None, at: float, holds: bool) -> None:
-    tape = acquired(released=released)
-    tape.extended(60, "client-1", "A", until=200)
-    tape.inspect(at, ("A", 5))
-    assert bool(tape.judge("clean")) != holds
 
 
 @pytest.mark.parametrize(("op", "phase", "sets"), [
@@ -65,32 +77,12 @@ def test_a_key_of_a_hold_that_is_alive(released: float | None, at: float, holds:
     ("release", "invoke", False), ("use", "invoke", False), ("lost", "info", False),
 ])  # fmt: skip
 def test_the_last_event_that_could_have_set_it(op: str, phase: str, sets: bool) -> None:
+    """It may name only the token, where it is not an acquire."""
     tape = acquired()
-    tape.event(95, "client-1", op, phase, lock="a", token="A", valid_until=96)
+    lock = {"lock": "a"} if op in ("acquire", "resume") else {}
+    tape.event(95, "client-1", op, phase, token="A", valid_until=96, **lock)
     tape.inspect(100, ("A", 5))
     assert bool(tape.judge("clean")) != sets
-
-
-@pytest.mark.parametrize(("event", "holds"), [
-    pytest.param({"t": 101, "op": "extend", "valid_until": 120}, False, id="after-the-inspection"),
-    pytest.param({"t": 101, "op": "acquire", "valid_until": 150}, False, id="a-hold-that-begins-later"),
-    pytest.param({"t": 95, "op": "acquire", "valid_until": 96, "lock": "b"}, False, id="about-another-lock"),
-    pytest.param({"t": 95, "op": "extend", "valid_until": 96, "lock": None}, True, id="one-that-names-only-the-token"),
-])  # fmt: skip
-def test_which_event_may_have_set_it(event: dict[str, Any], holds: bool) -> None:
-    tape = acquired()
-    fields = {"lock": "a", "token": "A", "process": "client-1", "phase": "ok"} | event
-    tape.event(**{name: value for name, value in fields.items() if value is not None})
-    tape.inspect(100, ("A", 5))
-    assert bool(tape.judge("clean")) != holds
-
-
-@pytest.mark.parametrize(("pttl_ms", "holds"), [(0, True), (1, True), (10_000, True), (10_001, False), (99_999, False)])
-def test_a_token_that_nobody_reported(pttl_ms: int, holds: bool) -> None:
-    """An attempt that failed had one."""
-    tape = acquired()
-    look = tape.inspect(100, ("B", pttl_ms))
-    assert tape.judge("clean") == ([] if holds else [[look]])
 
 
 @pytest.mark.parametrize(("at", "holds"), [(95, True), (90, True), (89.9, False)])
@@ -99,31 +91,6 @@ def test_a_token_that_only_a_failure_reported(at: float, holds: bool) -> None:
     tape.event(at, "client-2", "acquire", "fail", lock="a", token="B")
     tape.inspect(100, ("B", 9_000))
     assert bool(tape.judge("clean")) != holds
-
-
-@pytest.mark.parametrize("pttl_ms", [-1, None])
-@pytest.mark.parametrize("token", ["A", "B"])
-@pytest.mark.parametrize("released", [12, None])
-def test_never_one_without_expiry(token: str, pttl_ms: int | None, released: float | None) -> None:
-    """Neither of a hold that is alive, nor within its TTL, nor of somebody unknown."""
-    tape = acquired(released=released)
-    tape.inspect(15, (token, pttl_ms))
-    assert len(tape.judge("clean")) == 1
-
-
-def test_a_key_that_has_just_gone() -> None:
-    """-2 is what PTTL says then."""
-    tape = acquired()
-    tape.inspect(100, ("A", -2))
-    assert tape.judge("clean") == []
-
-
-def test_every_master_and_every_key() -> None:
-    tape = acquired()
-    one = tape.inspect(100, ("A", 5), ("B", -1))
-    two = tape.inspect(100, ("A", 5), master="master-2")
-    assert sorted(lines[-1] for lines in tape.judge("clean")) == [one, one, two]
-    assert any("master-2 had a key of 'a' (A)" in violation.sentence for violation in tape.ruling("clean").violations)
 
 
 def test_what_was_invoked_is_not_what_was_seen() -> None:
@@ -145,20 +112,17 @@ def test_of_very_many_keys_each_violation_shows_its_own() -> None:
 # -- readers: they share a key, and each of them is inspected by itself (R33) --------------------------
 
 
+READ = "10.1 A held until 20 fence 1 as shared, 10.2 B held until 20 fence 2 as shared, 12 A releases, " + ", ".join(
+    f"{t} B extended until {t + 9.9}" for t in range(15, 100, 5)
+)  # the TTL is 10
+
+
 def read() -> Tape:
-    """Two read: client-1 until 12, client-2 goes on; the TTL is 10."""
-    tape = Tape(ttl=10)
-    tape.held(10.1, "client-1", "A", until=20, fence=1, mode="shared")
-    tape.held(10.2, "client-2", "B", until=20, fence=2, mode="shared")
-    tape.release(12, "client-1", "A")
-    for t in range(15, 100, 5):
-        tape.extended(t, "client-2", "B", until=t + 9.9)
-    return tape
+    return told(READ)
 
 
 def test_a_reader_that_still_reads() -> None:
-    tape = read()
-    tape.inspect(96, ("B", 9000))
+    tape = told(f"{READ}, 96 master-1 has B=9000")
     assert tape.judge("clean") == tape.judge("exclusive") == []
 
 
