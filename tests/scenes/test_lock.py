@@ -85,20 +85,6 @@ def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most() -> list[Any]:
     return [holds, waits]
 
 
-@scene()
-def test_a_release_is_owed_to_a_master_that_cannot_be_reached(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=60.0)
-    yield lock.acquire
-    yield at.sleep(0.1)
-    at.cut([0])
-    yield lock.release
-    yield at.sleep(10.0)
-    assert [value is not None for value in at.values()] == [True] + [False] * 4
-    at.heal([0])
-    yield at.sleep(1.0)
-    assert at.keys() == 0  # R10
-
-
 @proves("R10")
 @scene()
 def test_a_master_that_refuses_a_release_is_asked_again(at: At) -> Steps:

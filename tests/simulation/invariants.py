@@ -362,15 +362,6 @@ class Judge:
                     self.fail(P1, f"{name} is held by {hold.attempt} and by {other.attempt}")
             self._holds[name] = [other for other in self._holds[name] if other is hold or not other.over]
 
-    def _at_most(self, hold: Hold) -> None:
-        """No more holders than slots, whichever slot each of them believes to have (R32)."""
-        limit = self.parameters.slots
-        if not limit or not self.parameters.clocks_hold or not hold.valid():
-            return
-        others = {other for name in list(self._holds) for other in self._holds[name] if other.valid()} - {hold}
-        if len(others) >= limit:
-            self.fail(R32, f"{hold.attempt} has one of {limit} slots, and so have {others}")
-
     def _none_too_early(self, hold: Hold) -> None:
         """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""
         if not self.parameters.clocks_hold or any(map(self.parameters.rate, ("step", "slew", *WRONG_FAULTS))):
