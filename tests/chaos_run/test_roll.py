@@ -7,6 +7,7 @@ import json
 import time
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -39,60 +40,36 @@ class Masters:
         self.away.remove(master)
 
 
-class Nobody:
-    def check(self):
-        """All are there."""
-
-
-class Notes:
-    def __init__(self) -> None:
-        self.told: list[tuple[float, str, list[str]]] = []
-
-    def write(self, op, phase, *, target, fault=None, detail=None):
-        assert (op, fault) == ("roll", None)
-        self.told.append((time.monotonic(), phase, target))
-
-
 def test_the_next_one_waits_for_the_one_before_however_long_that_takes():
     plan = [
         Strike(fault="roll", at=at, until=at + 0.02, settled=at + 0.07, masters=(master,))
         for at, master in ((0.0, 2), (0.08, 1), (0.16, 3))
     ]
+    times, told = list[float](), list[Any]()
+
+    def write(op, phase, *, target, fault=None, detail=None):
+        assert (op, fault) == ("roll", None)
+        times.append(time.monotonic())
+        told.append((phase, *target))
+
     rig: Any = Masters()
-    cast: Any = Nobody()
-    notes: Any = Notes()
-    Nemesis(rig, cast, notes, lambda line: None).carry_out(plan)
-    assert [(phase, *target) for _, phase, target in notes.told] == [
-        (phase, f"master-{number}") for number in (2, 1, 3) for phase in ("invoke", "ok")
-    ]
-    times = [at for at, _, _ in notes.told]
+    notes: Any = SimpleNamespace(write=write)
+    Nemesis(rig, mock.Mock(), notes, lambda line: None).carry_out(plan)
+    assert told == [(phase, f"master-{number}") for number in (2, 1, 3) for phase in ("invoke", "ok")]
     assert all(one <= two for one, two in itertools.pairwise(times))
     for struck, settled in zip(times[::2], times[1::2], strict=True):
         assert settled - struck > BACK_AFTER + 0.05, "away, and then without a vote"
 
 
-class Seats:
+def seats() -> Any:
     """Clients that are killed and replaced in no time."""
-
-    def check(self):
-        """All are there."""
-
-    wait_until_ready = check
-
-    def now_on(self, seat):
-        return SimpleNamespace(name=f"client-{seat}")
-
-    def kill(self, seat):
-        """It is gone."""
-
-    def replace(self, seat, uses):
-        """Another one is there."""
+    return mock.Mock(now_on=lambda seat: SimpleNamespace(name=f"client-{seat}"))
 
 
 def test_what_kills_a_client_is_told_by_the_name_of_the_fault(tmp_path):
     """`kill` is what it does; as a fault, `kill` is for masters."""
     with Writer(tmp_path / "nemesis", NEMESIS) as record:
-        cast: Any = Seats()
+        cast = seats()
         rig: Any = Masters()
         strikes = [
             Strike(fault=fault, at=0.0, until=0.0, settled=0.0, clients=(seat,), uses=(1,) if fault == "move" else ())
@@ -115,7 +92,7 @@ def test_one_more_comes_when_it_may_and_not_before(monkeypatch, tmp_path):
 
     monkeypatch.setattr(growth, "may_begin", may_begin)
     rig: Any = SimpleNamespace(urls=lambda _: [], settings=SimpleNamespace(first_list=(1,), longest_ttl=1.0))
-    cast: Any = Seats()
+    cast = seats()
     strikes = [
         Strike(fault="grow", at=at, until=at, settled=at, clients=(seat,), uses=(1, 2))
         for seat, at in ((1, 0), (2, 0.1))

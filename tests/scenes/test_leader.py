@@ -58,34 +58,6 @@ def test_another_candidate_leads_within_a_ttl_of_a_kill_and_of_a_freeze() -> lis
 
 
 @scene()
-def test_a_leader_that_is_stopped_hands_over_when_its_body_has_ended() -> list[Any]:
-    led: list[Any] = []
-    ended: list[float] = []
-
-    def resigns(at: At) -> Steps:
-        election = at.masters.leader("beat", ttl=30.0)
-
-        def body(election: Any, term: Any) -> Steps:
-            led.append(at.now)
-            try:
-                yield at.sleep(2.0)
-                election.stop()
-                yield at.sleep(0.1)  # a task is cancelled here
-            finally:
-                yield at.sleep(1.0)
-                assert term.valid  # the lock stays until the body has ended
-                ended.append(at.now)
-
-        yield partial(at.client.kind.lead, election, body)
-
-    def follows(at: At) -> Steps:
-        yield from leads(at, led, after=1.0, lasts=0.1)
-        assert 0.0 <= led[1][0] - ended[0] < 0.1  # at once, and not after a TTL
-
-    return [resigns, follows]
-
-
-@scene()
 def test_others_have_their_turn_after_a_term_that_ended_by_max_hold_and_its_guard() -> list[Any]:
     led: list[Any] = []
 

@@ -12,19 +12,6 @@ from tests.bench import At, Steps, scene
 from tests.owners import proves
 
 
-@scene()
-def test_a_lease_that_is_renewed_never_falls_below_a_third_of_its_ttl(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=3.0)
-    lease = yield lock.acquire
-    for _ in range(100):
-        assert lease.remaining() > 1.0  # R15: it is extended when a third of its time is over
-        yield at.sleep(0.1)
-    yield lock.release
-    assert not lease.lost  # C8
-    yield at.sleep(0.1)
-    assert at.keys() == 0
-
-
 @proves("P6")
 @scene()
 def test_a_lease_that_is_not_renewed_is_lost_at_its_end(at: At) -> Steps:

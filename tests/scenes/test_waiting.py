@@ -45,17 +45,6 @@ def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came
 
 
 @scene()
-def test_waiters_of_one_process_are_served_in_the_order_in_which_they_came() -> list[Any]:
-    served: list[Any] = []
-
-    def checks(at: At) -> Steps:
-        yield from at.until(lambda: len(served) == 6)
-        assert [came for _, came, _ in served] == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]  # R23
-
-    return [(*(partial(takes, served=served, after=number / 10) for number in range(6)), checks)]
-
-
-@scene()
 def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[Any]:
     served: list[Any] = []
 
