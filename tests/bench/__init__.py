@@ -103,6 +103,11 @@ class At:
         """A body that is not to be reached, or does nothing."""
         yield self.sleep(0.0)
 
+    def held(self, name: str | list[str], **options: Any) -> Steps:
+        """``yield from`` it: a lock that has been taken, and its lease."""
+        lock = self.masters.lock(name, **options)
+        return lock, (yield lock.acquire)
+
     def begin(self, steps: Steps) -> Callable[[], Any]:
         """Go on with ``steps`` beside this life, in a thread or a task: the job that `over` knows."""
         return partial(self.client.kind.begin, steps)

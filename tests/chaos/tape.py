@@ -7,7 +7,8 @@
 
 Where nothing else is said of them, events are words: ``told("1 A held until 11, 5 A releases").judge("exclusive")``.
 Token A is of client-1, B of client-2, and so on; ``A/3`` is token A in the hands of client-3.  "15 master-1 has A=5 B=-1"
-is an inspection, with what PTTL says of each token.
+is an inspection, with what PTTL says of each token; "5 stop strikes client-1+client-2 until 20" a fault, "9 stop heals client-1"
+the end of one, and "9 observer looks" something else.
 
 Times are small numbers; a boot time is a larger one, which makes no difference.
 """
@@ -39,6 +40,8 @@ _WORDS = {
     "stored": ("use", "ok"), "turned-away": ("use", "ok"), "wrote": ("use", "ok"),  # by the fenced store, and in the plain one
 }  # fmt: skip
 
+_STRUCK = {"strikes": "invoke", "heals": "ok", "misses": "fail"}  # phases of a fault
+
 
 def told(story: str) -> Tape:
     return Tape().told(story)
@@ -58,6 +61,16 @@ class Tape:
             if what == "has":
                 keys = (word.split("=") for word in words)
                 self.inspect(float(t), *((token, json.loads(left)) for token, left in keys), master=who)
+                continue
+            if what in _STRUCK:
+                target: Any = (words or ["observer"])[0].split("+")
+                target = target if len(target) > 1 else target[0]
+                self.event(float(t), "nemesis", who, _STRUCK[what], target=target)
+                if words[1:]:
+                    self.event(float(words[2]), "nemesis", who, "ok", target=target)
+                continue
+            if what == "looks":
+                self.until(float(t))
                 continue
             token, _, number = who.partition("/")
             process = f"client-{number or 'ABCDEF'.index(token) + 1}"

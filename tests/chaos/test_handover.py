@@ -8,13 +8,9 @@ from chaos.history import MUST
 from tests.chaos.tape import Tape
 
 
-def led(story: str = "", *faults: tuple[str, str, float]) -> Tape:
+def led(story: str, first: str = "1 A held until 11, 60 B asks") -> Tape:
     """One leads from 1 on, and others stand until 60."""
-    tape = Tape(must=(*MUST, "handover"), ttl=10).told(", ".join(filter(None, ("1 A held until 11, 60 B asks", story))))
-    for fault in faults:
-        tape.fault(*fault)
-    tape.until(100)
-    return tape
+    return Tape(must=(*MUST, "handover"), ttl=10).told(f"{first}, {story}, 100 observer looks")
 
 
 @pytest.mark.parametrize(("t", "well"), [(5.5, True), (6, True), (6.000001, False), (20, False), (None, False)])
@@ -26,13 +22,13 @@ def test_within_a_second_after_a_release(t: float | None, well: bool) -> None:
 
 @pytest.mark.parametrize(("t", "well"), [(16, True), (16.000001, False)])
 def test_within_a_ttl_and_a_second_after_a_kill(t: float, well: bool) -> None:
-    assert bool(led(f"{t} B held until 17", ("kill", "client-1", 5)).judge("handover")) != well
+    assert bool(led(f"{t} B held until 17, 5 kill strikes client-1").judge("handover")) != well
 
 
 def test_who_is_struck_may_have_had_it() -> None:
-    assert led("5 A releases", ("stop", "client-2", 5.5)).judge("handover") == []
-    killed = ("kill", "client-1", 5), ("kill", "client-2", 10)
-    assert led("20.9 C held until 30", *killed).judge("handover") == []
+    assert led("5 A releases, 5.5 stop strikes client-2").judge("handover") == []
+    killed = "5 kill strikes client-1, 10 kill strikes client-2"
+    assert led(f"20.9 C held until 30, {killed}").judge("handover") == []
 
 
 def test_a_lease_that_was_over_hands_nothing_over() -> None:
@@ -42,10 +38,8 @@ def test_a_lease_that_was_over_hands_nothing_over() -> None:
 
 
 def test_when_nobody_stands_any_more() -> None:
-    assert led("59.5 B held until 99, 59.6 B releases", ("kill", "client-1", 2)).judge("handover") != []
-    tape = Tape(must=(*MUST, "handover")).told("1 A held until 70, 60 B asks, 59.5 A releases")
-    tape.until(100)
-    assert tape.judge("handover") == []
+    assert led("59.5 B held until 99, 59.6 B releases, 2 kill strikes client-1").judge("handover") != []
+    assert led("59.5 A releases", first="1 A held until 70, 60 B asks").judge("handover") == []
 
 
 def test_the_sentence() -> None:

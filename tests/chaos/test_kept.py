@@ -13,11 +13,9 @@ EVERYTHING = (*MUST, "kept")
 RENEWED = "1 A held until 11, 4 A extended until 14"
 
 
-def renewed(*, until: float = 14) -> Tape:
+def renewed() -> Tape:
     """Held from 1 on, renewed at 4, and something else was seen at 30."""
-    tape = Tape(must=EVERYTHING).told(f"1 A held until 11, 4 A extended until {until}")
-    tape.until(30)
-    return tape
+    return Tape(must=EVERYTHING).told(f"{RENEWED}, 30 observer looks")
 
 
 STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
@@ -42,8 +40,7 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 def test_what_is_lost(name: str) -> None:
     """The events of each violation, by their number in the story."""
     story, expected = STORIES[name]
-    tape = Tape(must=EVERYTHING).told(story)
-    tape.until(30)
+    tape = Tape(must=EVERYTHING).told(f"{story}, 30 observer looks")
     assert tape.judge("kept") == [[number + 1 for number in events] for events in expected]
     assert not tape.ruling("kept").vacuous
 
@@ -73,23 +70,16 @@ def test_what_is_said_of_a_loss(lost: float | None, at: float, how: str) -> None
 )
 def test_who_is_stopped_renews_nothing(op: str, begin: float, end: float, excused: bool) -> None:
     """After the last renewal, and before the end."""
-    tape = renewed()
-    tape.fault(op, "client-1", begin, end)
-    tape.fault(op, "client-2", 8)
+    tape = renewed().told(f"{begin} {op} strikes client-1 until {end}, 8 {op} strikes client-2")
     assert bool(tape.judge("kept")) != excused
 
 
 def test_what_is_done_to_masters_is_no_excuse() -> None:
-    tape = renewed()
-    tape.fault("roll", "master-1", 5, 13)
-    assert len(tape.judge("kept")) == 1
+    assert len(renewed().told("5 roll strikes master-1 until 13").judge("kept")) == 1
 
 
 def test_without_a_renewal_it_holds_trivially() -> None:
-    tape = Tape(must=EVERYTHING)
-    tape.held(1, "client-1", "A", until=11)
-    tape.release(2, "client-1", "A")
-    ruling = tape.ruling("kept")
+    ruling = Tape(must=EVERYTHING).told("1 A held until 11, 2 A releases").ruling("kept")
     assert (ruling.outcome, ruling.vacuous, ruling.note) == ("passed", True, "no lease was renewed")
 
 

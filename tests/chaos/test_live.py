@@ -12,9 +12,7 @@ pytestmark = proves("C30")
 
 def healed(*acquired: float, ttl: float = 10) -> Tape:
     """The last fault is healed at 100.3; the lock is acquired at those times."""
-    tape = Tape(ttl=ttl)
-    tape.fault("kill", "master-1", 50, 60)
-    tape.fault("halves", ["client-1", "master-2"], 90, 100.3)
+    tape = Tape(ttl=ttl).told("50 kill strikes master-1 until 60, 90 halves strikes client-1+master-2 until 100.3")
     for number, t in enumerate(acquired):
         tape.held(t, "client-1", f"{number}", until=t + 1)
     return tape
@@ -54,10 +52,9 @@ def test_each_lock_of_the_header() -> None:
 
 
 def test_without_a_heal_it_holds_trivially() -> None:
-    tape = told("1 A held until 2")
-    tape.fault("kill", "master-1", 5)  # and never comes back
-    tape.until(1000)
-    ruling = tape.ruling("live")
+    ruling = told("1 A held until 2, 5 kill strikes master-1, 1000 observer looks").ruling(
+        "live"
+    )  # it never comes back
     assert ruling.outcome == "passed"
     assert ruling.vacuous
     assert ruling.note == "no fault was healed"
@@ -66,18 +63,15 @@ def test_without_a_heal_it_holds_trivially() -> None:
 
 @pytest.mark.parametrize("phase", ["invoke", "fail", "info"])
 def test_only_an_acquire_that_was_won_by_a_client(phase: str) -> None:
-    tape = healed()
+    tape = healed().told("105 A resumed until 106, 105 A extended until 106")
     tape.event(105, "client-1", "acquire", phase, lock="a")
     tape.event(105, "observer", "acquire", "ok", lock="a", token="A", valid_until=106)
-    tape.resumed(105, "client-1", "A", until=106)
-    tape.extended(105, "client-1", "A", until=106)
     assert len(tape.judge("live")) == 1
 
 
 def test_only_what_the_nemesis_heals() -> None:
     tape = healed(105)
+    tape.told("200 master-1 has, 200 kill misses master-1")
     tape.event(200, "client-1", "kill", "ok", target="master-1")
-    tape.inspect(200)
-    tape.event(200, "nemesis", "kill", "fail", target="master-1")
     tape.event(200, "nemesis", "kill", "info", target="master-1")
     assert tape.judge("live") == []

@@ -14,9 +14,7 @@ IN_ORDER, TURNED = (f"{{}} {a} held until 40, {{}}9 {a} releases, 9.93 {b} held 
 
 def line(story: str = "", known: str = KNOWN) -> Tape:
     """client-1 holds from 4 until 9, client-2 asks at 5 and client-3 at 6; all have had an answer before."""
-    tape = Tape(must=(*MUST, "order")).told(", ".join(filter(None, (known, LINE, story))))
-    tape.until(100)
-    return tape
+    return Tape(must=(*MUST, "order")).told(", ".join(filter(None, (known, LINE, story, "100 observer looks"))))
 
 
 def served(story: str, t: float = 9.1) -> str:
@@ -45,8 +43,7 @@ def test_who_gave_up_was_not_overtaken(t, detail, well):
 
 @pytest.mark.parametrize(("t", "whom", "well"), [(7, 2, True), (9.15, 2, False), (7, 3, False)])
 def test_who_was_struck_has_lost_its_place(t, whom, well):
-    tape = line("9.1 C held until 40")
-    tape.fault("stop", f"client-{whom}", t, t + 0.5)
+    tape = line(f"9.1 C held until 40, {t} stop strikes client-{whom} until {t + 0.5}")
     assert bool(tape.judge("order")) != well
 
 
@@ -61,9 +58,7 @@ def test_the_first_acquire_of_a_process_takes_time_to_connect():
     (9.05, 30, True),  # it may have had the lock
 ])  # fmt: skip
 def test_a_release_is_followed_at_once_but_for_who_has_died(died, t, well):
-    tape = line(f"{t} {'C' if died else 'B'} held until 40")
-    if died:
-        tape.fault("kill", "client-2", died)
+    tape = line(f"{t} C held until 40, {died} kill strikes client-2" if died else f"{t} B held until 40")
     assert bool(tape.judge("order")) != well
     assert not tape.ruling("order").vacuous
 

@@ -17,9 +17,7 @@ LATE = 1000.0  # the end of the recording, unless it is what the test is about
 
 def expired(*, until: float = 11, end: float = LATE) -> Tape:
     """client-1 held it from 1 on, and neither released it nor was told."""
-    tape = told(f"1 A held until {until}")
-    tape.until(end)
-    return tape
+    return told(f"1 A held until {until}, {end} observer looks")
 
 
 # The end of the recording is one of the words: C28 is about it.
@@ -83,8 +81,7 @@ USING = {
 ])  # fmt: skip
 def test_who_is_told_and_who_uses_it(story: str, end: float, expected: list[tuple[int, ...]]) -> None:
     """The events of each violation, by their number in the story."""
-    tape = told(story)
-    tape.until(end)
+    tape = told(f"{story}, {end} observer looks")
     assert tape.judge("prompt") == [[number + 1 for number in events] for events in expected]
 
 
@@ -104,39 +101,35 @@ def test_the_sentence_of_one_that_was_never_told() -> None:
     assert "never notified" in expired().ruling("prompt").violations[0].sentence
 
 
-STRIKES: dict[str, tuple[list[tuple[float, str, str, object]], bool]] = {
+STRIKES: dict[str, tuple[str, bool]] = {
     # C27: the interval touches [valid_until, valid_until + 50 ms].
-    "around": ([(5, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], True),
-    "until-the-end": ([(5, "stop", "invoke", "client-1"), (11, "stop", "ok", "client-1")], True),
-    "over-before": ([(5, "stop", "invoke", "client-1"), (10.999999, "stop", "ok", "client-1")], False),
-    "within": ([(11.02, "stop", "invoke", "client-1"), (11.03, "stop", "ok", "client-1")], True),
-    "from-the-last-moment-on": ([(11.05, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], True),
-    "too-late": ([(11.050001, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], False),
-    "for-ever": ([(5, "stop", "invoke", "client-1")], True),
-    "for-ever-but-later": ([(12, "stop", "invoke", "client-1")], False),
-    "killed": ([(5, "kill", "invoke", "client-1"), (11, "kill", "ok", "client-1")], True),
-    "killed-too-late": ([(11.050001, "kill", "invoke", "client-1")], False),
-    "one-of-several": ([(5, "stop", "invoke", ["client-2", "client-1"])], True),
-    "another-one": ([(5, "stop", "invoke", "client-2")], False),
-    "others-with-such-names": ([(5, "stop", "invoke", ["client-2", "client-11"])], False),
-    "another-fault": ([(5, "pause", "invoke", "client-1")], False),
-    "cut-off": ([(5, "halves", "invoke", ["client-1"])], False),
-    "one-of-several-is-healed-before": ([(5, "stop", "invoke", ["client-1", "client-2"]), (9, "stop", "ok", "client-1"),
-        (20, "stop", "ok", "client-2")], False),
+    "around": ("5 stop strikes client-1 until 20", True),
+    "until-the-end": ("5 stop strikes client-1 until 11", True),
+    "over-before": ("5 stop strikes client-1 until 10.999999", False),
+    "within": ("11.02 stop strikes client-1 until 11.03", True),
+    "from-the-last-moment-on": ("11.05 stop strikes client-1 until 20", True),
+    "too-late": ("11.050001 stop strikes client-1 until 20", False),
+    "for-ever": ("5 stop strikes client-1", True),
+    "for-ever-but-later": ("12 stop strikes client-1", False),
+    "killed": ("5 kill strikes client-1 until 11", True),
+    "killed-too-late": ("11.050001 kill strikes client-1", False),
+    "one-of-several": ("5 stop strikes client-2+client-1", True),
+    "another-one": ("5 stop strikes client-2", False),
+    "others-with-such-names": ("5 stop strikes client-2+client-11", False),
+    "another-fault": ("5 pause strikes client-1", False),
+    "cut-off": ("5 halves strikes client-1+client-2", False),
+    "one-of-several-is-healed-before": (
+        "5 stop strikes client-1+client-2, 9 stop heals client-1, 20 stop heals client-2", False),
     # Another one of its kind is another one.
-    "healed-and-struck-again": ([(5, "stop", "invoke", "client-1"), (9, "stop", "ok", "client-1"),
-        (15, "stop", "invoke", "client-1"), (20, "stop", "ok", "client-1")], False),
-    "it-could-not-be-made": ([(5, "stop", "invoke", "client-1"), (6, "stop", "fail", "client-1")], False),
+    "healed-and-struck-again": ("5 stop strikes client-1 until 9, 15 stop strikes client-1 until 20", False),
+    "it-could-not-be-made": ("5 stop strikes client-1, 6 stop misses client-1", False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STRIKES)
 def test_who_was_stopped_or_killed_then_is_excused(name: str) -> None:
-    events, exempt = STRIKES[name]
-    tape = expired()
-    for t, op, phase, target in events:
-        tape.event(t, "nemesis", op, phase, target=target)
-    assert bool(tape.judge("prompt")) != exempt
+    story, exempt = STRIKES[name]
+    assert bool(expired().told(story).judge("prompt")) != exempt
 
 
 def test_a_client_that_says_stop_is_no_nemesis() -> None:
@@ -149,9 +142,7 @@ def test_a_client_that_says_stop_is_no_nemesis() -> None:
 
 
 def lost(*, until: float = 11) -> Tape:
-    tape = expired(until=until)
-    tape.lost(until, "client-1", "A")
-    return tape
+    return expired(until=until).told(f"{until} A loses")
 
 
 def test_the_lines_of_a_use_are_both_named() -> None:

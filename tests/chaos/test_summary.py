@@ -14,26 +14,18 @@ def summary(tape: Tape) -> Summary:
 
 
 def test_operations() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11, invoked=0)
-    tape.event(2, "client-2", "acquire", "fail", lock="a")
-    tape.fault("kill", "master-1", 3, 4)
-    tape.event(4, "client-3", "acquire", "invoke", lock="a")
-    tape.inspect(5)
-    found = summary(tape)
+    found = summary(
+        told("1 A held until 11 asked 0, 2 B is-refused, 3 kill strikes master-1 until 4, 4 C asks, 5 master-1 has")
+    )
     assert found.operations == {"acquire": {"invoke": 2, "ok": 1, "fail": 1, "info": 0, "unasked": 1, "unended": 1}}
     assert (found.events, found.seconds) == (7, 5)
 
 
 def test_figures_that_look_wrong_are_explained() -> None:
     """More extensions were won than invoked, and more seconds were held than the run had: readers."""
-    tape = Tape()
-    tape.held(0, "client-1", "A", until=10, invoked=0, mode="shared")
-    tape.held(0, "client-2", "B", until=10, invoked=0, mode="shared")
-    for t in (1, 2, 3):
-        tape.extended(t, "client-1", "A", until=t + 10)  # by the library
-    tape.event(4, "client-2", "extend", "invoke", lock="a", token="B")
-    tape.fault("flap", "", 5, 6)
+    tape = told("0 A held until 10 asked 0 as shared, 0 B held until 10 asked 0 as shared")
+    tape.told("1 A extended until 11, 2 A extended until 12, 3 A extended until 13")  # by the library
+    tape.told("4 B extends, 5 flap strikes x until 6")
     verdict = tape.verdict()
     shown = text(tape.history(), verdict, summarize(tape.history(), verdict))
     for line in (
@@ -59,26 +51,16 @@ def test_what_kills_clients_is_told_from_what_kills_masters() -> None:
 
 
 def test_faults_by_kind() -> None:
-    tape = Tape()
-    tape.fault("kill", "master-1", 1, 2)
-    tape.fault("kill", ["master-2", "master-3"], 3)  # one fault on two masters
-    tape.fault("halves", "", 4, 5)
-    tape.event(6, "nemesis", "stop", "invoke", target="client-1")
-    tape.event(7, "nemesis", "stop", "fail", target="client-1")  # did not strike
-    tape.event(8, "nemesis", "flush", "invoke")
+    tape = told("1 kill strikes master-1 until 2, 3 kill strikes master-2+master-3")  # one fault on two masters
+    tape.told("4 halves strikes x until 5, 6 stop strikes client-1, 7 stop misses client-1, 8 flush strikes x")
     assert summary(tape).faults == {"flush": 1, "halves": 1, "kill": 2}
 
 
 def test_holding_and_not_holding() -> None:
     tape = Tape(locks=("a", "b", "c"))
-    tape.event(0, "client-1", "acquire", "invoke", lock="a")
-    tape.held(3, "client-1", "A", until=13)
-    tape.release(5, "client-1", "A")
-    tape.held(12, "client-2", "B", until=14)
+    tape.told("3 A held until 13 asked 0, 5 A releases, 12 B held until 14, 18 B is-refused, 1 C held until 2 of b")
+    tape.told("100 observer looks")  # nobody wanted it any more
     tape.lost(14, "client-2", "B", "taken")
-    tape.event(18, "client-2", "acquire", "fail", lock="a")
-    tape.held(1, "client-3", "C", until=2, lock="b")
-    tape.until(100)  # nobody wanted it any more
     found = {of.lock: of for of in summary(tape).locks}
     assert found["a"] == OfLock("a", holds=2, held=4, longest_hold=2, longest_gap=7)
     assert found["b"] == OfLock("b", holds=1, held=1, longest_hold=1, longest_gap=0)
@@ -88,11 +70,7 @@ def test_holding_and_not_holding() -> None:
 
 @pytest.mark.parametrize(("tail", "gap"), [(16, 3), (30, 17)])
 def test_the_gaps_at_both_ends_count_while_somebody_tries(tail: float, gap: float) -> None:
-    tape = Tape()
-    tape.event(0, "client-1", "acquire", "invoke", lock="a")
-    tape.held(3, "client-1", "A", until=13)
-    tape.held(4, "client-1", "B", until=8)  # within the other one
-    tape.event(tail, "client-1", "acquire", "fail", lock="a")
+    tape = told(f"3 A held until 13 asked 0, 4 B/1 held until 8, {tail} A is-refused")  # the one within the other one
     assert summary(tape).locks[0].longest_gap == gap
 
 

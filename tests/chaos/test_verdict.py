@@ -15,10 +15,7 @@ def good() -> Tape:
 
 
 def overlapping() -> Tape:
-    tape = good()
-    tape.held(3, "client-1", "B", until=13, fence=2)
-    tape.held(4, "client-2", "C", until=14, fence=3)
-    return tape
+    return good().told("3 B/1 held until 13 fence 2, 4 C/2 held until 14 fence 3")
 
 
 def broken_on_purpose(tape: Tape, *breaks: str) -> Tape:
@@ -31,12 +28,6 @@ def demands(tape: Tape, *must: str) -> Tape:
     return tape
 
 
-def handed_over() -> Tape:
-    tape = Tape()
-    tape.resumed(1, "client-1", "A", until=5)
-    return tape
-
-
 @pytest.mark.parametrize(("tape", "must", "outcome", "code", "violated"), [
     pytest.param(good(), (), "passed", 0, [], id="all-that-must-hold-holds"),
     pytest.param(overlapping(), (), "violated", 1, ["exclusive"], id="one-that-must-hold-does-not"),
@@ -46,7 +37,7 @@ def handed_over() -> Tape:
     pytest.param(demands(overlapping(), "fenced"), ("exclusive",), "violated", 1, ["exclusive"], id="or-the-caller"),
     pytest.param(demands(overlapping()), (), "passed", 0, ["exclusive"], id="nothing-has-to-hold"),
     pytest.param(Tape(), (), "unknown", 2, [], id="no-event-at-all"),
-    pytest.param(handed_over(), ("exclusive",), "passed", 0, [], id="a-hand-over-alone-is-a-hold"),
+    pytest.param(told("1 A resumed until 5"), ("exclusive",), "passed", 0, [], id="a-hand-over-alone-is-a-hold"),
     pytest.param(broken_on_purpose(good(), "exclusive"), (), "unknown", 2, [], id="broken-on-purpose-and-breaks-nothing"),
     pytest.param(broken_on_purpose(overlapping(), "exclusive"), (), "violated", 1, ["exclusive"], id="broken-on-purpose"),
 ])  # fmt: skip
@@ -63,12 +54,8 @@ def test_what_follows_from_the_rulings(
 
 @pytest.mark.parametrize("must", [(), ("exclusive",), MUST])
 def test_without_a_hold_nothing_is_proven(must: tuple[Must, ...]) -> None:
-    tape = Tape()
-    tape.event(1, "client-1", "acquire", "invoke", lock="a")
-    tape.event(2, "client-1", "acquire", "fail", lock="a")
-    tape.held(3, "client-1", "A", until=3)  # over when it was returned
-    tape.inspect(100, ("B", -1))  # and something is wrong, besides
-    tape.until(200)
+    # Over when it was returned; and something is wrong, besides.
+    tape = told("1 A asks, 2 A is-refused, 3 A held until 3, 100 master-1 has B=-1, 200 observer looks")
     verdict = judge(tape.history(), must)
     assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)
     assert verdict["clean"].outcome == "violated"
@@ -147,8 +134,7 @@ def test_what_is_to_be_broken_is_judged_though_nobody_has_demanded_it() -> None:
 
 
 def test_violations_are_in_the_order_in_which_they_could_be_seen() -> None:
-    tape = overlapping()
-    tape.held(2.5, "client-1", "D", until=3.5, fence=9)
+    tape = overlapping().told("2.5 D/1 held until 3.5 fence 9")
     assert [violation.at for violation in tape.ruling("exclusive").violations] == [3, 4]
 
 

@@ -22,8 +22,7 @@ FLEET = "redlock-fleet:redlock:"
 
 def holds(at: At, until: float) -> Steps:
     """Its lease is valid all that time."""
-    lock = at.masters.lock("job", ttl=3.0)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=3.0)
     yield at.sleep(until - at.now)
     assert lease.valid
     yield lock.release
@@ -44,8 +43,7 @@ def gets(at: At, name: str = "job", of: Any = None) -> Steps:
 @pytest.mark.parametrize("how", ["killed", "closed"])
 def who_comes_last_gives_way(how: str) -> list[Any]:
     def first(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=3.0)
-        lease = yield lock.acquire
+        lock, lease = yield from at.held("job", ttl=3.0)
         yield at.sleep(10.0 - at.now)
         assert lease.valid
         if how == "killed":
@@ -123,8 +121,7 @@ def test_a_client_that_was_out_of_touch_until_its_list_was_forgotten_begins_anew
 
 def a_master_forgets_the_lists() -> list[Any]:
     def first(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=3.0)
-        lease = yield lock.acquire
+        lock, lease = yield from at.held("job", ttl=3.0)
         for _ in range(5):
             yield at.sleep(1.3)
             at.put(FLEET, None, masters=[2])

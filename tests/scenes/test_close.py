@@ -10,8 +10,7 @@ from tests.bench import At, Steps, scene
 @scene()
 def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at: At) -> Steps:
     at.freeze([0])
-    lock = at.masters.lock("job", ttl=10.0)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=10.0)
     yield lock.release
     began = at.now
     yield at.masters.close
@@ -21,8 +20,7 @@ def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at: At) ->
 
 @scene()
 def test_a_second_close_waits_for_the_first(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=10.0)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=10.0)
     yield at.sleep(0.1)
     at.freeze([0])  # so that there is something to wait for
     yield lock.release
@@ -44,8 +42,7 @@ def test_a_second_close_waits_for_the_first(at: At) -> Steps:
 @scene(worlds=["threads"])
 def test_a_release_under_way_is_waited_for(at: At) -> Steps:
     """P7: it is over when the masters have answered, and not because its `Masters` are."""
-    lock = at.masters.lock("job", ttl=10.0, bound=False)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=10.0, bound=False)
     yield at.sleep(0.1)
     at.freeze(3)
 
@@ -89,8 +86,7 @@ def test_an_observer_that_closes_masters_while_they_are_closed_does_not_wait_for
 
 @scene(worlds=["threads"])
 def test_an_interpreter_that_exits_waits_for_a_silent_master_for_node_timeout_at_most(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=10.0)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=10.0)
     yield at.sleep(0.1)
     at.freeze([0])
     yield lock.release

@@ -29,8 +29,7 @@ def one_has_it(*, first: list[int], second: list[int], wrong: int, missed: list[
 
     def has(at: At) -> Steps:
         at.cut(first)
-        lock = at.masters.lock("job", ttl=TTL, auto_extend=False)
-        lease = yield lock.acquire
+        lock, lease = yield from at.held("job", ttl=TTL, auto_extend=False)
         if missed:
             yield lock.extend
             yield at.sleep(1.0)

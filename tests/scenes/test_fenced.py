@@ -181,8 +181,7 @@ def test_what_a_transaction_has_written_is_there_when_the_lock_is_given_back() -
 
     def second(at: At) -> Steps:
         yield at.sleep(1.0)
-        lock = at.masters.lock("job", ttl=30.0)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", ttl=30.0)
         assert database.value == 1
         assert at.exactly(2.0)
         yield lock.release

@@ -40,8 +40,7 @@ def test_what_masters_take_away_while_clients_work_costs_no_vote(at: At, what: s
     if flushed := "flushed" in what:
         at.load()
         at.snap()
-    lock = at.masters.lock("held", ttl=3.0)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("held", ttl=3.0)
     yield at.sleep(1.5)
     if flushed:
         at.load(flush=True)
@@ -64,8 +63,7 @@ def test_some_masters_have_the_library_and_the_others_run_scripts(at: At, master
 @scene(ttl=30.0)
 def test_a_client_that_calls_functions_and_one_that_runs_scripts_exclude_each_other():
     def scripts(at: At) -> Steps:
-        lock = at.masters.lock("job")
-        yield lock.acquire
+        lock, _ = yield from at.held("job")
         at.load()
         yield at.sleep(5.0)
         yield lock.release

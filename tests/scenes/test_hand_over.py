@@ -116,8 +116,7 @@ def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> l
     released: list[float] = []
 
     def gives(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=TTL)
-        lease = yield lock.acquire
+        lock, lease = yield from at.held("job", ttl=TTL)
         given.append(lease)
         yield from at.until(lambda: released)
         assert lease.valid
@@ -237,8 +236,7 @@ def test_an_extension_under_way_of_the_first_process_takes_no_time_from_the_next
     handed: list[str] = []
 
     def gives(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=20.0, auto_extend=False, bound=False)
-        lease = yield lock.acquire
+        lock, lease = yield from at.held("job", ttl=20.0, auto_extend=False, bound=False)
         at.cut(3)
         job = yield at.begin(extends(at, lock))
         yield at.sleep(0.1)

@@ -41,8 +41,7 @@ class Held:
     def waits(self, at: At, *, retry: Any = NEVER, within: float = 0.05) -> Steps:
         yield partial(at.masters.status, "job")
         yield from at.until(lambda: self.began)
-        lock = at.masters.lock("job", ttl=50.0, retry=retry)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", ttl=50.0, retry=retry)
         self.got.append(at.now)
         assert 0.0 <= at.now - self.released[0] < within
         yield lock.release
@@ -239,8 +238,7 @@ def test_a_process_that_lets_others_go_first_does_not_wait_for_one_that_stands_s
 
     def holds(at: At) -> Steps:
         yield from held.holds(at, released=stops, gone=0)
-        lock = at.masters.lock("job", retry=NEVER)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", retry=NEVER)
         assert at.now - held.released[0] < 0.1
         yield lock.release
 

@@ -113,8 +113,7 @@ def guarded(at: At) -> Steps:
     assert (yield partial(lease.wait_lost, 30))
     granted = yield from next_grant(at)
     assert 3.0 <= granted - began < 3.2  # R36: max_hold and the guard, long before the keys end
-    lock = at.masters.lock("job", ttl=8.0, guard=2.0)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=8.0, guard=2.0)
     yield lock.release
     released = at.now
     granted = yield from next_grant(at)

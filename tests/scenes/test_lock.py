@@ -77,8 +77,7 @@ def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most() -> list[Any]:
 
     def waits(at: At) -> Steps:
         yield from at.until(lambda: granted)
-        lock = at.masters.lock("job", ttl=3.0, retry=wait_fixed(0.01))
-        yield lock.acquire
+        lock, _ = yield from at.held("job", ttl=3.0, retry=wait_fixed(0.01))
         assert 2.99 < at.now - granted[0] < 3.1  # P3
         yield lock.release
 
@@ -88,8 +87,7 @@ def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most() -> list[Any]:
 @proves("R10")
 @scene()
 def test_a_master_that_refuses_a_release_is_asked_again(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=60.0)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=60.0)
     yield at.sleep(0.1)
     at.freeze([3])
     yield lock.release
@@ -237,8 +235,7 @@ def test_a_writer_waits_for_the_last_reader_and_is_woken() -> list[Any]:
 
     def writes(at: At) -> Steps:
         yield at.sleep(1.0)
-        lock = at.masters.lock("job", retry=wait_fixed(1000))
-        yield lock.acquire
+        lock, _ = yield from at.held("job", retry=wait_fixed(1000))
         assert len(released) == 2
         assert at.exactly(released[1])
         yield lock.release
@@ -254,8 +251,7 @@ def test_restarted_without_its_memory_a_master_may_not_give_away_what_it_forgot(
     granted: list[float] = []
 
     def holds(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
-        lease = yield lock.acquire
+        _, lease = yield from at.held("job", ttl=10.0, auto_extend=False)
         granted.append(at.now)
         at.kill([0, 1, 2])
         at.start([0, 1, 2])

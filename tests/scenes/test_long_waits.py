@@ -18,8 +18,7 @@ def records(at: At) -> list[str]:
 
 
 def holds(at: At, seconds: float, **options: Any) -> Steps:
-    lock = at.masters.lock("job", owner="web-3/17", **options)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", owner="web-3/17", **options)
     yield at.sleep(seconds)
     yield lock.release
 

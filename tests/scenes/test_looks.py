@@ -10,8 +10,7 @@ from tests.owners import proves
 
 @scene()
 def test_a_name_is_not_free_because_a_minority_has_lost_its_key(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=10.0)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=10.0)
     yield at.sleep(0.1)
     at.put("redlock:job", None, masters=[1, 3])
     assert not (yield partial(at.masters.wait_until_free, "job", timeout=0))
@@ -32,8 +31,7 @@ def test_a_watcher_is_told_of_each_holder_once_and_of_a_free_name_when_it_is_fre
 
     job = yield at.begin(watches())
     yield from at.until(lambda: told)
-    lock = at.masters.lock("job", ttl=10.0, owner="holder")
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=10.0, owner="holder")
     yield from at.until(lambda: len(told) == 2)
     at.put("redlock:job", None, masters=[1, 3])
     yield at.sleep(30.0)

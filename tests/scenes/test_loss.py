@@ -79,8 +79,7 @@ def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(a
 
 @scene()
 def test_an_extension_without_answers_takes_nothing_away(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=5.0)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=5.0)
     yield at.sleep(0.1)
     before = lease.valid_until
     at.freeze(3)
@@ -151,8 +150,7 @@ def test_a_hold_that_is_not_bound_outlives_its_thread_or_task_and_any_other_rele
 @scene()
 def test_a_process_that_was_stopped_beyond_its_ttl_finds_its_lease_lost_at_the_first_look(at: At) -> Steps:
     told: list[float] = []
-    lock = at.masters.lock("job", ttl=1.5, on_lost=lambda _: told.append(at.now))
-    lease = yield lock.acquire
+    _, lease = yield from at.held("job", ttl=1.5, on_lost=lambda _: told.append(at.now))
     stopped = at.now
     at.stop(at.client, 3.0)
     yield at.sleep(0.001)
@@ -188,8 +186,7 @@ def test_an_on_lost_that_raises_is_logged_and_ends_nothing_else(at: At) -> Steps
 @scene()
 def test_a_release_is_no_loss_in_the_log(at: At) -> Steps:
     for options in ({}, {"guard": 1.0}, {"hold_at_least": 1.0}, {"shared": True}):
-        lock = at.masters.lock(f"job-{len(options)}-{[*options]}", ttl=3.0, **options)
-        yield lock.acquire
+        lock, _ = yield from at.held(f"job-{len(options)}-{[*options]}", ttl=3.0, **options)
         yield lock.release
     yield at.sleep(10.0)
     assert at.log == []
@@ -263,8 +260,7 @@ def test_a_slot_and_several_names_are_one_lease_in_the_log(at: At, slot: bool) -
 @scene()
 def test_a_loss_that_is_found_right_before_masters_are_closed_is_told_and_logged(at: At) -> Steps:
     told: list[Any] = []
-    lock = at.masters.lock("job", on_lost=told.append)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", on_lost=told.append)
     yield at.sleep(0.1)
     at.put("redlock:job", None)
     with pytest.raises(at.errors.LockLost):

@@ -36,8 +36,7 @@ def test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ(at: At) ->
 @proves("R5")
 @scene()
 def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=5.0, auto_extend=False)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=5.0, auto_extend=False)
     yield lock.release
     began = at.now
     lease = yield lock.acquire
@@ -54,8 +53,7 @@ def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at: At) -> Steps:
 @scene()
 def test_masters_that_grant_too_late_grant_nothing(at: At) -> Steps:
     """R7: less than the `min_validity` would be left."""
-    lock = at.masters.lock("job", ttl=2.0, min_validity=1.9)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=2.0, min_validity=1.9)
     yield lock.release
     at.freeze()
     job = yield at.begin(unreachable(at, lock, "answered too late"))
@@ -117,8 +115,7 @@ def waits(lock: Any) -> Steps:
 def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters_that_have_forgotten_the_script(
     at: At,
 ) -> Steps:
-    lock = at.masters.lock("job", ttl=30.0)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=30.0)
     yield lock.release
     for server in at.servers:
         server.master.flush_scripts()
@@ -136,8 +133,7 @@ def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters
 @proves("R12")
 @scene()
 def test_an_extension_brings_no_lost_lease_back(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=2.0, auto_extend=False)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False)
     yield at.sleep(2.5)
     with pytest.raises(at.errors.LockLost):
         yield partial(lock.extend, 10.0)
@@ -150,8 +146,7 @@ def test_an_extension_brings_no_lost_lease_back(at: At) -> Steps:
 
 @scene(delay=0.02)
 def test_an_extension_whose_answers_are_read_after_the_end_of_the_lease_comes_too_late(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=2.0, auto_extend=False, bound=False)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False, bound=False)
     yield at.sleep(1.0)
     job = yield at.begin(extends_too_late(at, lock))
     yield at.sleep(0.01)
@@ -174,8 +169,7 @@ def extends_too_late(at: At, lock: Any) -> Steps:
 @proves("C6")
 @scene(delay=0.02)
 def test_an_extension_to_a_shorter_ttl_counts_from_when_it_is_sent(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=30.0, auto_extend=False)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=30.0, auto_extend=False)
     at.cut(5, requests=False)  # they do it, and their answers are lost
     with pytest.raises(at.errors.NotExtended):
         yield partial(lock.extend, 1.0)
@@ -186,8 +180,7 @@ def test_an_extension_to_a_shorter_ttl_counts_from_when_it_is_sent(at: At) -> St
 
 @scene(delay=0.02)
 def test_an_extension_that_was_won_does_not_undo_a_shorter_one_that_was_sent_after_it(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=10.0, auto_extend=False, bound=False)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=10.0, auto_extend=False, bound=False)
     at.cut(5, requests=False)
     job = yield at.begin(extends(lock, 60.0))
     yield at.sleep(0.1)
@@ -203,8 +196,7 @@ def test_an_extension_that_was_won_does_not_undo_a_shorter_one_that_was_sent_aft
 
 @scene()
 def test_a_release_is_owed_for_as_long_as_an_extension_without_an_answer_lets_keys_live(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=10.0, auto_extend=False)
     at.cut(5, requests=False)
     with pytest.raises(at.errors.NotExtended):
         yield partial(lock.extend, 60.0)
@@ -283,8 +275,7 @@ def test_an_uptime_of_one_second_may_be_hardly_more_than_nothing() -> list[Any]:
     def holds(at: At) -> Steps:
         master = at.servers[0].master
         yield from at.until(lambda: 0.9 < master.wall() % 1 < 0.95)
-        lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
-        lease = yield lock.acquire
+        _, lease = yield from at.held("job", ttl=10.0, auto_extend=False)
         granted.append(at.now)
         at.kill([0])
         at.start([0])

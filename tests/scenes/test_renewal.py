@@ -17,8 +17,7 @@ TTL = 3.0
 @proves("R13")
 @scene()
 def test_a_renewal_that_nobody_answers_takes_nothing_away(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=TTL)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=TTL)
     yield at.sleep(0.1)
     at.cut(5)
     yield at.sleep(TTL / 2)
@@ -32,8 +31,7 @@ def test_a_renewal_that_nobody_answers_takes_nothing_away(at: At) -> Steps:
 
 @scene()
 def test_renewals_are_tried_again_with_pauses_while_all_masters_are_down(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=TTL)
-    lease = yield lock.acquire
+    _, lease = yield from at.held("job", ttl=TTL)
     yield at.sleep(0.1)
     at.kill(5)
     while not lease.lost:
@@ -102,8 +100,7 @@ def test_an_extension_that_is_over_does_not_come_behind_a_later_one() -> list[Li
     taught: list[float] = []
 
     def holds(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=60.0, auto_extend=False)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", ttl=60.0, auto_extend=False)
         yield at.sleep(0.1)
         for server in at.servers[:2]:
             server.master.flush_scripts()
@@ -118,8 +115,7 @@ def test_an_extension_that_is_over_does_not_come_behind_a_later_one() -> list[Li
         yield lock.release
 
     def teaches(at: At) -> Steps:
-        lock = at.masters.lock("other", ttl=30.0, auto_extend=False)
-        yield lock.acquire
+        lock, _ = yield from at.held("other", ttl=30.0, auto_extend=False)
         yield from at.until(lambda: over)
         yield lock.extend
         taught.append(at.now)
@@ -131,8 +127,7 @@ def test_an_extension_that_is_over_does_not_come_behind_a_later_one() -> list[Li
 @scene()
 def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothing(at: At) -> Steps:
     told: list[Any] = []
-    lock = at.masters.lock("job", ttl=60.0, bound=False, on_lost=told.append)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=60.0, bound=False, on_lost=told.append)
     yield at.sleep(0.1)
     at.put("redlock:job", None)
 
@@ -158,8 +153,7 @@ def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothin
 @scene()
 def test_masters_that_refused_a_grant_get_its_key_soon(at: At) -> Steps:
     at.put("redlock:job", "another", masters=[3, 4])
-    lock = at.masters.lock("job", ttl=10.0, auto_extend=False)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", ttl=10.0, auto_extend=False)
     at.put("redlock:job", None, masters=[3])
     yield at.sleep(0.25 + 0.1)  # `node_timeout`
     assert at.values() == [lease.token] * 4 + ["another"]  # P8
@@ -171,8 +165,7 @@ def test_masters_that_refused_a_grant_get_its_key_soon(at: At) -> Steps:
 
 @scene()
 def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release(at: At) -> Steps:
-    lock = at.masters.lock("job", ttl=TTL)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=TTL)
     yield at.sleep(0.1)
     at.put("redlock:job", None, masters=[0])
     at.cut([0], requests=False)
@@ -202,8 +195,7 @@ def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(
     driver.send = preempted
     if lacks == "from the beginning":
         at.put("redlock:job", "another", masters=[0])
-    lock = at.masters.lock("job", ttl=TTL)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", ttl=TTL)
     at.put("redlock:job", None, masters=[0])
     yield from at.until(lambda: repairs)
     yield lock.release

@@ -22,16 +22,14 @@ def test_a_reader_that_crashed_is_over_after_its_ttl_although_another_reads_on()
         yield at.sleep(0.1)
 
     def reads_on(at: At) -> Steps:
-        lock = at.masters.lock("job", shared=True, ttl=3.0)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", shared=True, ttl=3.0)
         yield at.sleep(7.9)  # the last renewal was a moment ago
         released.append(at.now)
         yield lock.release
 
     def writes(at: At) -> Steps:
         yield at.sleep(1.0)
-        lock = at.masters.lock("job", retry=wait_fixed(1000))
-        yield lock.acquire
+        lock, _ = yield from at.held("job", retry=wait_fixed(1000))
         assert at.exactly(released[0])
         yield lock.release
 
@@ -45,8 +43,7 @@ def test_fences_of_readers_and_writers_rise_whatever_the_wall_clocks_of_clients_
     def takes(at: At, number: int) -> Steps:
         for turn in range(4):
             yield at.sleep(1.0 + 2 * turn + number - at.now)
-            lock = at.masters.lock("job", shared=turn % 2 == number)
-            lease = yield lock.acquire
+            lock, lease = yield from at.held("job", shared=turn % 2 == number)
             fences.append(lease.fence)
             yield lock.release
 
@@ -60,8 +57,7 @@ def test_fences_of_readers_and_writers_rise_whatever_the_wall_clocks_of_clients_
 
 @scene()
 def test_a_reader_that_is_there_no_more_is_not_brought_back_by_its_renewal(at: At) -> Steps:
-    lock = at.masters.lock("job", shared=True, ttl=3.0)
-    lease = yield lock.acquire
+    _, lease = yield from at.held("job", shared=True, ttl=3.0)
     yield at.sleep(0.5)
     at.put("redlock:job", None)
     began = at.now
@@ -85,8 +81,7 @@ def test_no_reader_comes_in_while_a_writer_waits_although_others_read_on() -> li
 
     def writes(at: At) -> Steps:
         yield at.sleep(1.0)
-        lock = at.masters.lock("job")
-        yield lock.acquire
+        lock, _ = yield from at.held("job")
         written.append(at.now)
         assert at.exactly(4.0)
         yield lock.release
@@ -100,16 +95,14 @@ def test_new_readers_are_kept_away_from_the_masters_that_a_writer_has_just_given
 
     def reads(at: At) -> Steps:
         at.cut([2])
-        lock = at.masters.lock("job", shared=True)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", shared=True)
         yield at.sleep(3.0)
         yield lock.release
         at.heal([2])
 
     def writes(at: At) -> Steps:
         yield at.sleep(1.0)
-        lock = at.masters.lock("job", retry=wait_fixed(1.5))
-        yield lock.acquire
+        lock, _ = yield from at.held("job", retry=wait_fixed(1.5))
         yield lock.release
 
     def comes(at: At) -> Steps:
@@ -126,8 +119,7 @@ def test_new_readers_are_kept_away_from_the_masters_that_a_writer_has_just_given
 @scene(announces=False)
 def test_a_writer_keeps_new_readers_away_after_an_attempt_that_was_granted_too_late() -> list[Any]:
     def reads(at: At) -> Steps:
-        lock = at.masters.lock("job", shared=True)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", shared=True)
         yield at.sleep(3.9 - at.now)
         yield lock.release
 
@@ -181,8 +173,7 @@ def test_a_lease_is_shared_from_the_moment_in_which_its_downgrade_is_sent() -> l
         yield lock.release
 
     def reads(at: At) -> Steps:
-        lock = at.masters.lock("job", shared=True)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", shared=True)
         assert 1.0 <= at.now < 1.1
         assert writer[0].shared
         yield at.sleep(3.0)

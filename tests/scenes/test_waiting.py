@@ -20,8 +20,7 @@ A_SECOND = tickets.LIFE + 0.3  # the life of a ticket, and an attempt
 def takes(at: At, served: list[Any], after: float, **options: Any) -> Steps:
     """Come, wait, and give it back a little later."""
     yield at.sleep(after)
-    lock = at.masters.lock("job", **options)
-    lease = yield lock.acquire
+    lock, lease = yield from at.held("job", **options)
     served.append((at.now, after, lease.fence))
     yield at.sleep(0.2)
     yield lock.release
@@ -33,8 +32,7 @@ def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came
     served: list[Any] = []
 
     def holds(at: At) -> Steps:
-        lock = at.masters.lock("job")
-        yield lock.acquire
+        lock, _ = yield from at.held("job")
         yield at.sleep(6.0)  # some lives of a ticket: waiting renews it
         yield lock.release
         yield from at.until(lambda: len(served) == 4, 10.0)
@@ -49,8 +47,7 @@ def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[An
     served: list[Any] = []
 
     def holds(at: At) -> Steps:
-        lock = at.masters.lock("job")
-        yield lock.acquire
+        lock, _ = yield from at.held("job")
         yield at.sleep(3.0)
         released = at.now
         yield lock.release
@@ -98,8 +95,7 @@ def test_waiters_that_have_died_cost_a_second_once() -> list[Any]:
     served: list[Any] = []
 
     def holds(at: At) -> Steps:
-        lock = at.masters.lock("job")
-        yield lock.acquire
+        lock, _ = yield from at.held("job")
         yield at.sleep(5.0)
         for number in (1, 2):
             at.crash(at.other(number))
@@ -130,8 +126,7 @@ def test_no_other_client_is_granted_a_name_while_a_client_waits_in_order(at: At)
 @scene()
 def test_a_waiter_that_gives_up_leaves_no_ticket_behind() -> list[Any]:
     def holds(at: At) -> Steps:
-        lock = at.masters.lock("job")
-        yield lock.acquire
+        lock, _ = yield from at.held("job")
         yield at.sleep(2.1 - at.now)
         yield lock.release
 
@@ -243,8 +238,7 @@ def test_a_lease_that_is_lost_lets_the_next_waiter_of_its_process_pass(at: At, e
 
 @scene()
 def test_wait_until_free_ends_at_its_timeout(at: At) -> Steps:
-    lock = at.masters.lock("job", bound=False)
-    yield lock.acquire
+    lock, _ = yield from at.held("job", bound=False)
     assert (yield partial(at.masters.wait_until_free, "job", 0)) is False
     began = at.now
     assert (yield partial(at.masters.wait_until_free, "job", timeout=3.0)) is False
@@ -257,8 +251,7 @@ def test_a_release_wakes_all_that_wait_until_a_name_is_free_and_none_of_them_pol
     free: list[float] = []
 
     def holds(at: At) -> Steps:
-        lock = at.masters.lock("job", ttl=50.0)
-        yield lock.acquire
+        lock, _ = yield from at.held("job", ttl=50.0)
         yield at.sleep(2.0)
         before = at.play.judge.calls
         yield at.sleep(10.0)
