@@ -169,19 +169,9 @@ def test_the_list(capfd):
     code, listed, _ = here(capfd, "list")
     assert code == 0
     for word in (
-        "namespace",
-        "proxy",
-        "amnesia-guarded",
-        "client-pause",
-        "clock-jump",
-        "no-rollback",
-        "no-repair",
-        "oneway",
-        "roll",
-        "PostgreSQL",
-        "transactions",
-        "without-fence-row",
-    ):
+        "namespace", "proxy", "amnesia-guarded", "client-pause", "clock-jump", "no-rollback", "no-repair", "oneway", "roll",
+        "PostgreSQL", "transactions", "without-fence-row",
+    ):  # fmt: skip
         assert word in listed
 
 

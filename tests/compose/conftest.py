@@ -39,12 +39,8 @@ def temporary(docker):
 
 def _left(folder: Path) -> list[str]:
     found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    groups = subprocess.run(
-        ["find", "/sys/fs/cgroup", "-type", "d", "-name", "redlock-compose-*"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.splitlines()
+    command = ["find", "/sys/fs/cgroup", "-type", "d", "-name", "redlock-compose-*"]
+    groups = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
     names = {path.name for path in folder.iterdir()}
     return [
         *(str(path) for path in sorted(folder.iterdir())),

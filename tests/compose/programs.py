@@ -20,10 +20,6 @@ RUNNING = (sys.executable, str(Path(__file__).with_name("running.py")))
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(word) for word in command],
-        env={**ENVIRONMENT, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
+        [str(word) for word in command], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL,
-    )
+    )  # fmt: skip

@@ -63,14 +63,10 @@ def test_every_compose_reads_it_and_nobody_else_reaches_it(name):
 
 
 def test_these_checks_can_fail():
-    assert unreadable({"version": "3", "services": {"a": {"healthcheck": {"start_interval": "1s"}}}}) == {
-        "version",
-        "start_interval",
-    }
-    assert open_ports({"services": {"a": {"ports": ["6379:6379", "0.0.0.0:1:1", "127.0.0.1:2:2"]}}}) == [
-        "6379:6379",
-        "0.0.0.0:1:1",
-    ]
+    old = {"version": "3", "services": {"a": {"healthcheck": {"start_interval": "1s"}}}}
+    assert unreadable(old) == {"version", "start_interval"}
+    ports = ["6379:6379", "0.0.0.0:1:1", "127.0.0.1:2:2"]
+    assert open_ports({"services": {"a": {"ports": ports}}}) == ports[:2]
 
 
 def test_five_masters_that_share_nothing():
@@ -112,14 +108,12 @@ def test_every_dollar_is_meant():
     """One dollar is a variable of Compose, two are one for the shell in the container."""
     for path in COMPOSE.glob("*.yml"):
         text = path.read_text(encoding="utf-8").replace("$$", "")
+        images = {f"REDLOCK_{of}IMAGE" for of in ("", "WORKER_", "PROMETHEUS_", "GRAFANA_")}
         assert set(re.findall(r"\$\{?(\w+)", text)) <= {
             "REDLOCK_FUNCTIONS",
-            "REDLOCK_IMAGE",
             "REDLOCK_PORTS",
             "REDLOCK_SECRETS",
-            "REDLOCK_WORKER_IMAGE",
-            "REDLOCK_PROMETHEUS_IMAGE",
-            "REDLOCK_GRAFANA_IMAGE",
+            *images,
         }, path.name
 
 
@@ -253,16 +247,11 @@ def test_what_a_killed_daemon_sh_had_is_removed_before_it_is_buried(tmp_path):
     for program in ("docker", "docker-compose"):
         (tmp_path / program).symlink_to(str(shutil.which("true")))
     (tmp_path / "temporary").mkdir()
+    here = {"PATH": f"{tmp_path}{os.pathsep}{ENVIRONMENT['PATH']}", "TMPDIR": str(tmp_path / "temporary")}
     process = subprocess.Popen(
         [COMPOSE / "daemon.sh", "sh", "-c", "sleep 1; echo works; exec sleep 60"],
-        stdout=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        env={
-            **ENVIRONMENT,
-            "PATH": f"{tmp_path}{os.pathsep}{ENVIRONMENT['PATH']}",
-            "TMPDIR": str(tmp_path / "temporary"),
-        },
-    )
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**ENVIRONMENT, **here},
+    )  # fmt: skip
     assert process.stdout is not None
     try:
         with process.stdout:

@@ -73,21 +73,15 @@ def test_the_alerts(promtool, alerts, tmp_path, quiet):
     tests = [
         {
             "interval": "1m",
-            "input_series": [
-                {"series": series, "values": fine if quiet else wrong} for series, wrong, fine in FIRES[name]
-            ],
-            "promql_expr_test": [
-                {
-                    "expr": f'count(ALERTS{{alertname="{name}", alertstate="firing"}})',
-                    "eval_time": "2h",
-                    "exp_samples": [] if quiet else [{"labels": "{}", "value": 1}],
-                }
-            ],
+            "input_series": [{"series": series, "values": (wrong, fine)[quiet]} for series, wrong, fine in FIRES[name]],
+            "promql_expr_test": [{
+                "expr": f'count(ALERTS{{alertname="{name}", alertstate="firing"}})', "eval_time": "2h",
+                "exp_samples": [] if quiet else [{"labels": "{}", "value": 1}],
+            }],
         }
         for name in named
-    ]
-    (tmp_path / "test.yml").write_text(
-        yaml.safe_dump({"rule_files": [str(alerts)], "evaluation_interval": "1m", "tests": tests})
-    )
+    ]  # fmt: skip
+    whole = {"rule_files": [str(alerts)], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(whole))
     done = run(promtool, "test", "rules", tmp_path / "test.yml")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -52,13 +52,9 @@ def test_one_master_by_the_commands_at_the_head_of_its_file(temporary):
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_nothing_is_left_of_one_that_was_broken_off(how, temporary):
     process = subprocess.Popen(
-        [str(COMPOSE / "try.sh")],
-        env={**ENVIRONMENT, "TMPDIR": str(temporary)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+        [str(COMPOSE / "try.sh")], env={**ENVIRONMENT, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
     assert process.stdout is not None
     with process.stdout:
         said = [next(process.stdout, "")]

@@ -22,12 +22,8 @@ def hashes(folder, epoch, umask, *kinds):
     for name in SOURCES:
         there = ROOT / name
         if there.is_dir():
-            shutil.copytree(
-                there,
-                source / name,
-                ignore=shutil.ignore_patterns("__pycache__", "_build"),
-                copy_function=shutil.copyfile,
-            )
+            ignore = shutil.ignore_patterns("__pycache__", "_build")
+            shutil.copytree(there, source / name, ignore=ignore, copy_function=shutil.copyfile)
         else:
             shutil.copyfile(there, source / name)
     shutil.copyfile(ROOT / ".gitignore", source / ".gitignore")

@@ -93,16 +93,8 @@ def test_the_source_distribution_is_enough_to_build_and_to_test(sdist, wheel, wh
     assert in_wheel(wheel_of_sdist) == in_wheel(wheel)
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    ours = on_disk(
-        "redlock/**/*",
-        "chaos/**/*",
-        "tests/**/*",
-        "docs/**/*",
-        "examples/**/*",
-        "benchmarks/**/*",
-        "tools/**/*",
-        "share/**/*",
-    )
+    folders = ("redlock", "chaos", "tests", "docs", "examples", "benchmarks", "tools", "share")
+    ours = on_disk(*(f"{folder}/**/*" for folder in folders))
     built = {name for name in ours if name.startswith("docs/_build/")}
     assert ours - built <= names
     assert not built & names
