@@ -25,16 +25,22 @@ def test_nothing_is_beyond_its_budget():
     assert all(title in done.stdout for title, _ in shape.LINES.values())
 
 
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """Call it with what is to be measured."""
+    monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
+    return lambda figures: monkeypatch.setattr(shape, "measured", lambda: figures)
+
+
 BUDGETS = {key: budget for key, (_, budget) in shape.LINES.items() if budget}
 
 
 @pytest.mark.parametrize("key", BUDGETS)
-def test_a_figure_above_its_budget_and_room_fails_and_cannot_be_written_away(key, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
-    monkeypatch.setattr(shape, "measured", lambda: FIGURES)
+def test_a_figure_above_its_budget_and_room_fails_and_cannot_be_written_away(key, measured, capsys):
+    measured(FIGURES)
     assert shape.main(["--write"]) == 0
     too_many = FIGURES[key] + BUDGETS[key].room + 1
-    monkeypatch.setattr(shape, "measured", lambda: FIGURES | {key: too_many})
+    measured(FIGURES | {key: too_many})
     capsys.readouterr()
     for arguments in ([], ["--write"], []):
         assert shape.main(arguments) == 1
@@ -46,26 +52,23 @@ def test_a_figure_above_its_budget_and_room_fails_and_cannot_be_written_away(key
 
 @pytest.mark.parametrize("key", ["lines", "test lines"])
 @pytest.mark.parametrize("more", [1, 200])
-def test_lines_within_the_room_are_a_warning(key, more, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
-    monkeypatch.setattr(shape, "measured", lambda: FIGURES | {key: FIGURES[key] + more})
+def test_lines_within_the_room_are_a_warning(key, more, measured, capsys):
+    measured(FIGURES | {key: FIGURES[key] + more})
     assert shape.main([]) == 0
     said = capsys.readouterr().out
     assert "Warning" in said
     assert f"{FIGURES[key] + more:,}; the budget is {FIGURES[key]:,}, with room for 200" in said
 
 
-def test_a_house_within_its_budgets_is_no_warning(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
-    monkeypatch.setattr(shape, "measured", lambda: FIGURES)
+def test_a_house_within_its_budgets_is_no_warning(measured, capsys):
+    measured(FIGURES)
     assert shape.main([]) == 0
     assert "udget." not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("key", ["thread", "task", "tasks", "new lock"])
-def test_bytecodes_are_shown_and_bound_nothing(key, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(shape, "KEPT", tmp_path / "shape.json")
-    monkeypatch.setattr(shape, "measured", lambda: FIGURES | {key: 12_345})
+def test_bytecodes_are_shown_and_bound_nothing(key, measured, capsys):
+    measured(FIGURES | {key: 12_345})
     assert shape.main([]) == 0
     assert re.search(rf"^{shape.LINES[key][0]} +12,345$", capsys.readouterr().out, re.MULTILINE)
 

@@ -125,18 +125,8 @@ def test_a_violation_says_how_to_see_it_again():
 )  # fmt: skip
 def test_any_schedule_keeps_every_promise(seed, faults, masters, clients, names, users):
     """What no seed would draw, and made small where it fails."""
-    play(
-        draw(
-            seed,
-            calm=False,
-            masters=masters,
-            clients=clients,
-            names=names,
-            budget=400,
-            faults=tuple(faults.items()),
-            besides={"users": users},
-        )
-    )
+    fixed = {"masters": masters, "clients": clients, "names": names, "budget": 400, "faults": tuple(faults.items())}
+    play(draw(seed, calm=False, besides={"users": users}, **fixed))
 
 
 def test_found_a_thread_that_lost_the_lead_just_before_it_would_sleep():
