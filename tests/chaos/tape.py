@@ -70,7 +70,7 @@ class Tape:
                     self.event(float(words[2]), "nemesis", who, "ok", target=target)
                 continue
             if what == "looks":
-                self.until(float(t))
+                self.event(float(t), "observer", "note", "info")
                 continue
             token, _, number = who.partition("/")
             process = f"client-{number or 'ABCDEF'.index(token) + 1}"
@@ -119,14 +119,8 @@ class Tape:
     def release(self, t: float, process: str, token: str, **fields: Any) -> int:
         return self.event(t, process, "release", "invoke", lock=LOCK, token=token, **fields)
 
-    def extended(self, t: float, process: str, token: str, *, until: float, **fields: Any) -> int:
-        return self.event(t, process, "extend", "ok", lock=LOCK, token=token, valid_until=until, **fields)
-
     def lost(self, t: float, process: str, token: str, reason: str = "expired") -> int:
         return self.event(t, process, "lost", "info", lock=LOCK, token=token, reason=reason)
-
-    def resumed(self, t: float, process: str, token: str, *, until: float) -> int:
-        return self.event(t, process, "resume", "ok", lock=LOCK, token=token, valid_until=until)
 
     def used(
         self,
@@ -157,10 +151,6 @@ class Tape:
     def inspect(self, t: float, *keys: tuple[str, int | None], master: str = "master-1") -> int:
         found = [{"lock": LOCK, "token": token, "pttl_ms": pttl_ms} for token, pttl_ms in keys]
         return self.event(t, "observer", "inspect", "ok", target=master, keys=found)
-
-    def until(self, t: float) -> None:
-        """Something else was recorded at ``t``."""
-        self.event(t, "observer", "note", "info")
 
     def bytes(self, *, footer: bool = True) -> bytes:
         end = [{"events": len(self.lines)}] if footer else []

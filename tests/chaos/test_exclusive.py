@@ -172,8 +172,7 @@ def test_a_long_hold_below_many_short_ones() -> None:
 
 def test_it_keeps_its_fence() -> None:
     """R19.  Also where the new process does not say it."""
-    tape = told("1 A held until 11 fence 7")
-    tape.resumed(5, "client-2", "A", until=15)
+    tape = told("1 A held until 11 fence 7, 5 A/2 resumed until 15")
     assert [one.fence for one in holds(tape.history())] == [7, 7]
 
 

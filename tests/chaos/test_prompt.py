@@ -242,7 +242,7 @@ def test_the_judge_says_what_a_slow_one_says(
         # Nothing of a hold happens before it.
         life["extended"] = sorted((max(t, begin), until) for t, until in life["extended"])
         for t, until in life["extended"]:
-            tape.extended(t / 40, process, f"{number}", until=until / 40)
+            tape.told(f"{t / 40} {number}/{process[-1]} extended until {until / 40}")
         for what in ("release", "lost"):
             if life[what] is not None:
                 life[what] = max(life[what], begin)
@@ -253,7 +253,7 @@ def test_the_judge_says_what_a_slow_one_says(
             tape.event(t / 40, process, "use", "invoke", lock="a", token=f"{number}", worker=f"{len(tape.lines)}")
     for op, target, t, healed in struck:
         tape.fault(op, target, t / 40, None if healed is None else max(healed, t) / 40)
-    tape.until(end / 40)
+    tape.told(f"{end / 40} observer looks")
     last = max(round(line["t"] * 40) for line in tape.lines)
 
     def hindered(ops: tuple[str, ...], process: str, begin: int, finish: int) -> bool:

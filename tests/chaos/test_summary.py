@@ -75,13 +75,11 @@ def test_the_gaps_at_both_ends_count_while_somebody_tries(tail: float, gap: floa
 
 
 def test_both_stores() -> None:
-    tape = told("1 A held until 20 fence 5")
-    tape.used(2, "client-1", "A", fence=5, read=0)
-    tape.used(3, "client-2", "B", fence=6, read=0)  # has not seen the one before
-    tape.used(4, "client-1", "A", fence=5, read=1)
-    tape.used(5, "client-1", "A", fence=5, read=1)
-    tape.used(6, "client-1", "A", fence=5, store="fenced", accepted=False)
-    tape.used(7, "client-2", "B", fence=6, store="fenced", read=0)
+    tape = told("1 A held until 20 fence 5, 2 A wrote fence 5 read 0")
+    tape.told(
+        "3 B wrote fence 6 read 0, 4 A wrote fence 5 read 1, 5 A wrote fence 5 read 1"
+    )  # B has not seen the one before
+    tape.told("6 A turned-away fence 5, 7 B stored fence 6 read 0")
     assert summary(tape).stores == (
         OfStore("fenced", accepted=1, refused=1, stale=0, lost_updates=0),
         OfStore("plain", accepted=4, refused=0, stale=2, lost_updates=2),
@@ -89,20 +87,14 @@ def test_both_stores() -> None:
 
 
 def test_versions_that_were_not_recorded() -> None:
-    tape = told("1 A held until 20 fence 5")
-    tape.used(2, "client-1", "A", fence=5, read=0)
-    tape.used(3, "client-2", "B", fence=4)
-    [found] = summary(tape).stores
+    [found] = summary(told("1 A held until 20 fence 5, 2 A wrote fence 5 read 0, 3 B wrote fence 4")).stores
     assert (found.stale, found.lost_updates) == (1, None)
 
 
 def test_as_a_table() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11, invoked=0, fence=1)
-    tape.fault("kill", "master-1", 3, 4)
-    tape.held(12, "client-1", "B", until=22, invoked=11.5, fence=2)
+    tape = told("1 A held until 11 fence 1 asked 0, 3 kill strikes master-1 until 4")
+    tape.told("12 B/1 held until 22 fence 2 asked 11.5, 13 B/1 wrote fence 2")
     tape.lost(11, "client-1", "A", "max_hold")
-    tape.used(13, "client-1", "B", fence=2)
     verdict = tape.verdict()
     shown = text(tape.history(), verdict, summarize(tape.history(), verdict))
     for line in (
