@@ -551,7 +551,7 @@ def read_fleet(value: Any) -> Lists:
 
 
 def read_way(value: bytes) -> tuple[float, float] | None:
-    """Since when, and for how long, clients count that treat an expiry in one way. None: the script drops it."""
+    """Since when, and for how long, clients are known that treat an expiry in one way. None: the script drops it."""
     match value.split(b" "):
         case [seen, life] if _are_digits(seen, life):
             return int(seen) / 1000, int(life) / 1000

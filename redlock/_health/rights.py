@@ -122,7 +122,7 @@ def questions(prefix: str, name: str, *, records: bool = False, functions: bool 
         Question(("GET", announcement), "get", announcements),
         Question(("PTTL", announcement), "pttl", announcements),
         Question(("HGETALL", fleet), "hgetall", fleets),
-        # A value is missing, which is refused after all other checks.
+        # Without its value the command is refused, but only after all other checks.
         Question(("HSET", fleet, name, "", name), "hset", fleets),
         Question(("HDEL", fleet, name), "hdel", fleets),
         Question(("CONFIG", "GET", "*append*"), "config|get"),
