@@ -134,14 +134,13 @@ def play(blocks: int) -> None:
     wall = mock.patch.object(time, "time_ns", partial(int, 10**18))
     with wall, scripted() as wired, Masters(urls(), **shape.ALONE) as masters, standstill():
         lock = masters.lock("old", ttl=shape.TTL)
+        first = 0
         while min(master.heard for master in wired) < WARM:
-            last = lock.acquire()
-            lock.release()
-        assert last is not None
-        assert last.fence is not None
+            with lock as lease:
+                first = (lease.fence or 0) + 1
         pipelines = masters._runtime.driver().host.connections.pipelines
         for pipeline, master in zip(pipelines, wired, strict=True):
-            master.still(pipeline, range(last.fence + 1, last.fence + 1 + _BLOCK * (blocks + 1)))
+            master.still(pipeline, range(first, first + _BLOCK * (blocks + 1)))
         for _ in range(blocks + 1):
             for _ in range(_BLOCK):
                 assert lock.acquire() is not None

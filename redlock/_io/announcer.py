@@ -111,7 +111,6 @@ class Announcer:
         self._voters.known_answered(master, None if value is None else wire.read_known(value), at)
 
     def heard(self, master: int, value: Any, sent_at: float, at: float) -> None:
-        """The answer to an announcement of our list."""
         self._voters.lists_answered(master, None if value is None else wire.read_fleet(value), sent_at, at)
         self._hurry(at)
         if self._fleet is not None and self._fleet.disagreement != self._reported:
@@ -122,7 +121,6 @@ class Announcer:
         self._due = min(self._due, at if in_the_way else at + self._pause(at))
 
     def due(self, now: float) -> list[Announcement]:
-        """The announcements that are due at ``now``."""
         due = []
         if now >= min(self._due, self._second_reading):
             due.append(self.reading())

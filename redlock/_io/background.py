@@ -54,7 +54,6 @@ class Background:
 
     @property
     def over(self) -> bool:
-        """Whether connecting has ended for good."""
         return self.ending or self._connections.closed
 
     def tick(self) -> float:
@@ -115,8 +114,6 @@ class Background:
         while not self.over and (left := self._connections.voters.begin_in(clock.now())) > 0:
             yield left
 
-    # -- connecting ----------------------------------------------------------------------------------
-
     def _start_connecting(self, stream: Stream) -> None:
         connector = stream.connector = Connector(stream.endpoint, self._connect_timeout)
         name = f"redlock-connect-{stream.endpoint.name}"
@@ -163,8 +160,6 @@ class Background:
             with connections.port.mutex:
                 stream.connector = None
                 self._port.tick_at()
-
-    # -- the end -------------------------------------------------------------------------------------
 
     def abort_connectors(self) -> None:
         for connector in list(self._connecting.values()):

@@ -90,14 +90,11 @@ class Connections(Exchange):
 
     @staticmethod
     def _give_turns(places: Sequence[Place], now: float) -> list[LineInbox]:
-        """Put a `Turn` into the inbox of each of ``places``.  Returns these inboxes."""
         # A place without an inbox found its turn by itself.
         inboxes: list[LineInbox] = [place.inbox for place in places if place.inbox is not None]
         for inbox in inboxes:
             inbox.events.append(Turn(now))
         return inboxes
-
-    # -- requests ------------------------------------------------------------------------------------
 
     def _tear(self, pipeline: Pipeline) -> None:
         self.all[pipeline.master].pick_up()
@@ -122,7 +119,6 @@ class Connections(Exchange):
         connection.put_down()
 
     def _write(self, connection: Stream, data: bytes, now: float, sent: int | OSError | None = None) -> None:
-        """Hand ``data`` to the kernel, unless that was ``sent`` already."""
         try:
             connection.write(data, sent)
         except OSError as error:
@@ -131,7 +127,6 @@ class Connections(Exchange):
             self.port.watch_room(connection, wanted=True)
 
     def send_owed(self, connection: Connection, now: float) -> None:
-        """Write the releases that this master is owed."""
         self.mend_walk(now)
         if connection.poisoned:
             self.read(connection, now)
@@ -156,8 +151,6 @@ class Connections(Exchange):
         for connection in self.all:
             if connection.sock is None and connection.pipeline.owes:
                 connection.retry_at = -math.inf
-
-    # -- answers -------------------------------------------------------------------------------------
 
     def read(self, connection: Stream, now: float) -> None:
         self.read_ready(((connection.fd, 0),), now)
@@ -185,7 +178,6 @@ class Connections(Exchange):
     # -- what is announced (R24) ---------------------------------------------------------------------
 
     def perform_local(self, effect: LocalEffect, inbox: Listener) -> None:
-        """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
             if effect.others_until > NEVER:
                 with brief.lock:
@@ -227,7 +219,6 @@ class Connections(Exchange):
         self.port.tick_at(min([clock.now() + LINGER / 2, *missing]))
 
     def unlisten(self, inbox: Listener) -> None:
-        """The operation of ``inbox`` has ended: end its subscription."""
         subscription = inbox.subscription
         if subscription is not None:
             self.subscriptions.remove(subscription, clock.now())
@@ -267,7 +258,6 @@ class Connections(Exchange):
             self.reports.append((logging.WARNING, text, ()))
 
     def wanted(self, connection: Stream) -> bool:
-        """Whether there should be a connection."""
         return not self.closed and (type(connection) is Connection or bool(self.subscriptions))
 
     def _hear(self, master: int, kind: bytes, channel: str, token: bytes) -> None:
@@ -285,8 +275,6 @@ class Connections(Exchange):
             if inbox is not None:
                 inbox.put(Notified(clock.now()))
 
-    # -- connections ---------------------------------------------------------------------------------
-
     def decide(self) -> bool:
         """Whether a majority is up, or none is possible without the masters that failed (R2)."""
         need = majority(len(self.all))
@@ -295,7 +283,6 @@ class Connections(Exchange):
         return up >= need or len(self.all) - failed < need
 
     def tried(self) -> bool:
-        """Whether every master is up or has failed at least once."""
         return all(connection.pipeline.down is None or connection.failures > 0 for connection in self.all)
 
     def connect_in(self, stream: Stream, now: float) -> float:
@@ -318,13 +305,11 @@ class Connections(Exchange):
         return stream.retry_at - now
 
     def _silent_in(self, stream: Stream, now: float) -> float:
-        """Seconds until ``stream`` has answered nothing for too long."""
         if isinstance(stream, Subscriber) and self._silent_in(self.all[stream.master], now) <= 0:
             return math.inf  # one second connection to a master at a time
         return math.inf if stream.sock is None else stream.waits_since + self.patience - now
 
     def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> None:
-        """Take over a socket that was just connected."""
         if stream.sock is not None:
             self.read(stream, now)
         if stream.sock is not None:
@@ -427,7 +412,6 @@ class Connections(Exchange):
     # -- our max_ttl (R21) and the list of our masters (R34) -----------------------------------------
 
     def announce(self, now: float, announcer: Announcer) -> None:
-        """Tell the masters what is due, and report what they said."""
         for announcement in announcer.due(now):
             self.submit(announcement, _NOBODY, now)
         self.reports += announcer.news()
@@ -438,8 +422,6 @@ class Connections(Exchange):
             self.all[master].votes_from = now + quarantined
         if not self.voters.refused:
             self._other_voters(now)
-
-    # -- connections again ---------------------------------------------------------------------------
 
     def unattached(self, connection: Stream, failure: Failure) -> None:
         """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
@@ -480,7 +462,6 @@ class Connections(Exchange):
         self.port.tick_at(connection.retry_at)
 
     def hang_up(self) -> None:
-        """Close every connection for good."""
         now = clock.now()
         if not self.closed:
             with contextlib.suppress(Exception):  # our list is dropped by itself, after a while

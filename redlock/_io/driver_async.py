@@ -160,15 +160,11 @@ class Driver:
             self.loop.call_soon_threadsafe(self._catch_up)
 
     def _catch_up(self) -> None:
-        """Do what other threads have left to the loop."""
         while self._put_off:
             self._put_off.popleft()()
         self.host.flush()
 
-    # -- the background ------------------------------------------------------------------------------
-
     def _connect(self) -> None:
-        """Connect to all masters, unless that has begun."""
         if self._until_ready is None and not self.ready.is_set():
             self.tick_at()  # first: after an interruption here the next call does it again
             self._until_ready = self.background.until_ready(clock.now())
@@ -237,8 +233,6 @@ class Driver:
 
     def read_late(self, connection: Connection, now: float) -> bool:  # noqa: ARG002 - the loop reads by itself
         return False
-
-    # -- the end -------------------------------------------------------------------------------------
 
     @staticmethod
     async def close_all(drivers: Sequence[Driver], before: Sequence[Driver]) -> None:

@@ -270,7 +270,6 @@ class Driver:
             operation.on_alarm()
 
     def _await_answers(self, until: float) -> None:
-        """Wait for answers to the requests of our operations."""
         if not self._awaits:
             return  # the operations began just now: go around once more, see there
         self.waiter.wait(until)
@@ -279,7 +278,6 @@ class Driver:
         self.waiter.events.clear()
 
     def _doze(self, until: float) -> None:
-        """Sleep until a connection breaks, or until we are woken."""
         host = self.host
         timeout = max(0.0, min(until - clock.now(), clock.NAP)) * 1000 + 1
         ready = host.hang_ups.poll(None if until == math.inf else timeout)
@@ -325,8 +323,6 @@ class Driver:
     def set_alarm(self, operation: RenewalOperation) -> None:
         self._number += 1
         heapq.heappush(self._alarms, (operation.until, self._number, operation))
-
-    # -- the end -------------------------------------------------------------------------------------
 
     def deliver_owed(self) -> None:
         """Give the masters that are owed a release `node_timeout` to answer it (R11)."""

@@ -74,14 +74,11 @@ class LoopHost:
         self._watched = False  # the loop watches `_epoll`
         weakref.finalize(self, _close_all, self._sockets).atexit = False
 
-    # -- for operations ------------------------------------------------------------------------------
-
     @staticmethod
     def now() -> float:
         return clock.now()
 
     def send(self, request: Send, operation: Operation[Any]) -> None:
-        """Write ``request`` to its masters, now or at the end of this tick."""
         connections = self.connections
         if connections.closed:
             raise RedlockError(CLOSED)
@@ -102,7 +99,6 @@ class LoopHost:
             connections.leave(request.leaves)
 
     def _send_with_others(self, request: Send, operation: Operation[Any], now: float) -> None:
-        """Write ``request`` at the end of this tick."""
         if self._flush_due == NEVER or now - self._flush_due > TICK:  # no call is to come, or it was interrupted
             self._soon(self.flush)
             self._flush_due = now
@@ -111,7 +107,6 @@ class LoopHost:
             self.flush()  # do not wait for the end of a tick this long, or this full
 
     def step_soon(self, operation: Operation[Any]) -> None:
-        """``operation`` has an event: have it stepped soon, by `step`."""
         self._to_step.append(operation)
         now = clock.now()
         if now - self._step_due > TICK:  # no call is to come, or it was interrupted
@@ -132,8 +127,6 @@ class LoopHost:
         if not self.loop.is_closed():  # else `shut` does it
             self.loop.call_soon(callback)
 
-    # -- sockets -------------------------------------------------------------------------------------
-
     def keep(self, sock: socket.socket) -> None:
         """Remember ``sock``, to be closed in the end; at once if this is closed already.  Any thread may call this."""
         self._sockets.difference_update([known for known in list(self._sockets) if known.fileno() < 0])
@@ -142,7 +135,6 @@ class LoopHost:
             sock.close()
 
     def flush(self) -> None:
-        """Hand to the kernel what was written."""
         process.check()
         self._flush_due = NEVER
         self.connections.flush_cork(clock.now())
@@ -183,8 +175,6 @@ class LoopHost:
         self._close_epoll()
         self.step()
 
-    # -- the port ------------------------------------------------------------------------------------
-
     def watch(self, stream: Stream) -> None:
         if self._epoll is None:
             self.loop.add_reader(stream.fd, self._readable, stream.fd)
@@ -220,7 +210,6 @@ class LoopHost:
             self._epoll = None
 
     def disown(self) -> None:
-        """In a forked child: see `Connections.disown`."""
         self.connections.disown()
         if self._epoll is not None:
             self._epoll.close()  # this copy of its descriptor; to unregister anything would reach the parent's

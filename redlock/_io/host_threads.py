@@ -81,8 +81,6 @@ class ThreadHost:
         self.operations: set[Waiter] = set()  # of callers, under way
         connections.readers.update({waker.fd: waker for waker in (self.waker, self.lead_waker)})
 
-    # -- for operations ------------------------------------------------------------------------------
-
     def leave_to_leader(self, request: Send, waiter: Waiter) -> None:
         """Have ``request`` written by the thread that leads: before it goes to poll(), or when it stops leading."""
         if self.connections.closing:
@@ -125,7 +123,6 @@ class ThreadHost:
             asked.popleft()
 
     def write_asked(self) -> None:
-        """`flush`, with the mutex held."""
         self._take_over()
         self.connections.flush_cork(clock.now())
 
@@ -153,8 +150,6 @@ class ThreadHost:
             for connection in self.connections.all:
                 if connection.poisoned:
                     self.connections.read(connection, now)
-
-    # -- the end -------------------------------------------------------------------------------------
 
     def begin_to_close(self) -> None:
         """From now on operations only end: they roll back, and releases are still sent and waited for."""
@@ -184,7 +179,6 @@ class ThreadHost:
             self.waker.close()
 
     def disown(self) -> None:
-        """In a forked child: see `Connections.disown`."""
         self.connections.closing = True
         self.connections.disown()
         self.waker.close()

@@ -58,7 +58,6 @@ brief = ForkLock()
 
 
 def is_this(other: object) -> bool:
-    """Whether the noted `identity` belongs to this process."""
     if getpid() != pid:
         notice()
     return other is identity

@@ -47,7 +47,6 @@ class Renewer:
     # -- from any thread -----------------------------------------------------------------------------
 
     def add(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float) -> Renewal:
-        """Renew a new lease from now on, see `Renewal`."""
         renewal = Renewal(settings, spec, lease, held_by, at)
         lease.on_change = MethodType(self._told, renewal)  # one object for each lease; a `partial` takes three
         queue = self._schedule.queue
@@ -75,7 +74,6 @@ class Renewer:
             return [renewal.give_back() for renewal in self._schedule.all() if renewal.abandoned]
 
     def put_back(self, *renewals: Renewal) -> None:
-        """Schedule ``renewals`` anew."""
         if self._mutex.is_mine:  # a finalizer or a signal handler comes back in the middle
             self._schedule.queue.extend(renewals)
             self._port.tick_at()
@@ -127,7 +125,6 @@ class Renewer:
 
     @property
     def holding(self) -> bool:
-        """Whether there are leases to renew."""
         return not self._schedule.empty
 
     def work(self, now: float, *besides: Renewal) -> float:

@@ -267,8 +267,6 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} {self._masters!r}>"
 
-    # -- what both worlds need -----------------------------------------------------------------------
-
     def _candidate(self) -> Any:
         stop = self._stop
         candidate = self._candidate_class(
@@ -344,7 +342,6 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
 def advance(
     steps: Generator[Step, Any, BaseException | None], result: object
 ) -> tuple[Step | None, BaseException | None]:
-    """The next step; or None, and the error that ended the election."""
     try:
         return steps.send(result), None
     except StopIteration as end:

@@ -227,7 +227,6 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
     async def _carry_out(
         self, running: Running, steps: Generator[Step, Any, BaseException | None]
     ) -> BaseException | None:
-        """Returns the error that ended the election."""
         result: Any = None
         while True:
             step, error = advance(steps, result)

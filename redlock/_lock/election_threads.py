@@ -192,7 +192,6 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             raise error
 
     def _carry_out(self, running: Running, steps: Generator[Step, Any, BaseException | None]) -> BaseException | None:
-        """Returns the error that ended the election."""
         result: Any = None
         while True:
             step, error = advance(steps, result)

@@ -168,7 +168,6 @@ class Hold(Generic[AnyLease]):
 
     @property
     def bound_by_hand(self) -> bool:
-        """Whether its thread or task has to give it back with a call of `release`."""
         return self.with_exit is None and self._life is None
 
     @property
@@ -176,7 +175,6 @@ class Hold(Generic[AnyLease]):
         return self not in self.holder
 
     def presence(self) -> Presence:
-        """Whether any of its holders can still give the lease back (R15)."""
         perhaps = gone = False
         for hold in list(self.state.holds):
             if hold.abandoned:

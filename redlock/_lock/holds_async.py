@@ -72,7 +72,6 @@ class Cancelling:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the calling task runs the body."""
         return self._body() is this_task()
 
     def cancel_body(self, why: str) -> None:
@@ -126,7 +125,6 @@ class TaskHoldings:
 
     @property
     def holds(self) -> Holder[AsyncLease]:
-        """The holds of the running task."""
         try:
             task = asyncio.current_task()
         except RuntimeError:  # no loop runs in this thread

@@ -199,13 +199,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             self._anchor = Anchor()
             self._own = SimpleNamespace(holds=Holder(bool))  # the holds of all users of this lock
 
-    # -- what a subclass adds ------------------------------------------------------------------------
-
     @abstractmethod
     def _new_hold(self, with_exit: Callable[[], WithExit | None] | None = None) -> Hold[AnyLease]:
         """A hold of the caller, to be entered.  ``with_exit``: the end of its ``with``."""
-
-    # -- looking -------------------------------------------------------------------------------------
 
     def owned(self) -> bool:
         """Whether the caller holds, through this object, a lease that is valid now.  No I/O."""
@@ -267,19 +263,15 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return False
 
     def _wants_any(self, names: tuple[str, ...]) -> bool:
-        """Whether a lease on ``names`` has any name that this lock asks for."""
         return any(name in names for name in self._spec.names)
 
     def _wants_all(self, names: tuple[str, ...]) -> bool:
-        """Whether a lease on ``names`` has exactly the names of this lock."""
         return set(self._spec.names) == set(names)
 
     def _spec_of(self, state: LeaseState) -> LockSpec:  # noqa: ARG002 - of slots each is another lock
-        """The lock that the lease ``state`` is on."""
         return self._spec
 
     def _check_asked(self, hold: Hold[AnyLease]) -> None:
-        """Check that the lease of ``hold`` has all that this lock asks for."""
         lease, holds = hold.lease, f"this {self._holder} holds"
         if not self._wants_all(lease.names):
             raise WouldDeadlock(
@@ -316,8 +308,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 "release it first",
                 name=self._spec.name,
             )
-
-    # -- giving back ---------------------------------------------------------------------------------
 
     def _latest_by_hand(self) -> Hold[AnyLease]:
         """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
@@ -537,7 +527,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             state.nested_on_lost = tuple(tells)
 
     def _current_hold(self) -> Hold[AnyLease]:
-        """The caller's latest hold, for `release` and `extend`."""
         hold = self._latest(self._own.holds)
         if hold is not None and hold.state.mine():
             return hold

@@ -118,8 +118,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         # > return ThreadHold(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold, task)
         # both again
 
-    # -- taking and giving back ----------------------------------------------------------------------
-
     @hide_unknown
     async def acquire(
         self,
@@ -207,8 +205,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         if extension is not None:
             self._conclude_extension(state, extension)
 
-    # -- looking -------------------------------------------------------------------------------------
-
     async def locked(self) -> bool:
         """Whether a majority of masters has a holder for the name, or for any of several names.
 
@@ -225,8 +221,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """Close the masters, if this lock made them for itself; else do nothing."""
         if self._private:
             await self._masters.close()
-
-    # -- with, and as a decorator --------------------------------------------------------------------
 
     async def __aenter__(self) -> AsyncLease:
         """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""

@@ -70,8 +70,6 @@ class MultiLock(LockBase[Masters, Lease]):
         task = None if loop is None else asyncio.current_task(loop)  # see holds.py
         return ThreadHold(self._me, self._own.holds, with_exit, self._anchor, self._spec.max_hold, task)
 
-    # -- taking and giving back ----------------------------------------------------------------------
-
     @hide_unknown
     def acquire(
         self,
@@ -157,8 +155,6 @@ class MultiLock(LockBase[Masters, Lease]):
         if extension is not None:
             self._conclude_extension(state, extension)
 
-    # -- looking -------------------------------------------------------------------------------------
-
     def locked(self) -> bool:
         """Whether a majority of masters has a holder for the name, or for any of several names.
 
@@ -172,8 +168,6 @@ class MultiLock(LockBase[Masters, Lease]):
         """Close the masters, if this lock made them for itself; else do nothing."""
         if self._private:
             self._masters.close()
-
-    # -- with, and as a decorator --------------------------------------------------------------------
 
     def __enter__(self) -> Lease:
         """Acquire, and wait as `acquire` does; raises `NotAcquired` where `acquire` returns None."""

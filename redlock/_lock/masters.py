@@ -236,8 +236,6 @@ class MastersBase(ABC, Generic[AnyDriver]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._runtime.deployment.settings.masters)}>"
 
-    # -- for the check -------------------------------------------------------------------------------
-
     def _checkup(
         self, timeout: float, probe: Callable[[float], Probe] | None, lock: Callable[[], Any] | None = None
     ) -> Checkup:
@@ -262,7 +260,6 @@ class MastersBase(ABC, Generic[AnyDriver]):
         return Checkup(runtime.endpoints, client_options, timeout, probes, troubles=runtime.troubles())
 
     def _probe_options(self) -> dict[str, Any]:
-        """The options of the lock that a check acquires and releases."""
         ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._runtime.deployment.settings.node_timeout))
         return {"name": self._probed, "ttl": ttl, "auto_extend": False, "guard": 0.0}
 

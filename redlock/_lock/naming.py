@@ -79,7 +79,6 @@ _Part: TypeAlias = tuple[str, tuple[str, str | None, str] | None]
 
 
 def _fields(template: str, function: str, parameters: Arguments) -> tuple[_Part, ...]:
-    """The parts of ``template``, checked against the arguments of ``function``."""
     parts: list[_Part] = []
     try:
         for text, field, spec, conversion in _FORMATTER.parse(template):
@@ -100,7 +99,6 @@ def _fields(template: str, function: str, parameters: Arguments) -> tuple[_Part,
 
 
 def _check_own_text(template: str, parts: Iterable[_Part]) -> None:
-    """Check that some arguments can make a name of ``template``."""
     shortest = "".join(text if field is None else f"{text}x" for text, field in parts)
     if _CONTROL.search(shortest):
         raise ConfigurationError(f"name={options.shown(template)}: its own text has a control character")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
-    """The error when others hold the lock, or when no client does."""
     holder = refusal.holder or refusal.doubt.holder
     released, turn = released_token(holder), turn_of(holder)
     whose = readers_of(holder) or owner_of(holder) or shown(released or turn or holder)
@@ -35,7 +34,6 @@ def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
 
 
 def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
-    """The error when all slots of a group are taken."""
     who = "the only slot is taken" if limit == 1 else f"all {limit} slots are taken"
     return _error(spec, refusal, who, ", the first one for up to {:.1f} s", "wait for a slot", "wait for a slot")
 
@@ -59,7 +57,6 @@ def _error(spec: LockSpec, refusal: Refusal, who: str, more: str, crowd: str, ot
 
 
 def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> QuorumUnreachable:
-    """The error when too few masters took part, or too late."""
     if refusal.validity is not None and refusal.validity >= spec.min_validity:
         why = (
             "this client was stopped or cut off, and others may have forgotten its max_ttl (R21) and which masters it "
@@ -89,7 +86,6 @@ def not_extended(spec: LockSpec, state: LeaseState, extension: Extension) -> Not
 
 
 def not_resumed(state: LeaseState, extension: Extension) -> RedlockError:
-    """The error when a lease was not taken over (R46)."""
     tally, others = extension.tally, extension.others
     if tally is not None and len(others) >= tally.need:
         if others[0].recorded:

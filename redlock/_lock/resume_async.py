@@ -71,7 +71,6 @@ class AsyncResumed(AsyncMultiLock):
         super().__init__(names, masters, fencing=fence is not None, **given)
 
     def _acquire_op(self, hold: Hold[AsyncLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:  # noqa: ARG002
-        """Extend the lease once, enter ``hold``, and begin to renew."""
         hold.driver = driver = self._runtime.drivers.get(self._runtime.where())
         spec, settings = self._spec, self._settings
         state = self._state_class(spec, clock=clock.now, mine=process.here)

@@ -77,8 +77,6 @@ class AsyncSlots(AsyncMultiLock):
             self._group.known_slots.took(hold.state.slot, weakref.ref(hold.state))
         return outcome
 
-    # -- looking -------------------------------------------------------------------------------------
-
     async def status(self) -> SlotsStatus:
         """Which slots are free, and who holds the others.  It takes at most `node_timeout` for each slot.
 
@@ -101,8 +99,6 @@ class AsyncSlots(AsyncMultiLock):
             QuorumUnreachable: too few masters answered to know.
         """
         return (await self.status()).free == 0
-
-    # -- what a lock asks ----------------------------------------------------------------------------
 
     def _wants_any(self, names: tuple[str, ...]) -> bool:
         return any(name in self._names for name in names)

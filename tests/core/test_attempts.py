@@ -116,7 +116,7 @@ def test_the_wait_object_is_asked_after_every_refused_attempt() -> None:
         return 0.1 * state.attempt_number
 
     world = World(*[held()] * 3)
-    spec = world.spec()._replace(retry=strategy)  # type: ignore[arg-type]
+    spec = world.spec()._replace(retry=strategy)
     world.run(world.acquire(spec, deadline=world.now + 0.65))
     assert asked == [1, 2, 3, 4]
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.1, 0.3, 0.6, 0.65])

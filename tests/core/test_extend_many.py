@@ -209,7 +209,7 @@ def test_those_that_were_renewed_together_meet_again() -> None:
     scene = Scene(leases=20)
     scene.go()
     for number, held in enumerate(scene.held):
-        held.renewal.settings = scene.world.settings._replace(random=lambda number=number: number / 20)  # type: ignore[misc]
+        held.renewal.settings = scene.world.settings._replace(random=lambda number=number: number / 20)
     for leases in (20, 19, 18):
         assert scene.go() == [["extended"] * leases]
         held = scene.held.pop()
