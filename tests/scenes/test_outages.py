@@ -97,3 +97,23 @@ def test_with_outage_timeout_none_they_wait_through_it(kind: str) -> list[Any]:
         yield masters.close
 
     return [(asks, partial(gone, since=0.5, until=60.0))]
+
+
+@scene()
+def test_a_crowd_that_waits_in_an_outage_is_no_crowd(at: At) -> Steps:
+    """R40, C2: what the waiter in front has learned of the masters is true for the one that is refused as well."""
+    at.kill(3)
+
+    def waits(timeout: float) -> Steps:
+        lock = at.masters.lock("job", max_waiters=1)
+        with pytest.raises(at.errors.QuorumUnreachable):
+            yield partial(lock.acquire, timeout=timeout)
+
+    jobs = []
+    for _ in range(2):
+        jobs.append((yield at.begin(waits(5.0))))
+        yield at.sleep(0.5)
+    began = at.now
+    yield from waits(5.0)
+    assert at.exactly(began), "there are as many as may wait, so it does not"
+    yield from at.until(lambda: all(at.over(job) for job in jobs))
