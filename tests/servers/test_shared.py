@@ -273,6 +273,12 @@ def test_several_names_are_all_shared(redlock_servers, masters, others):
     eventually(lambda: nothing_left(redlock_servers))
 
 
+def test_without_fencing_a_reader_has_none(redlock_servers, masters):
+    with masters.lock("job", shared=True, fencing=False) as lease:
+        assert lease.fence is None
+    assert not any("{redlock:job}:fence" in keys for keys in redlock_servers.keys("*"))
+
+
 def test_more_readers_than_allowed_are_refused(masters, others):
     with masters.lock("job", shared=True):
         few = others.lock("job", shared=True, max_readers=1, timeout=0.0)

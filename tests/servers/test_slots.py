@@ -181,6 +181,16 @@ def test_a_refusal_says_how_many_slots_there_are(masters, others):
     assert refused.value.name == "import"
 
 
+def test_a_slot_without_a_fence_is_kept_for_its_time(redlock_servers, masters, others):
+    """R28: by the last release, as any lock."""
+    with masters.slots("import", limit=2, ttl=60, hold_at_least=60, fencing=False) as lease:
+        assert lease.fence is None
+        assert not any(key.endswith(b":fence") for key in redlock_servers.client(0).keys())
+    slots = others.slots("import", limit=2)
+    assert [slot.released for slot in slots.status().holders] == [True]
+    assert slots.acquire(timeout=0).slot == 1 - lease.slot
+
+
 def test_redlock_run(redlock_servers, masters):
     show = ["sh", "-c", 'echo "$REDLOCK_NAME $REDLOCK_SLOT"']
     done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", "--verbose", "--", *show], redlock_servers.urls)
