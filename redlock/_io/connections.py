@@ -144,10 +144,7 @@ class Connections(Exchange):
         return any([connection.pipeline.owes for connection in self.all])  # noqa: C419
 
     def hurry(self) -> None:
-        """The connections are about to be closed: where a release is owed, try to connect now (R11).
-
-        The master may be back (P7), and the pause between two attempts may be longer than the time that is left.
-        """
+        """Where a release is owed, connect now: the end is near, and the master may be back (R11, P7)."""
         for connection in self.all:
             if connection.sock is None and connection.pipeline.owes:
                 connection.retry_at = -math.inf
@@ -328,10 +325,7 @@ class Connections(Exchange):
             sock.close()
 
     def _give_up(self, stream: Stream, now: float) -> None:
-        """Close the connection of ``stream``: it answers nothing, and a new one has got through its handshake.
-
-        It is aborted, so that its bytes do not arrive after bytes of the new one; its debts stay (R10).
-        """
+        """Abort what answers nothing: its bytes must not arrive after those of the new one; its debts stay (R10)."""
         silence = f"no answer for {now - stream.waits_since:.3g} s"
         self.detach(stream, ConnectionAbortedError(f"{silence}, while a new connection works"), now)
         if isinstance(stream, Subscriber):

@@ -51,10 +51,7 @@ _TICKS = 10  # turns of the loop for tasks to be resumed whose operations have e
 
 
 class Driver:
-    """Runs the operations of one `AsyncMasters` on one event loop, from the first one until `close`.
-
-    It is the `Port` of its background.
-    """
+    """Runs the operations of one `AsyncMasters` on one event loop.  It is the `Port` of its background."""
 
     where = staticmethod(running_loop)
     stopped: Final = Exception
@@ -89,10 +86,7 @@ class Driver:
         DRIVERS.add(self)
 
     async def run(self, op: Op[T]) -> T:
-        """Drive ``op`` to its end, and return its result.
-
-        An exception at the await is thrown into the operation (R11).  If that had ended, its result is dropped.
-        """
+        """Drive ``op`` to its end.  An exception at the await is thrown into it (R11), unless it has ended by then."""
         if not self.ready.is_set():
             self._connect()
             await self.ready.wait()
@@ -111,10 +105,7 @@ class Driver:
             raise
 
     async def _let_others_go_on(self) -> None:
-        """End the turn of the loop at the second operation in it that ended without a wait.
-
-        A task that starts one after the other, although no master can be asked, would stop the loop.
-        """
+        """End the turn of the loop at its second operation that ended at once: many of them would stop the loop."""
         if self._ended_at_once:
             await asyncio.sleep(0)
         else:
@@ -312,11 +303,7 @@ class Driver:
                 report_failure("closing the connections of an event loop that is closed failed")
 
     def deliver_at_exit(self) -> None:
-        """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11).
-
-        This loop does not run any more, so wait for the sockets here. A loop that still runs in a thread sends its
-        releases itself.
-        """
+        """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11)."""
         if self.loop.is_running():
             return
         connections = self._connections

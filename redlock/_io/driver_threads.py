@@ -112,10 +112,7 @@ def check_python() -> None:
 
 
 class Driver:
-    """Runs the operations of one `Masters` in one process, from the first one until `close`.
-
-    It is the `Port` of its background, and the host of the operations that renew.
-    """
+    """Runs the operations of one `Masters` in one process: the `Port` of its background, and the host of renewals."""
 
     check = staticmethod(check_python)
     where: Callable[[], object] = bool  # one driver for all threads, whatever loop runs in one
@@ -150,11 +147,7 @@ class Driver:
         process.survivors.add(self)
 
     def run(self, op: Op[T]) -> T:
-        """Drive ``op`` to its end, and return its result.  An exception that interrupts us is thrown into it (R11).
-
-        Raises:
-            Inside: this thread holds a lock of ours, or sits in our poll().
-        """
+        """Drive ``op`` to its end.  An exception that interrupts us is thrown into it (R11).  Raises `Inside`."""
         host = self.host
         if host.mutex._is_owned() or brief.lock._is_owned() or (host.polling and self._polls()):  # noqa: SLF001
             raise Inside(INSIDE)
@@ -391,12 +384,9 @@ class Driver:
             self._closer = None
 
     def wait_until_closed(self) -> None:
-        """Another thread closes it; if that was interrupted, this one does (R11).
-
-        An observer or a signal handler that this thread calls does not wait for this thread.
-        """
+        """Another thread closes it; if that was interrupted, this one does (R11)."""
         for pause in pauses():
-            if threading.current_thread() in (self._closer, self._thread):
+            if threading.current_thread() in (self._closer, self._thread):  # an observer or a signal handler calls this
                 return
             if self._gone and (self._thread is None or not self._thread.is_alive()):
                 return

@@ -46,10 +46,7 @@ _ENOUGH = 24
 
 
 class LoopHost:
-    """The host of the operations of one event loop, and the port of their `Connections`.
-
-    Only the loop's thread may call methods, except where they say otherwise.
-    """
+    """The host of the operations of one event loop, and the port of their `Connections`; for one thread alone."""
 
     def __init__(
         self, endpoints: Sequence[Endpoint], settings: MastersSettings, tick_at: Callable[[float], object]

@@ -1,8 +1,4 @@
-"""Looks after the operations of threads: the part of the leading thread, and the watch over the connections.
-
-See `redlock/_io/waiter.py` for which thread writes and reads, and which ones wait for it.  The background does what
-no caller does: it connects, reads late answers and sends owed releases.
-"""
+"""Looks after the operations of threads, and watches the connections: see `waiter.py` for who writes and reads."""
 
 from __future__ import annotations
 
@@ -110,10 +106,7 @@ class ThreadHost:
                 self.write_asked()
 
     def _take_over(self) -> None:
-        """Submit what following threads have asked for, in their order.
-
-        If this is interrupted, the next call goes on where it was.
-        """
+        """Submit what following threads have asked for, in their order; after an interruption, go on where it was."""
         asked = self.asked
         while asked:
             request, waiter, at, was_open = asked[0]

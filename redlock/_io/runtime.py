@@ -78,17 +78,11 @@ class Runtime(Generic[AnyDriver]):
         return driver.run(op)
 
     def post(self, op: Op[Any], driver: AnyDriver | None = None) -> None:
-        """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one.
-
-        With a ``driver`` any thread may call this.
-        """
+        """Send what ``op`` sends, and wait for no answers.  Any thread may call this with a ``driver``."""
         (driver or self.driver()).post(op)
 
     def troubles(self) -> Callable[[], list[str]]:
-        """A function that says what is wrong with the connections of this process, or of the running event loop.
-
-        See `Connections.troubles`; empty: there are none.  Any thread may call it.
-        """
+        """A function for any thread: see `Connections.troubles`, of this process or of the running event loop."""
         where = self.where()
         return lambda: [] if (driver := self.drivers.get(where)) is None else driver.troubles()
 

@@ -85,10 +85,7 @@ class Stream(ABC):
         """Since when the master has owed an answer without giving any; infinity: it owes none."""
 
     def write(self, data: bytes, sent: int | OSError | None = None) -> None:
-        """Hand ``data`` to the kernel.  The backlog keeps the rest.  OSError: the connection broke.
-
-        ``sent``: the kernel was called already, with this result.
-        """
+        """Hand ``data`` to the kernel, unless that was ``sent``; the backlog keeps the rest.  OSError: it broke."""
         if self.backlog:  # it goes first
             self.backlog += data
             return
@@ -235,10 +232,7 @@ class Connection(Stream):
 
 
 class Subscriber(Stream):
-    """The connection on which one master announces releases (R24).  It exists only while there is a waiter.
-
-    It is a connection of its own, for one that subscribes can send no other requests.
-    """
+    """The connection on which one master announces releases (R24), while there is a waiter.  It asks nothing else."""
 
     __slots__ = ("_hear", "_refused_at", "_silent_since", "_unanswered", "asked", "refused", "reported")
 

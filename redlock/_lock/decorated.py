@@ -40,10 +40,7 @@ def runs_as(function: object, kind: Callable[[object], bool]) -> bool:
 
 
 def check_called(function: object, right: str) -> None:
-    """Check that the body of ``function`` runs while it is called.  Coroutine functions need ``right``.
-
-    Raises ConfigurationError.
-    """
+    """Raise ConfigurationError unless the body of ``function`` runs while it is called.  Coroutines need ``right``."""
     check(function)
     for kind, is_one in (
         (f"a coroutine function, which takes {right}", inspect.iscoroutinefunction),
@@ -65,10 +62,7 @@ def check_awaited(function: object) -> None:
 
 
 def check_told(option: str, function: object, takes: str, holder: str) -> None:
-    """Check a function that is called when something happens.  ``holder``: a thread cannot run a coroutine function.
-
-    Raises ConfigurationError.
-    """
+    """Raise ConfigurationError if ``function`` cannot be called when something happens.  A thread runs no coroutine."""
     if function is None:
         return
     if not callable(function):
@@ -83,10 +77,7 @@ def check_told(option: str, function: object, takes: str, holder: str) -> None:
 
 
 def lock_options(on_busy: object, busy: object, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a lock for each call (R30): as ``given``, with the timeout that ``on_busy`` means.
-
-    Raises ConfigurationError if they contradict each other.
-    """
+    """The options of a lock for each call (R30), with the timeout of ``on_busy``.  Raises ConfigurationError."""
     if on_busy not in ("wait", "raise", "skip"):
         raise ConfigurationError(f"on_busy={options.shown(on_busy)}: allowed are 'wait', 'raise' and 'skip'")
     if busy is not None and on_busy != "skip":

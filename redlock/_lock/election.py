@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Candidate(LockBase[AnyMasters, AnyLease]):
     """The lock of a candidate, which is not bound: its acquire ends when the election is stopped.
 
-    It is not bound, so a lease belongs to the candidate. While a body runs, the hold is also among the holds of the
+    While a body runs, the hold is also among the holds of the
     thread or task of the body: a body that asks for the name would wait for itself (C5).
     """
 

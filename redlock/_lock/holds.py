@@ -99,10 +99,7 @@ _OURS = Lifetime(Anchor()).references()
 
 
 class Holder(list["Hold[AnyLease]"]):
-    """All holds of one thread or task, or of a lock that is not bound; the latest is the last one.
-
-    ``alive()``: whether the thread or task has not ended.
-    """
+    """All holds of one thread or task, or of an unbound lock, the latest last.  ``alive()``: it has not ended."""
 
     __slots__ = ("alive",)
 
@@ -237,10 +234,7 @@ class Hold(Generic[AnyLease]):
         self._life, self._watches = Lifetime(anchor), watch(anchor.then, self.state)
 
     def exit(self) -> bool:
-        """Give it back.  True if no other hold can give back its lease.  Any thread may call this, and twice.
-
-        If it was not entered yet, it will not be.
-        """
+        """Give it back, or never enter it.  True: no other hold can give back its lease.  For any thread, and twice."""
         self._unwanted = True
         if not self._entered:
             return False

@@ -150,10 +150,7 @@ def this_task() -> asyncio.Task[Any]:
 
 
 def call(function: Callable[[T], object], argument: T, name: str) -> None:
-    """Call ``function``, on the running loop.  If it is a coroutine function a task of its own runs it, to its end.
-
-    ``name``: of the option, for the log if the task fails.
-    """
+    """Call ``function`` on the running loop; a coroutine function in a task of its own.  ``name``: for the log."""
     result = function(argument)
     if inspect.iscoroutine(result):
         task = asyncio.get_running_loop().create_task(result)

@@ -63,10 +63,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
     @staticmethod
     @abstractmethod
     def _import() -> None:
-        """Import what methods need.
-
-        At their first call no descriptor may be left, and an exception in an import may leave its lock locked.
-        """
+        """Import what methods need: at their first call no descriptor may be left, or a Ctrl-C may strike."""
 
     def __init__(
         self,
@@ -202,9 +199,7 @@ class MastersBase(ABC, Generic[AnyDriver]):
     def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Unpack[MastersOptions]) -> Self:
         """Make masters from the comma-separated URLs in an environment variable, each with its name or none.
 
-        With names: ``lock-1=redis://10.0.0.1:6379,lock-2=redis://…`` (R34).
-
-        A comma inside a password is written ``%2C``.
+        With names: ``lock-1=redis://10.0.0.1:6379,lock-2=redis://…`` (R34).  A comma in a password is written ``%2C``.
 
         ``local`` in place of the URLs: three masters on this machine, for development. All programs of a user that say
         so have the same ones. The first starts them, which takes some tenths of a second, and a line in the log (on

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Makes the events, and hands them to ``function``, a function of the user.
-
-    This object refers only to ``function``: connections and renewers refer to this object, and must not keep a
-    `Masters` alive.
-    """
+    """Makes the events for ``function``, and refers to nothing else: it must not keep a `Masters` alive."""
 
     __slots__ = ("_function",)
 
