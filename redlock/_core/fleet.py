@@ -22,7 +22,6 @@ from redlock._core.kernel.quorum import majority
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set as AbstractSet
 
-    from redlock._core.wire import Lists, Says, Way
 
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
@@ -76,7 +75,7 @@ class Fleet:
         node_timeout: float,
         *,
         refuses: bool,
-        way: Way = "trusted",
+        way: wire.Way = "trusted",
     ) -> None:
         self.names = tuple(names)
         self.way = way  # how we take an expiry (R35)
@@ -103,7 +102,7 @@ class Fleet:
         self.disagreement = Disagreement((), refused=False)
 
     @property
-    def says(self) -> Says:
+    def says(self) -> wire.Says:
         """What to announce.  While others are in use, a rejected client withdraws its list, or only asks."""
         if self.rejected and self._in_use:
             return "back" if any(one is not None and one.state == 1 for one in self._answers) else "refused"
@@ -128,7 +127,7 @@ class Fleet:
         """Whether nothing but the silence of ``master``, and of others like it, keeps us from work."""
         return self._since <= at < self._begins and self._silent(master, at)
 
-    def answered(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
+    def answered(self, master: int, lists: wire.Lists | None, sent_at: float, at: float) -> None:
         """What ``master`` said to an announcement that was sent at ``sent_at``.  None: it takes no announcement."""
         self._judge(at)  # first: what we knew may have become too old, and then we begin anew
         before = self._answers[master]
@@ -151,7 +150,7 @@ class Fleet:
         self._down_at[master] = at
         self._judge(at)
 
-    def next_announcement(self, at: float) -> Says:
+    def next_announcement(self, at: float) -> wire.Says:
         """What to announce now, to all masters.  A client that was not rejected until now belongs to the fleet."""
         self._judge(at)
         says = self.says

@@ -19,8 +19,6 @@ from redlock._core.outcomes import NEVER, ErrorReply, Failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.wire import Call
-
 
 # Of the patience: pauses until a release that is in doubt, or not permitted, is sent again; each is twice the last one.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
@@ -127,7 +125,7 @@ class Pipeline:
         self._waiting: list[tuple[Send, bool]] = []  # requests for the new connection, and whether the old one had them
         self._sweep_from = _SWEEP_FROM
 
-    def words(self, call: Call) -> tuple[str, ...]:
+    def words(self, call: wire.Call) -> tuple[str, ...]:
         """The command for ``call``, as this master is asked."""
         return call.words_as_function if self.functions else call.words
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._core.fleet import Fleet
-    from redlock._core.wire import Announced, Known, Lists
 
 
 class Facts(NamedTuple):
@@ -30,11 +29,11 @@ class Facts(NamedTuple):
     run_id: str | None
     uptime: int | None  # in whole seconds, as INFO has it
     durable: bool = False  # it has an append-only file with appendfsync always, and forgets nothing
-    announced: Announced | None = None  # what it said to our max_ttl; None: it takes no announcement
-    lists: Lists | None = None  # what it said to our list of masters; None: it takes no announcement (R34)
+    announced: wire.Announced | None = None  # what it said to our max_ttl; None: it takes no announcement
+    lists: wire.Lists | None = None  # what it said to our list of masters; None: it takes no announcement (R34)
     asked_at: float = -math.inf  # when both were sent
     clock: float | None = None  # in seconds, as INFO has it: by this clock it counts its uptime
-    known: Known | None = None  # whose data it has; None: it does not say
+    known: wire.Known | None = None  # whose data it has; None: it does not say
     functions: bool = False  # this connection calls functions, not scripts (R44)
 
 
@@ -99,7 +98,7 @@ class Voters:
         self.lists_answered(master, facts.lists, facts.asked_at, at)
         return self.max_ttl_answered(master, facts.announced, facts.asked_at, at)
 
-    def known_answered(self, master: int, known: Known | None, at: float) -> None:
+    def known_answered(self, master: int, known: wire.Known | None, at: float) -> None:
         """``master`` said whose data it has (R21); None: it does not say.  Other data may have replaced it just now."""
         before = self._replids[master]
         if known is None or known.replid == before:
@@ -112,7 +111,7 @@ class Voters:
             self._started_by[master], self._met_at[master], self.replaced[master] = since, at, True
             self._recompute()
 
-    def max_ttl_answered(self, master: int, announced: Announced | None, sent_at: float, at: float) -> str | None:
+    def max_ttl_answered(self, master: int, announced: wire.Announced | None, sent_at: float, at: float) -> str | None:
         """``master`` answered to our `max_ttl` of ``sent_at``; None: it takes none.  Returns as `admit` does."""
         self._said_at[master] = math.inf if announced is None else sent_at
         if announced is not None:
@@ -141,7 +140,7 @@ class Voters:
         self.rates.answered(master, Reading(clock, sent_at, at), self.longest(at)[0])
         self._follow_fleet()
 
-    def lists_answered(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
+    def lists_answered(self, master: int, lists: wire.Lists | None, sent_at: float, at: float) -> None:
         """``master`` answered our announcement of ``sent_at``.  None: it does not take any (R34)."""
         if self.fleet is not None:
             self.fleet.answered(master, lists, sent_at, at)

@@ -22,7 +22,6 @@ from redlock._core import readings
 from redlock._core.acquire import Target
 from redlock._core.effects import Notified, Op, Send, Timeout, sleep
 from redlock._core.fair import tickets
-from redlock._core.fair.tickets import LIFE
 from redlock._core.kernel.ballot import Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rounds import GRANTED, Round
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from redlock._core.wire import Call, Keys
     from redlock.errors import Outcome
 
-_RENEW = 0.3 * LIFE  # so that two renewals may be lost
+_RENEW = 0.3 * tickets.LIFE  # so that two renewals may be lost
 _PROPOSALS = 3  # proposals in a row, while others overtake them
 _GRACE = 0.01  # seconds after a release until the next in line looks: by then it knows whether it has counted too many
 

@@ -15,7 +15,6 @@ from redlock._core.tokens import TICKETS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from redlock._core.wire import Call, Keys
 
 LIFE = 1.0  # seconds for which a master keeps a ticket that is not renewed; the scripts have it as well
 _DIGITS = 17
@@ -28,7 +27,7 @@ class Stands(NamedTuple):
     wait: float
 
 
-def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, waiter: str) -> Call:
+def acquire(keys: wire.Keys, token: str, ttl: float, proposal: int, fence_ttl: float, waiter: str) -> wire.Call:
     """`wire.acquire` for ``waiter``, which is in the queue, or would be if the name could not be had."""
     if keys.grants:
         call = records.acquire(keys, token, ttl, proposal, fence_ttl)
@@ -40,18 +39,18 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float,
     return wire.Call(script, call.keys + beside(keys), args, wire.granted(fence))
 
 
-def stand(keys: Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> Call:
+def stand(keys: wire.Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> wire.Call:
     """Join the queue with the ticket ``number``.  ``new``: it is a proposal (R16), else it has settled."""
     args = (str(len(keys.locks)), waiter, str(number), wire.milliseconds(fence_ttl), "new" if new else "again")
     return wire.Call(scripts.TICKET, keys.locks + keys.fences + beside(keys), args)
 
 
-def leave(keys: Keys, waiter: str, fence_ttl: float) -> Call:
+def leave(keys: wire.Keys, waiter: str, fence_ttl: float) -> wire.Call:
     """Leave the queue.  Where it is empty, masters grant the names to any client."""
     return stand(keys, waiter, 0, fence_ttl, new=False)
 
 
-def beside(keys: Keys) -> tuple[str, ...]:
+def beside(keys: wire.Keys) -> tuple[str, ...]:
     return tuple(wire.fence_key(lock, ":tickets") for lock in keys.locks)
 
 
