@@ -297,17 +297,6 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert says in capsys.readouterr().out
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "chaos", *words], capture_output=True, text=True, check=False, timeout=60
-    )
-
-
-def test_as_a_program(tmp_path: Path) -> None:
-    done = run("check", saved(overlapping(), tmp_path))
-    assert (done.returncode, done.stderr) == (1, "")
-
-
 def test_judging_needs_no_server_and_no_client(tmp_path: Path) -> None:
     program = "import sys; from chaos.__main__ import main; print(main(sys.argv[1:])); print([m for m in sys.modules if m.split('.')[0] in ('redis', 'redlock')])"
     path = saved(good(), tmp_path)

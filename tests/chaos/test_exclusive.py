@@ -159,17 +159,6 @@ def test_a_hold_is_not_in_its_own_way() -> None:
     assert list(exclusive([*found, *found])) == []
 
 
-def test_a_long_hold_below_many_short_ones() -> None:
-    """Each of them is named, with the one that is still there."""
-    tape = Tape()
-    long = tape.held(1, "client-1", "long", until=100)
-    short = []
-    for number in range(10):
-        short.append(tape.held(2 + number, "client-2", f"short-{number}", until=20))
-        tape.release(2.5 + number, "client-2", f"short-{number}")
-    assert tape.judge("exclusive") == [[long, line] for line in short]
-
-
 def test_it_keeps_its_fence() -> None:
     """R19.  Also where the new process does not say it."""
     tape = told("1 A held until 11 fence 7, 5 A/2 resumed until 15")

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -255,29 +255,18 @@ def test_what_has_no_place_in_json(tmp_path: Path) -> None:
     assert (tmp_path / "part").read_bytes() == b""
 
 
-def test_threads_write_whole_lines(tmp_path: Path) -> None:
-    with Writer(tmp_path / "part", "client-1") as writer:
+def test_threads_and_two_writers_of_one_file_write_whole_lines(tmp_path: Path) -> None:
+    """Two writers: of a process that forked, or one that was started again."""
+    with Writer(tmp_path / "part", "client-1") as one, Writer(tmp_path / "part", "client-1") as two:
 
         def write(number: int) -> None:
             for _ in range(200):
-                writer.write("look", "ok", detail="x" * 500, worker=str(number))
+                (one, two)[number % 2].write("look", "ok", detail="x" * 500, worker=str(number))
 
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(write, range(4)))
     merge([tmp_path / "part"], HEADER, tmp_path / "out")
     assert len(read(tmp_path / "out").events) == 800
-
-
-def test_two_writers_of_one_file_do_not_overwrite_each_other(tmp_path: Path) -> None:
-    """A process that forked, or one that was started again."""
-    with Writer(tmp_path / "part", "client-1") as one, Writer(tmp_path / "part", "client-1") as two:
-        for writer in (one, two, one, two):
-            writer.write("look", "ok")
-    merge([tmp_path / "part"], HEADER, tmp_path / "out")
-    assert len(read(tmp_path / "out").events) == 4
 
 
 def test_of_a_process_that_is_killed_there_are_whole_lines(tmp_path: Path) -> None:
