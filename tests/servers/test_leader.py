@@ -400,6 +400,21 @@ async def test_a_signal_stops_it(masters, others, caplog):
 
 
 @in_tasks
+async def test_a_cancellation_from_outside_goes_on_though_the_election_is_stopped_at_the_same_time(
+    masters, others, caplog
+):
+    """C13; the lock is given back before."""
+    election = masters.leader("beat", ttl=30)
+    run = asyncio.create_task(election.run(for_ever))
+    await until(lambda: election.term)
+    run.cancel()
+    election.stop()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert not (await masters.status("beat")).token
+
+
+@in_tasks
 async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(masters, others, caplog):
     """Else it would campaign again, and whoever has cancelled it would wait for ever (C13)."""
     for on_error, late in (("raise", None), ("retry", ValueError("late"))):

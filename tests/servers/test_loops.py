@@ -11,6 +11,7 @@ import os
 import secrets
 import subprocess
 import threading
+from typing import Any
 
 import pytest
 from tenacity import wait_fixed
@@ -18,7 +19,7 @@ from tenacity import wait_fixed
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
 from tests.servers.look import at_once, each, eventually, lock_keys, nothing_left, pause, resume, script_calls
 from tests.servers.needs import missing
-from tests.servers.process import run, started
+from tests.servers.process import run, soon, started
 
 
 class Ours:
@@ -299,3 +300,50 @@ def is_open(number) -> bool:
         os.fstat(number)
         return True
     return False
+
+
+# -- coroutines that are thrown away where their loop does not run (R11) -------------------------------
+
+
+async def begun(lock: Any) -> Any:
+    """A task that stands inside of an ``async with``, and its lease."""
+
+    async def body():
+        async with lock:
+            inside.set()
+            await asyncio.Event().wait()
+
+    inside = asyncio.Event()
+    task: Any = asyncio.create_task(body())
+    task._log_destroy_pending = False
+    await inside.wait()
+    return task.get_coro(), lock.lease
+
+
+def test_a_body_is_thrown_away_after_its_loop(redlock_servers):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    lock, loop = masters.lock("job", ttl=30), asyncio.new_event_loop()
+    coroutine, lease = loop.run_until_complete(begun(lock))
+    loop.close()
+    coroutine.close()
+    assert (lease.valid, lease.lost) == (False, False)
+    eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
+
+
+def test_a_body_is_thrown_away_in_another_thread_while_its_loop_runs(redlock_servers):
+    """And another waiter on that loop gets the lock."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            lock = masters.lock("job", ttl=30)
+            coroutine, lease = await begun(lock)
+            waiting = asyncio.create_task(masters.lock("job", ttl=30, bound=False).acquire(timeout=10))
+            (driver,) = masters._runtime.drivers.values()
+            await soon(lambda: len(driver._connections.local_queue._lines["redlock:job"]) == 2)
+            await asyncio.to_thread(coroutine.close)
+            assert getattr(await waiting, "fence", 0) > lease.fence
+            assert not lease.lost
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
