@@ -406,3 +406,19 @@ def test_an_outage_lets_others_go_on(what):
         d.driver.shut()
 
     run(scene, tidy=False)
+
+
+def test_a_lost_body_beside_very_many_holds():
+    """Holds of a task that never releases are looked through (`_MANY`); a statement is told all the same."""
+
+    async def scene(d):
+        with pytest.raises(LockLost):
+            async with short(d, cancel_on_loss=False):
+                await lost(d)
+                for number in range(101):
+                    await d.masters.lock(f"other-{number}", ttl=10, auto_extend=False).acquire()
+        await asyncio.sleep(10)
+        for fake in d.fakes:
+            fake.space.keys.clear()
+
+    run(scene)

@@ -197,12 +197,13 @@ async def outcome(d: Deployment, op: Op[Any]) -> Any:
     return await operation.future
 
 
-def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted():
-    """The loop has not come to them yet: there is no `Timeout` for who has been answered."""
+@pytest.mark.parametrize("need", [3, 6])
+def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted(need):
+    """The loop has not come to them yet: there is no `Timeout` for who has been answered.  What comes then is not counted."""
 
     async def scene(d):
         d.mute(*ALL)
-        question = Question(3)
+        question = Question(need)
         operation = Operation(asks(question, d.clock.now + 0.2), d.host)
         operation.start()
         await d.quiet()
@@ -210,9 +211,9 @@ def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted():
         d.speak()
         assert not question.answers
         operation.on_alarm()
-        return operation.future.result() is question, question.answers
+        return operation.future.result() is question, question.open, question.answers
 
-    assert run(scene) == (True, [0, 1, 2])
+    assert run(scene) == (need == 3, False, [0, 1, 2, 3, 4][:need])
 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])

@@ -51,12 +51,6 @@ class Scene:
         world = self.world
         return extend(world.settings, self.spec, self.lease, self.spec.ttl if ttl is None else ttl, world.now)
 
-    def sent(self, ttl: float | None = None) -> Any:
-        """An operation whose request was written."""
-        operation = self.operation(ttl)
-        self.world._write(operation.send(None))
-        return operation
-
     def extend(self, ttl: float | None = None) -> str:
         extension: Extension = self.world.run(self.operation(ttl))
         return extension.kind
