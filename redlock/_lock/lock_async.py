@@ -43,7 +43,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-# asyncio only
 class _LockOptions(LockOptions, total=False):
     on_lost: Callable[[AsyncLease], object] | None
 
@@ -51,15 +50,7 @@ class _LockOptions(LockOptions, total=False):
 class AsyncMultiLockOptions(_LockOptions, total=False):
     """The options of `AsyncMultiLock`, for type checkers."""
 
-    cancel_on_loss: bool
-
-
-# threads instead
-# > class MultiLockOptions(LockOptions, total=False):
-# >     """The options of `MultiLock`, for type checkers."""
-# >
-# >     on_lost: Callable[[Lease], object] | None
-# both again
+    cancel_on_loss: bool  # asyncio only
 
 
 class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):

@@ -40,10 +40,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class MultiLockOptions(LockOptions, total=False):
-    """The options of `MultiLock`, for type checkers."""
-
+class _LockOptions(LockOptions, total=False):
     on_lost: Callable[[Lease], object] | None
+
+
+class MultiLockOptions(_LockOptions, total=False):
+    """The options of `MultiLock`, for type checkers."""
 
 
 class MultiLock(LockBase[Masters, Lease]):
