@@ -72,7 +72,7 @@ _ALL: Final = (
     Fault(
         "library",
         "master",
-        "the function library is flushed, and loaded again; then connections are made again (R44)",
+        "the function library is replaced, flushed and loaded again; each load breaks the connections (R44)",
         (0.2, 1.0),
     ),
     Fault("lose", "master", "it carries out commands, but its answers are lost and connections break"),

@@ -238,7 +238,7 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "memory": lambda n, s: n.masters(s, lambda rig, m: rig.fill_memory(m)),
     "disk": lambda n, s: n.masters(s, lambda rig, m: rig.fill_disk(m)),
     "flush": lambda n, s: n.masters(s, lambda rig, m: rig.flush(m)),
-    "library": lambda n, s: n.masters(s, lambda rig, m: rig.unload(m)),
+    "library": lambda n, s: n.masters(s, lambda rig, m: (rig.load(m), rig.unload(m))),
     "lose": lambda n, s: n.disturb(s, "lose"),
     "slow": lambda n, s: n.disturb(s, "slow"),
     "half": lambda n, s: n.disturb(s, "half"),
