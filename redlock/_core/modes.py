@@ -40,10 +40,9 @@ def keep_new_readers_away(
 ) -> Op[None]:
     """A writer that waits keeps new readers away, or it might wait for ever (R33).
 
-    When readers refuse a writer, it leaves a mark on every master, except where another writer has the name; also on
-    one without readers: an attempt that takes the name there ends the mark, and its rollback would let new readers in.
-    It renews the mark after every failed attempt.  ``marks`` take it back at the end.  No votes are counted: a lost
-    mark costs time, and no lock rests on it.
+    Its mark goes to masters without readers as well: an attempt that takes the name there ends the mark, and its
+    rollback would let new readers in.  ``marks`` take it back at the end.  No votes are counted: a lost mark costs time
+    alone.
     """
     if spec.mode.shared or not (by_readers or marks):
         return

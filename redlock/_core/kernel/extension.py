@@ -1,14 +1,10 @@
 """Extends one lease: sets the TTL of keys that are still ours, and never brings back a lost lease.
 
-Repair (R14).  A master may have lost the key of a lease that a majority has just extended.  It gets the key back.
-
-- It may show a greater fence than the lease has.  That is no objection: a majority has just confirmed the
-  lease, so that fence is of a failed attempt.  The fence stays, for the next grant has to exceed it.
-- Its answer may come after the extension is decided, when no operation waits any more.  So the repair is sent
-  where the answer is read, on the same connection (`Send.more`): else the slowest master would get its key late.
-- The repair is dropped if the lease has ended by then (`Send.only_if`), so it cannot follow another thread's release.
-- Before that check, the master is noted as one that may have a key.  A release that begins later goes there too,
-  behind the repair on the same connection.
+Repair (R14).  A master that has lost the key of a lease that was just extended gets it back, also if it answers only
+after the decision: so the repair is sent where the answer is read, on the same connection (`Send.more`).  A greater
+fence there is of a failed attempt, and stays.  The repair is dropped if the lease has ended by then (`Send.only_if`).
+Before that check, the master is noted as one that may have a key: a release that begins later goes there too, behind
+the repair.
 """
 
 from __future__ import annotations
