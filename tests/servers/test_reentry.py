@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redlock import ConfigurationError, Masters, NotHeld, WouldDeadlock
+from redlock import AsyncMasters, ConfigurationError, Masters, NotHeld, WouldDeadlock
 from tests.owners import witness
 from tests.servers.look import all_up, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 
@@ -178,6 +178,29 @@ def test_a_second_task_of_the_thread_does_not_enter(redlock_servers):
     assert isinstance(second, WouldDeadlock)
     assert "use AsyncMasters" in str(second)
     assert inside == [0]
+
+
+def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_masters):
+    """Two of them would be in the section at once."""
+    with redlock_masters.lock("job", ttl=10) as lease:
+
+        async def main():
+            redlock_masters.lock("job", ttl=10).acquire()
+
+        with pytest.raises(WouldDeadlock, match="use AsyncMasters"):
+            asyncio.run(main())
+        assert lease.valid
+
+
+def test_what_a_task_starts_is_another_one(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            lock = masters.lock("job", ttl=10)
+            async with lock as lease, lock as again:
+                assert again is lease
+                assert await asyncio.create_task(lock.acquire(timeout=0.01)) is None
+
+    asyncio.run(main())
 
 
 def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_servers):
