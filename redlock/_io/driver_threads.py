@@ -403,7 +403,7 @@ class Driver:
             if self._thread is None:
                 self.host.close()
             # Not where a finalizer closes them in the middle of a change of leases: the thread ends behind that.
-            elif not (self._thread is threading.current_thread() or self.background.renewer._mutex.lock._is_owned()):  # noqa: SLF001
+            elif not (self._thread is threading.current_thread() or self.background.renewer.mutex.is_mine):
                 self._thread.join()
                 for pause in self.background.until_joined():
                     time.sleep(pause)

@@ -38,7 +38,7 @@ class Renewer:
         self._port = port
         self._connections = connections
         self._schedule = Schedule()
-        self._mutex = ForkLock()  # guards the schedule: any thread may add and change leases
+        self.mutex = ForkLock()  # guards the schedule: any thread may add and change leases
         self.wakes_at = math.inf
         self._all_due = False  # whether `work` is to take all leases as due
         self._told = self._changed
@@ -70,15 +70,15 @@ class Renewer:
 
     def to_give_back(self) -> list[Task]:
         """Gives back abandoned leases.  Python is exiting: the thread that was to do so may not run any more (P7)."""
-        with self._mutex.lock:
+        with self.mutex.lock:
             return [renewal.give_back() for renewal in self._schedule.all() if renewal.abandoned]
 
     def put_back(self, *renewals: Renewal) -> None:
-        if self._mutex.is_mine:  # a finalizer or a signal handler comes back in the middle
+        if self.mutex.is_mine:  # a finalizer or a signal handler comes back in the middle
             self._schedule.queue.extend(renewals)
             self._port.tick_at()
             return
-        with self._mutex.lock:
+        with self.mutex.lock:
             over = self._schedule.put(renewals)
             first = self._schedule.next()
         self._drop(over)
@@ -115,7 +115,7 @@ class Renewer:
                 hold.driver.post(renewal.give_back())
 
     def _tick_at(self, at: float) -> None:
-        with self._mutex.lock:
+        with self.mutex.lock:
             sooner = at < self.wakes_at
             self.wakes_at = min(at, self.wakes_at)
         if sooner:
@@ -136,7 +136,7 @@ class Renewer:
             read_obituaries()  # notes that could not be read when they came
         except Exception:  # noqa: BLE001 - all leases depend on us
             report_failure("looking for holders that are gone failed")
-        with self._mutex.lock:
+        with self.mutex.lock:
             over = self._schedule.put(self._schedule.newcomers())
             due = self._schedule.pop_due(_EVER if self._all_due else now)
             self._all_due = False
@@ -145,7 +145,7 @@ class Renewer:
         for task, renewals in tasks(due, now):
             self._port.start(task, renewals)
         self.put_back(*due)  # leases with an operation under way are due at their ends (P6)
-        with self._mutex.lock:
+        with self.mutex.lock:
             stays = self.wakes_at if self.wakes_at > now else math.inf
             self.wakes_at = min(self._schedule.next(), stays)
             # A lease that is added from now on is compared with the new time; those in the queue were compared with

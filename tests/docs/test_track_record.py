@@ -124,7 +124,7 @@ def test_judges_differ_where_one_of_them_says_something_else(one, differs, capsy
 def test_a_seed_of_the_bench_is_judged_and_some_are_red():
     green, red = (judges._of_seed(seed, None) for seed in (0, 11))
     assert (green.differs, red.differs, bool(green.second), bool(red.second)) == (False, False, False, True)
-    assert red.name == "--family struck --trace 11 minority"
+    assert red.name == "--family confirmed --trace 11 minority"
 
 
 def test_options_of_the_suite_are_handed_on(monkeypatch, tmp_path):

@@ -184,7 +184,7 @@ urls = {urls!r}
 
 def stop(driver):
     take.wait()
-    with driver.host.mutex, process.brief.lock, driver.background.renewer._mutex.lock:
+    with driver.host.mutex, process.brief.lock, driver.background.renewer.mutex.lock:
         taken.set()
         time.sleep(60)
 

@@ -184,7 +184,7 @@ def work(masters, name="job"):
 LOCKS = {
     "guard": lambda driver: driver.host.mutex,
     "line and leases": lambda _: brief.lock,
-    "renewals": lambda driver: driver.background.renewer._mutex.lock,
+    "renewals": lambda driver: driver.background.renewer.mutex.lock,
 }
 
 
@@ -430,7 +430,7 @@ def test_a_coroutine_that_is_thrown_away_where_leases_are_scheduled(redlock_serv
             task = asyncio.create_task(body())
             await waits.wait()
             (driver,) = masters._runtime.drivers.values()
-            with driver.background.renewer._mutex.lock:
+            with driver.background.renewer.mutex.lock:
                 task.get_coro().close()
             # The loop gives it back, and not the collector in the middle of anything.
             await soon(lambda: lock.lease is not None and not lock.lease.valid)
