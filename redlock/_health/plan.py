@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MastersChange:
-    """``change``: ``add`` or ``remove`` ``master``. ``masters``: the list that all clients have then."""
+    """``change``: ``add`` or ``remove`` ``master``. ``masters``: the list that all clients have then.
+
+    ``survives``: how many more of these may fail.
+    """
 
     change: str
     master: str
     masters: tuple[str, ...]
-
-    @property
-    def survives(self) -> int:
-        """How many masters may fail."""
-        return len(self.masters) - majority(len(self.masters))
+    survives: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +52,21 @@ def plan(alive: Sequence[MastersList], given: Sequence[str], wanted: Sequence[st
         return Plan(tuple(sorted(now)), (), refused)
     # While a step is under way, the next steps begin at the list that is nearer to the goal.
     begins = min(lists, key=lambda one: (len(one ^ new), sorted(one)), default=now)
+    down = {master.name for master in health.masters if not master.reachable}
     steps, here = [], set(begins)
     while here != new:
-        add, remove = sorted(new - here), sorted(here - new)
+        add, remove = sorted(new - here), sorted(here - new, key=lambda name: (name not in down, name))
         if add and (len(here) % 2 or not remove):
             change, master = "add", add[0]
             here = here | {master}
         else:
             change, master = "remove", remove[0]
             here = here - {master}
-        steps.append(MastersChange(change, master, tuple(sorted(here))))
+        survives = len(here - down) - majority(len(here))
+        if change == "remove" and survives < 0:
+            text = f"without {master} only {len(here - down)} of {len(here)} masters would be up, which is no majority"
+            return Plan(tuple(sorted(begins)), (), f"{text}. Start {', '.join(sorted(here & down))} first")
+        steps.append(MastersChange(change, master, tuple(sorted(here)), survives))
     waits = ""
     if steps:
         behind = [one for one in lists if not compatible(one, set(steps[0].masters))]

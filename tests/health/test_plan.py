@@ -89,3 +89,15 @@ def test_an_old_master_that_is_down_may_be_replaced():
     found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(2, 3, 4), health_of(facts))
     assert not found.refused
     assert len(found.steps) == 2
+
+
+def test_masters_that_are_down_go_first_and_are_not_counted_among_those_that_may_fail():
+    facts = [healthy(number) for number in (1, 2, 3, 4)] + [dead(5)]
+    found = plan(alive(named(1, 2, 3, 4, 5)), named(1, 2, 3, 4, 5), named(1, 2, 3), health_of(facts))
+    assert [(step.master, step.survives) for step in found.steps] == [(*named(5), 1), (*named(4), 1)]
+
+
+def test_no_step_takes_the_majority_away():
+    facts = [healthy(number) for number in (1, 2, 3)] + [dead(number) for number in (4, 5)]
+    found = plan(alive(named(1, 2, 3, 4, 5)), named(1, 2, 3, 4, 5), named(2, 3, 4, 5), health_of(facts))
+    assert found.refused.startswith("without 10.0.0.1:6379 only 2 of 4 masters would be up")
