@@ -28,7 +28,8 @@ from redlock.errors import (
 __version__ = "0.2.0.dev0"  # the only place: the build, the documentation and the test of the changelog read it here
 
 if typing.TYPE_CHECKING:
-    from redlock._core.events import (
+    from redlock._core.inspect import LockStatus, SlotsStatus
+    from redlock._events import (
         Event,
         FailedAttempt,
         LeaseExtended,
@@ -46,7 +47,6 @@ if typing.TYPE_CHECKING:
         WaitBegan,
         WaitEnded,
     )
-    from redlock._core.inspect import LockStatus, SlotsStatus
     from redlock._health.result import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
     from redlock._lock.election_async import AsyncElection, AsyncTerm
     from redlock._lock.election_threads import Election, Term
@@ -144,7 +144,7 @@ _LATER = {
             "WaitBegan",
             "WaitEnded",
         ),
-        "redlock._core.events",
+        "redlock._events",
     ),
     **dict.fromkeys(
         ("Finding", "Health", "MasterHealth", "MastersList", "Probe", "QuorumHealth"), "redlock._health.result"

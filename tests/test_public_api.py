@@ -39,7 +39,7 @@ def test_all_is_sorted_complete_and_documented(module):
 def test_what_few_programs_need_is_imported_when_it_is_asked_for():
     code = """
 import sys, redlock
-kinds = "redlock._health", "redlock._lock.observer", "redlock._core.events"
+kinds = "redlock._health", "redlock._lock.observer", "redlock._events"
 later = [name for name in sys.modules if name.startswith(kinds) or name.endswith("_async")]
 assert not later, later
 from redlock import AsyncMultiLock, Health, LockAcquired
@@ -60,9 +60,9 @@ def test_whoever_has_no_observer_has_no_events():
 import sys, redlock
 urls = ["redis://127.0.0.1:1"]
 redlock.Masters(urls).lock("a")
-assert "redlock._core.events" not in sys.modules
+assert "redlock._events" not in sys.modules
 redlock.Masters(urls, observer=print)
-assert "redlock._core.events" in sys.modules
+assert "redlock._events" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -37,4 +37,4 @@ class Observing(Protocol):
     def lost(self, lease: Any) -> None: ...
 
     def tell(self, kind: str, *fields: Any) -> None:
-        """The event ``kind`` of `_core/events.py`, with its fields."""
+        """The event ``kind`` of `_events.py`, with its fields."""

@@ -16,7 +16,7 @@ from redlock.errors import printable
 from redlock.options import LONGEST_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from redlock.scripts import Policy, Script
 
@@ -190,9 +190,9 @@ TIME = _Command(scripts.Script("", ""), (), ("TIME",))
 def read_time(value: Any) -> float:
     """Seconds since 1970 on the master's clock (R43)."""
     match value:
-        case [bytes(seconds), bytes(micros)] if _are_digits(seconds, micros):
+        case [bytes(seconds), bytes(micros)] if are_digits(seconds, micros):
             return int(seconds) + int(micros) / 1e6
-    raise BadReply(_odd(value))
+    raise BadReply(odd(value))
 
 
 def nothing(script: Script) -> Call:
@@ -266,7 +266,7 @@ def vacate(group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: flo
 def announced_slot(message: bytes) -> int | None:
     """The slot whose release ``message`` announces; None: it is no such message."""
     number, _, token = message.partition(b" ")
-    return int(number) if token and _are_digits(number) else None
+    return int(number) if token and are_digits(number) else None
 
 
 def status(key: str, *, listeners: bool = False) -> Call:
@@ -307,9 +307,9 @@ def fingerprint(names: Iterable[str]) -> str:
 
 
 # Scripts count in doubles, so all numbers that they return are smaller.  The protocol allows integers of any size.
-_BEYOND = 2**53
+BEYOND = 2**53
 _NO_KEY = -2  # what PTTL says where there is no key
-_DIGITS = 16  # a number below `_BEYOND` has no more digits
+_DIGITS = 16  # a number below `BEYOND` has no more digits
 
 
 class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of ours
@@ -391,16 +391,6 @@ class Lists(NamedTuple):
     differs: float = 0.0  # seconds for which clients count that treat an expiry in another way (R35); 0: none
 
 
-class FleetEntry(NamedTuple):
-    """A list of masters that clients use."""
-
-    seen: float  # last, on the master's clock
-    life: float  # it holds for so many seconds
-    several: bool  # more than one client has announced it
-    status: str  # see fleet.lua
-    names: frozenset[str]
-
-
 def read_acquire(value: Any) -> Taken | Held:
     match value:
         case [1, bytes(fence)]:
@@ -411,7 +401,7 @@ def read_acquire(value: Any) -> Taken | Held:
             return Held(read_exceeded(fence), _holder(holder), seconds(pttl))
         case [0, bytes(fence), bytes(holder), int(pttl), list(slots)] if all(type(left) is int for left in slots):
             return Held(read_exceeded(fence), _holder(holder), seconds(pttl), read_slots(slots))
-    raise BadReply(_odd(value))
+    raise BadReply(odd(value))
 
 
 def read_slots(slots: Sequence[int]) -> tuple[float, ...]:
@@ -438,7 +428,7 @@ def read_fence(value: Any) -> tuple[int, int]:
     match value:
         case [(1 | 0 | -1) as verdict, bytes(fence)]:
             return verdict, _fence(fence)
-    raise BadReply(_odd(value))
+    raise BadReply(odd(value))
 
 
 def read_owned(value: Any) -> Owned | NotOwned | OtherMode:
@@ -452,25 +442,25 @@ def read_owned(value: Any) -> Owned | NotOwned | OtherMode:
         case [1, int(listeners)]:
             return Owned(listeners)
         case [0, bytes(other)]:
-            return NotOwned(_text(other))
-    raise BadReply(_odd(value))
+            return NotOwned(text_of(other))
+    raise BadReply(odd(value))
 
 
 def read_renew(value: Any, leases: int) -> dict[int, NotOwned | ErrorReply]:
     """The answers that are not "extended", by the index of their lease."""
     if type(value) is not list or len(value) != leases:
-        raise BadReply(_odd(value))
+        raise BadReply(odd(value))
     others: dict[int, NotOwned | ErrorReply] = {}
     for index, answer in enumerate(value):
         match answer:
             case 1:
                 pass
             case bytes():
-                others[index] = NotOwned(_text(answer))
+                others[index] = NotOwned(text_of(answer))
             case ErrorReply():
                 others[index] = answer
             case _:
-                raise BadReply(_odd(answer))
+                raise BadReply(odd(answer))
     return others
 
 
@@ -482,14 +472,14 @@ def read_status(value: Any) -> Seen:
                 if rest and rest[0].startswith(b"t"):  # tickets of another name (R42), not the token of a reader
                     pttl, rest = _NO_KEY, []
                 token = "" if pttl == _NO_KEY else _holder(holder)
-                readers = tuple(map(_text, rest))
+                readers = tuple(map(text_of, rest))
                 return Seen(token, seconds(pttl), _fence(fence), readers, listeners if listeners >= 0 else None)
-    raise BadReply(_odd(value))
+    raise BadReply(odd(value))
 
 
 def read_look(value: Any, names: int) -> list[Seen | ErrorReply]:
     if type(value) is not list or len(value) != names:
-        raise BadReply(_odd(value))
+        raise BadReply(odd(value))
     return [answer if isinstance(answer, ErrorReply) else read_status(answer) for answer in value]
 
 
@@ -498,44 +488,23 @@ def read_scan(value: Any) -> tuple[str, list[bytes]]:
     match value:
         case [bytes(cursor), list(keys)] if cursor.isdigit() and all(type(key) is bytes for key in keys):
             return cursor.decode(), keys
-    raise BadReply(_odd(value))
+    raise BadReply(odd(value))
 
 
 def read_announce(value: Any) -> Announced:
     match value:
-        case [int(ms), int(left)] if 0 < ms < _BEYOND:
+        case [int(ms), int(left)] if 0 < ms < BEYOND:
             return Announced(ms / 1000, seconds(left))
-    raise BadReply(_odd(value))
+    raise BadReply(odd(value))
 
 
 def read_known(value: Any) -> Known | None:
     match value:
         case [b"", -1]:
             return None
-        case [bytes(replid), int(ms)] if ms < _BEYOND:
-            return Known(_text(replid), ms / 1000 if ms >= 0 else None)
-    raise BadReply(_odd(value))
-
-
-def look_known(info: Mapping[str, str], record: bytes, now: float) -> Known | None:
-    """The same without the script, which would write a record: from INFO, the record and the time there."""
-    if (replid := info.get("master_replid")) is None:
-        return None
-    if info.get("second_repl_offset", "-1") == "-1":
-        return Known(replid, None)
-    known, _, since = record.partition(b" ")
-    return Known(replid, max(0.0, now - int(since) / 1000) if known == replid.encode() and _are_digits(since) else 0.0)
-
-
-def read_announced(value: bytes) -> float:
-    """The value of the key, as the script reads it.  0: the script replaces it.  ValueError: the script refuses it."""
-    try:
-        ms = float(value)
-    except ValueError:
-        return 0.0
-    if ms >= _BEYOND:
-        raise BadReply(_odd(value))
-    return ms / 1000 if ms > 0 else 0.0
+        case [bytes(replid), int(ms)] if ms < BEYOND:
+            return Known(text_of(replid), ms / 1000 if ms >= 0 else None)
+    raise BadReply(odd(value))
 
 
 def read_fleet(value: Any) -> Lists:
@@ -543,46 +512,27 @@ def read_fleet(value: Any) -> Lists:
         case [(-1 | 0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
             way, _, left = lists[-1].partition(b" ") if lists else (b"", b"", b"")
             differs = 0.0
-            if way in (b"confirmed", b"trusted") and _are_digits(left):
+            if way in (b"confirmed", b"trusted") and are_digits(left):
                 lists.pop()
                 differs = int(left) / 1000
             return Lists(state, tuple(map(_read_other_list, lists)), differs)
-    raise BadReply(_odd(value))
-
-
-def read_way(value: bytes) -> tuple[float, float] | None:
-    """Since when, and for how long, clients are known that treat an expiry in one way. None: the script drops it."""
-    match value.split(b" "):
-        case [seen, life] if _are_digits(seen, life):
-            return int(seen) / 1000, int(life) / 1000
-    return None
+    raise BadReply(odd(value))
 
 
 def _read_other_list(value: bytes) -> OtherList:
     head, _, names = value.partition(b"\n")
     match head.split(b" "):
-        case [(b"1" | b"2" | b"-" | b"~") as status, left] if _are_digits(left) and 0 < len(names) < _LONGEST_LIST:
-            return OtherList(status.decode(), int(left) / 1000, frozenset(_lines(names)))
-    raise BadReply(_odd(value))
+        case [(b"1" | b"2" | b"-" | b"~") as status, left] if are_digits(left) and 0 < len(names) < _LONGEST_LIST:
+            return OtherList(status.decode(), int(left) / 1000, frozenset(lines(names)))
+    raise BadReply(odd(value))
 
 
-def read_fleet_entry(value: bytes) -> FleetEntry | None:
-    """A value of the hash.  None: the script drops it."""
-    head, _, names = value.partition(b"\n")
-    match head.split(b" "):
-        case [seen, life, bytes(client), (b"1" | b"2" | b"-" | b"~") as status] if _are_digits(seen, life) and names:
-            return FleetEntry(
-                int(seen) / 1000, int(life) / 1000, client == b"*", status.decode(), frozenset(_lines(names))
-            )
-    return None
-
-
-def _are_digits(*numbers: bytes) -> bool:
+def are_digits(*numbers: bytes) -> bool:
     return all(number.isdigit() and len(number) <= _DIGITS for number in numbers)
 
 
-def _lines(names: bytes) -> list[str]:
-    return [_text(name) for name in names.split(b"\n") if name]
+def lines(names: bytes) -> list[str]:
+    return [text_of(name) for name in names.split(b"\n") if name]
 
 
 def how_long(remaining: float) -> str:
@@ -590,7 +540,7 @@ def how_long(remaining: float) -> str:
     return f"for {remaining:.3f} s" if math.isfinite(remaining) else "without expiry"
 
 
-def _text(written: bytes) -> str:
+def text_of(written: bytes) -> str:
     """A text of unknown origin, printable; with control characters in quotes: so no prefix makes a token of it."""
     text = written.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else f"'{printable(text)}'"
@@ -598,28 +548,28 @@ def _text(written: bytes) -> str:
 
 def _holder(written: bytes) -> str:
     """The value of a key that is there.  An empty one holds the name as well, so it does not pass for a free one."""
-    return _text(written) or "''"
+    return text_of(written) or "''"
 
 
 def _fence(digits: bytes) -> int:
     # Where others have one that is not exact in a script, they refuse the name.  A waiter's has a zero in front (R42).
-    if not (digits.isdigit() and len(digits) <= _DIGITS + 1) or (fence := int(digits)) >= _BEYOND:
-        raise BadReply(_odd(digits))
+    if not (digits.isdigit() and len(digits) <= _DIGITS + 1) or (fence := int(digits)) >= BEYOND:
+        raise BadReply(odd(digits))
     return fence
 
 
 def read_exceeded(digits: bytes) -> int:
     # The next fence has to be greater than this one (R17), and a valid one itself.
-    if (fence := _fence(digits)) + 1 == _BEYOND:
-        raise BadReply(_odd(digits))
+    if (fence := _fence(digits)) + 1 == BEYOND:
+        raise BadReply(odd(digits))
     return fence
 
 
 def seconds(pttl: int) -> float:
-    if pttl >= _BEYOND:
-        raise BadReply(_odd(pttl))
+    if pttl >= BEYOND:
+        raise BadReply(odd(pttl))
     return math.inf if pttl == -1 else max(0, pttl) / 1000
 
 
-def _odd(value: Any) -> str:
+def odd(value: Any) -> str:
     return f"unexpected answer {value!r:.80}"

@@ -21,7 +21,7 @@ from redlock import _connect
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply
 from redlock._core.rates import APART, Reading, bounds
-from redlock._health import rights
+from redlock._health import records, rights
 from redlock._health.facts import ClockOffset, ClockRate, MasterFacts, RefusedCommand
 from redlock._system import clock
 from redlock.errors import printable
@@ -221,7 +221,7 @@ class Examination:
 
     def _know_known(self, record: bytes) -> None:
         now = time.time() + (self.facts.clock.offset if self.facts.clock is not None else 0.0)
-        self._know(known=wire.look_known(self.facts.info, record, now))
+        self._know(known=records.look_known(self.facts.info, record, now))
 
     def _know_announced(self, answer: bytes | int) -> None:
         """The first answer is the value, the second its expiry."""
@@ -231,7 +231,7 @@ class Examination:
                 self._know(announced=self.facts.announced._replace(left=left))
             return
         try:
-            value = wire.read_announced(answer)
+            value = records.read_announced(answer)
         except ValueError:
             self._know(unannounced=repr(answer.decode("utf-8", "replace")))
         else:
@@ -248,9 +248,9 @@ class Examination:
         """Note the lists that count now, on the clock of the master, and in which ways clients take an expiry (R35)."""
         clock = self.facts.clock
         now = time.time() + (clock.offset if clock is not None else 0.0)
-        entries = [wire.read_fleet_entry(value) for value in values.values() if isinstance(value, bytes)]
+        entries = [records.read_fleet_entry(value) for value in values.values() if isinstance(value, bytes)]
         alive = tuple(one for one in entries if one is not None and abs(now - one.seen) <= one.life)
-        ways = {way: wire.read_way(values.get(way.encode()) or b"") for way in ("confirmed", "trusted")}
+        ways = {way: records.read_way(values.get(way.encode()) or b"") for way in ("confirmed", "trusted")}
         used = frozenset(way for way, one in ways.items() if one is not None and abs(now - one[0]) <= one[1])
         self._know(lists=alive, ways=used, asked_at=now)
 

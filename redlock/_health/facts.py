@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from redlock._core.wire import Announced, FleetEntry, Known
+    from redlock._core.wire import Announced, Known
+    from redlock._health.records import FleetEntry
 
 Failure: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 

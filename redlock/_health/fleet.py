@@ -11,8 +11,8 @@ from redlock._health.result import Finding, MastersList
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from redlock._core.wire import FleetEntry
     from redlock._health.facts import MasterFacts
+    from redlock._health.records import FleetEntry
 
 _ADVICE = (
     "give all clients the same masters, and change one at a time: redlock-check --plan shows the steps. "

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self, Unpack
 
-    from redlock._core.events import Event
     from redlock._core.kernel.quorum import Tally
     from redlock._core.renewals import Renewal
     from redlock._core.wire import Way
+    from redlock._events import Event
     from redlock._health.checkup import Checkup
     from redlock._health.result import Probe
     from redlock._lock.observer import Observer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, Literal
 
-from redlock._core import events, readings
+from redlock import _events as events
+from redlock._core import readings
 from redlock._io.report import report_failure
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.events import Event
     from redlock._core.fleet import Agreement
+    from redlock._events import Event
 
 
 class NoOptions(TypedDict):

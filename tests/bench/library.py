@@ -28,11 +28,11 @@ STEPPED = ("redlock._io", "redlock._lock", "redlock._cli.run", *(f"redlock._core
     "exchange", "pipeline", "operation", "local_queue", "subscriptions", "schedule", "lease", "renewals",
 )))  # fmt: skip
 # Where nothing changes after it was loaded, and nothing happens between two statements; nor in what they import.
-SHARED = ("redlock.errors", "redlock.options", "redlock.scripts", *(f"redlock._core.{one}" for one in (
-    "attributes", "confirm.expiry", "confirm.records", "effects", "events", "fair.tickets", "fleet",
+SHARED = ("redlock.errors", "redlock._events", "redlock.options", "redlock.scripts", *(f"redlock._core.{one}" for one in (
+    "attributes", "confirm.expiry", "confirm.records", "effects", "fair.tickets", "fleet",
     "inspect", "kernel.ballot", "kernel.quorum", "kernel.rounds", "kernel.validity", "listing", "notes",
     "outages", "outcomes", "protocols", "rates", "readings", "sizes", "stop", "tokens", "voters", "wire",
-)), *(f"redlock._health.{one}" for one in ("facts", "fleet", "result", "rights", "verdict")))  # fmt: skip
+)), *(f"redlock._health.{one}" for one in ("facts", "fleet", "records", "result", "rights", "verdict")))  # fmt: skip
 
 
 class Patch(NamedTuple):

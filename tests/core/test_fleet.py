@@ -14,6 +14,7 @@ from redlock._core import wire
 from redlock._core.fleet import Fleet, compatible
 from redlock._core.kernel.quorum import majority
 from redlock._core.voters import Voters
+from redlock._health.records import read_fleet_entry
 from redlock._io.announcer import Announcement, Announcer
 from tests.simulation.master import ENGINE, EPOCH, Keyspace
 
@@ -67,7 +68,7 @@ class Said(Keyspace):
     def marks(self) -> dict[str, str]:
         """Of the lists that are there and count, by their names; - and ~ keep nobody away."""
         key = self.find(wire.FLEET + "p:")
-        entries = [wire.read_fleet_entry(value.encode()) for value in (key.value if key is not None else {}).values()]
+        entries = [read_fleet_entry(value.encode()) for value in (key.value if key is not None else {}).values()]
         now = self.now_ms / 1000
         return {
             "".join(sorted(one.names)): one.status for one in entries if one is not None and now <= one.seen + one.life

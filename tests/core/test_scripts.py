@@ -14,6 +14,7 @@ from redlock import scripts
 from redlock._core import pipeline, wire
 from redlock._core.confirm import records
 from redlock._core.outcomes import ErrorReply
+from redlock._health.records import look_known, read_announced
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
 from tests.core.world import WALL
 from tests.owners import proves
@@ -329,7 +330,7 @@ def test_since_when_clients_know_whose_data_it_has(
         assert master.pttl(key) == -1
     if not forbidden and kept is not None:
         text = dict(line.split(":") for line in info.decode().split("\r\n") if ":" in line)
-        assert wire.look_known(text, kept.encode(), NOW / 1000) == wire.read_known(said)
+        assert look_known(text, kept.encode(), NOW / 1000) == wire.read_known(said)
 
 
 def test_a_replica_says_nothing_but_that(master: ScriptedMaster) -> None:
@@ -524,7 +525,7 @@ def test_announce_refuses_what_no_client_can_have_announced(master: ScriptedMast
         master.run(wire.announce("redlock:", 60.0))
     assert master.get(key) == value
     with pytest.raises(ValueError, match="unexpected answer"):
-        wire.read_announced(value.encode())
+        read_announced(value.encode())
 
 
 def test_announce_refuses_what_is_no_string_in_the_same_words(master: ScriptedMaster) -> None:
@@ -546,4 +547,4 @@ def test_what_is_announced_is_read_from_the_key_as_by_the_script(master: Scripte
     """By a check, which writes nothing."""
     master.set("redlock-max-ttl:redlock:", value)
     largest = wire.read_announce(master.run(wire.announce("redlock:", 60.0)))
-    assert max(60.0, wire.read_announced(value.encode())) == largest.max_ttl
+    assert max(60.0, read_announced(value.encode())) == largest.max_ttl

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply
+from redlock._health.records import look_known
 from tests.properties.profile import PROPERTY
 
 # -- keys --------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def test_the_record_of_an_id_is_where_fences_may_be_and_no_lock(prefix: str) -> 
     ({"master_replid": "a", "second_repl_offset": "1"}, b"", wire.Known("a", 0.0)),
 ])  # fmt: skip
 def test_what_is_known_by_looking(info: dict[str, str], record: bytes, known: wire.Known | None) -> None:
-    assert wire.look_known(info, record, 9.0) == known
+    assert look_known(info, record, 9.0) == known
 
 
 # -- milliseconds ------------------------------------------------------------------------------------

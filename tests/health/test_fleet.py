@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from redlock._core.wire import FleetEntry, read_fleet_entry
 from redlock._health.examine import silent
+from redlock._health.records import FleetEntry, read_fleet_entry
 from redlock._health.verdict import judge
 from tests.health.facts import CLIENT_OPTIONS, healthy
 
