@@ -60,6 +60,11 @@ def test_the_record_of_an_id_is_where_fences_may_be_and_no_lock(prefix: str) -> 
     assert wire.name_of(prefix, key.encode()) is None
 
 
+@pytest.mark.parametrize(("message", "slot"), [(b"3 t", 3), (b"3 ", None), (b"3", None), (b"x t", None), (b"", None)])
+def test_the_slot_that_an_announcement_names(message, slot):
+    assert wire.announced_slot(message) == slot
+
+
 @pytest.mark.parametrize(("info", "record", "known"), [
     ({}, b"", None),
     ({"master_replid": "a"}, b"a 5000", wire.Known("a", None)),
