@@ -36,12 +36,13 @@ def rest(operation: Any) -> Any:
 class Told:
     """The holder of a lease, and the observer as well: the times at which they were told."""
 
-    def __init__(self, world: World, presence: Callable[[], Presence]) -> None:
-        self.presence = presence
+    def __init__(self, world: World) -> None:
         self.lost_at: list[float] = []
         self.kept_at: list[float] = []
-        self.released_at: list[float] = []
         self._world = world
+
+    def presence(self) -> Presence:
+        return "here"
 
     def notify_lost(self, on_lost: object) -> None:
         assert on_lost is None
@@ -56,7 +57,6 @@ class Told:
 
     def released(self, name: str, lease: LeaseState) -> None:
         assert name == lease.name
-        self.released_at.append(self._world.now)
 
 
 def renewal_of(
@@ -66,11 +66,10 @@ def renewal_of(
     *,
     renew: bool = True,
     max_hold: float | None = None,
-    presence: Callable[[], Presence] = lambda: "here",
     spread: float = 0.5,
     make: Callable[..., Renewal] = Renewal,
 ) -> tuple[Renewal, Told]:
-    told = Told(world, presence)
+    told = Told(world)
     settings = world.settings._replace(random=lambda: spread, observer=cast("Observing", told))
     return make(settings, spec._replace(auto_extend=renew, max_hold=max_hold), lease, told, world.now), told
 

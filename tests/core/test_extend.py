@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from redlock._core import wire
 from redlock._core.confirm import records
-from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.release import Claim
-from tests.core.world import NEVER, OTHER, START, Master, World, breaks, down, outcomes
+from tests.core.world import (
+    GONE,
+    START,
+    TAKEN,
+    Master,
+    Single,
+    World,
+    breaks,
+    down,
+    gone,
+    ours,
+    outcomes,
+    silent,
+    taken,
+)
 from tests.owners import proves
 
 if TYPE_CHECKING:
-    from redlock._core.settings import LockSpec
     from redlock.errors import Reason
 
 pytestmark = proves("R19")
-
-GONE: list[Any] = [0, b""]
-TAKEN: list[Any] = [0, OTHER.encode()]
-
-
-def gone(after: float = 0.01) -> Master:
-    return Master(after, {"extend": GONE})
-
-
-def taken(after: float = 0.01) -> Master:
-    return Master(after, {"extend": TAKEN})
-
-
-def ours(after: float = 0.01) -> Master:
-    return Master(after)
-
-
-def silent() -> Master:
-    return Master(NEVER)
-
-
-class Scene:
-    """A lease that was granted at `START`, on all masters unless told otherwise."""
-
-    def __init__(self, *masters: Master, ttl: float = 10.0, **lease: Any) -> None:
-        self.world = World(*masters)
-        self.spec: LockSpec = self.world.spec(ttl=ttl)
-        self.lease = self.world.lease(self.spec, **lease)
-
-    def operation(self, ttl: float | None = None) -> Any:
-        world = self.world
-        return extend(world.settings, self.spec, self.lease, self.spec.ttl if ttl is None else ttl, world.now)
-
-    def extend(self, ttl: float | None = None) -> str:
-        extension: Extension = self.world.run(self.operation(ttl))
-        return extension.kind
 
 
 @pytest.mark.parametrize(("masters", "kind", "reason", "at"), [
@@ -86,7 +62,7 @@ class Scene:
     pytest.param([ours(), ours(), ours(), taken(0.03)], "extended", None, 0.01, id="three-of-four-ours"),
 ])  # fmt: skip
 def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reason | None, at: float) -> None:
-    scene = Scene(*masters)
+    scene = Single(*masters)
     lease, world = scene.lease, scene.world
     before = lease.token, lease.fence, lease.valid_until
     world.now += 3.0
@@ -111,7 +87,7 @@ def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reaso
 def test_the_loss_says_what_the_masters_said_to_the_extension_not_to_the_acquire(
     masters: list[Master], said: list[str]
 ) -> None:
-    scene = Scene(*masters)
+    scene = Single(*masters)
     granted = scene.lease.votes
     scene.extend()
     scene.world.now = scene.lease.valid_until
@@ -120,7 +96,7 @@ def test_the_loss_says_what_the_masters_said_to_the_extension_not_to_the_acquire
 
 
 def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
-    scene = Scene(*[ours()] * 3, asked=frozenset([0, 1]))
+    scene = Single(*[ours()] * 3, asked=frozenset([0, 1]))
     scene.extend(20.0)
     [sent] = scene.world.sent
     assert (sent.verb, sent.token) == ("extend", "token-0")
@@ -136,7 +112,7 @@ def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
 
 def test_masters_without_the_key_get_it_back_for_what_is_left() -> None:
     masters = gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2)
-    scene = Scene(*masters, asked=frozenset([1, 3, 4, 5, 6]))
+    scene = Single(*masters, asked=frozenset([1, 3, 4, 5, 6]))
     assert scene.extend() == "extended"
     sent, repair = scene.world.sent
     assert (sent.verb, repair.verb) == ("extend", "repair")
@@ -161,7 +137,7 @@ def test_a_key_that_is_gone_is_missing_also_where_the_fence_is_not_known() -> No
 
 def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
     """R14: not one extension later.  Nobody waits for that: the operation is over."""
-    scene = Scene(*[ours()] * 4, gone(0.1), taken(0.1), gone(0.4), asked=frozenset(range(4)))
+    scene = Single(*[ours()] * 4, gone(0.1), taken(0.1), gone(0.4), asked=frozenset(range(4)))
     assert scene.extend() == "extended"
     assert scene.world.verbs() == ["extend"]
     assert scene.lease.asked == {0, 1, 2, 3}
@@ -178,19 +154,15 @@ def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
     assert len(scene.world.all("repair")) == 4
 
 
-@pytest.mark.parametrize("says", [TAKEN, [1], [0], b"nonsense", [0, b"", 1]])
-def test_who_says_anything_else_after_the_majority_is_given_nothing(says: Any) -> None:
-    scene = Scene(*[ours()] * 4, Master(0.1, {"extend": says}))
-    assert scene.extend() == "extended"
-    scene.world.listen(1.0)
-    assert scene.world.verbs() == ["extend"]
-
-
-@pytest.mark.parametrize("masters", [[ours(), silent(), gone(0.3)], [gone(), gone(), gone(0.1)]])
-def test_a_late_answer_to_an_extension_that_was_not_won_gives_nothing_back(masters: list[Master]) -> None:
-    """R14: nobody has confirmed the token."""
-    scene = Scene(*masters)
-    scene.extend()
+@pytest.mark.parametrize(("masters", "kind"), [
+    *(([*[ours()] * 4, Master(0.1, {"extend": says})], "extended") for says in (TAKEN, [1], [0], b"no", [0, b"", 1])),
+    # R14: it was not won, so nobody has confirmed the token
+    ([ours(), silent(), gone(0.3)], "unanswered"),
+    ([gone(), gone(), gone(0.1)], "lost"),
+])  # fmt: skip
+def test_who_is_given_nothing_though_it_answers_late(masters: list[Master], kind: str) -> None:
+    scene = Single(*masters)
+    assert scene.extend() == kind
     scene.world.listen(1.0)
     assert scene.world.verbs() == ["extend"]
 
@@ -201,7 +173,7 @@ def test_a_late_answer_to_an_extension_that_was_not_won_gives_nothing_back(maste
 @pytest.mark.parametrize(("answered", "reason"), [(False, "unreachable"), (True, "expired")])
 def test_why_it_ran_out(answered: bool, reason: str) -> None:
     """R13: that nobody answered is said, unless an extension has been won since."""
-    scene = Scene(*[silent()] * 3)
+    scene = Single(*[silent()] * 3)
     assert scene.extend() == "unanswered"
     if answered:
         scene.world.masters = (ours(),) * 3

@@ -16,7 +16,7 @@ from redlock._core.lease import LeaseState
 from redlock._core.outcomes import ErrorReply, Failure
 from redlock._core.renewals import failed_to_keep
 from tests.core.renewer import TTL, VALIDITY, Scene, rest
-from tests.core.world import NEVER, OTHER, START, Master, outcomes
+from tests.core.world import NEVER, OTHER, START, Master, outcomes, silent
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
@@ -43,10 +43,6 @@ def says(*answers: Any, after: float = 0.01) -> Master:
         return [number(call, arg) for arg in range(3, len(call.args), 4)]
 
     return Master(after, {"renew": together, "extend": alone})
-
-
-def silent() -> Master:
-    return Master(NEVER)
 
 
 def asked(scene: Scene, verb: str = "renew") -> list[tuple[str, ...]]:

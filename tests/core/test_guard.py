@@ -7,53 +7,28 @@ from typing import Any
 import pytest
 
 from redlock import AsyncMasters, ConfigurationError, Masters
-from redlock._core.kernel.ballot import Grant
-from redlock._core.kernel.extension import extend
-from redlock._core.lease import LeaseState
-from redlock._core.renewals import OVER, tasks
+from redlock._core.renewals import tasks
 from tests.core.renewer import renewal_of
-from tests.core.world import START, Master, World, held
+from tests.core.world import GONE, START, Master, Single, World, held
 
 TTL, GUARD = 12.0, 3.0
 VALIDITY = TTL * 0.99 - 0.002
 MS = "15000"  # of both together
 
 
-class Scene:
-    """One lease with a guard, granted just now, and its renewal."""
-
-    def __init__(self, *masters: Master, guard: float = GUARD, **options: Any) -> None:
-        self.world = World(*(masters or [Master()] * 3))
-        self.spec = self.world.spec(ttl=TTL)._replace(guard=guard, keeps_keys=options.pop("keeps_keys", False))
-        grant = self.world.run(self.world.acquire(self.spec, deadline=START))
-        assert isinstance(grant, Grant)
-        self.lease = LeaseState(self.spec, grant, clock=lambda: self.world.now, mine=lambda: True)
-        self.renewal, _ = renewal_of(self.world, self.spec, self.lease, renew=False, **options)
-
-    def goes_to(self, seconds: float) -> None:
-        """On the clock of the world, and what is due is done, as a renewer does it."""
-        while (due := self.renewal.due) <= START + seconds:
-            if due == OVER:
-                if not self.renewal.begin_guard():
-                    break
-                continue
-            self.world.now = max(self.world.now, due)
-            for task, _ in tasks([self.renewal], self.world.now):
-                self.world.run(task)
-        self.world.now = max(self.world.now, START + seconds)
-
-    @property
-    def released_at(self) -> list[float]:
-        return [sent.at - START for sent in self.world.all("release")]
+def lease(*masters: Master) -> Single:
+    return Single(*masters, ttl=TTL, guard=GUARD, how=World.acquired)
 
 
 def test_keys_last_for_both_and_the_lease_for_the_ttl() -> None:
-    scene = Scene(Master(), Master(), held())
+    scene = lease(Master(), Master(), held())
     assert scene.lease.valid_until == pytest.approx(START + VALIDITY)
-    scene.goes_to(1.0)
-    assert (
-        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "extended"
-    )
+    renewal, _ = renewal_of(scene.world, scene.spec, scene.lease, renew=False)
+    scene.world.now = renewal.due
+    ((task, _),) = tasks([renewal], scene.world.now)  # it is made whole (R37)
+    scene.world.run(task)
+    scene.world.now = START + 1.0
+    assert scene.extend() == "extended"
     assert [sent.args[2] for verb in ("acquire", "extend") for sent in scene.world.all(verb)] == [MS] * 2
     (repair,) = scene.world.all("repair")
     left = (TTL + GUARD - repair.at + START) * 1000
@@ -63,11 +38,9 @@ def test_keys_last_for_both_and_the_lease_for_the_ttl() -> None:
 
 def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     """R26: a lease is entered again through a lock without a guard; its first holder counts on the guard all the same."""
-    scene = Scene(Master(0.0, {"extend": [0, b""]}), Master(), Master())
+    scene = lease(Master(0.0, {"extend": GONE}), Master(), Master())
     scene.spec = scene.spec._replace(guard=0.0)
-    assert (
-        scene.world.run(extend(scene.world.settings, scene.spec, scene.lease, TTL, scene.world.now)).kind == "extended"
-    )
+    assert scene.extend() == "extended"
     (extended,), (repaired,) = scene.world.all("extend"), scene.world.all("repair")
     assert extended.args[2] == MS
     assert TTL * 1000 < int(repaired.args[2]) <= int(MS)

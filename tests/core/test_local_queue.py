@@ -275,9 +275,7 @@ def holding(*masters: Master) -> tuple[World, LockSpec, LeaseState, Place]:
     """A lease that was granted, and who waits behind it."""
     world = World(*(masters or [Master(0.01)] * 3))
     spec = world.spec("a")
-    grant = world.run(world.acquire(spec, deadline=START))
-    assert isinstance(grant, Grant)
-    lease = world.lease(spec, **{field: getattr(grant, field) for field in grant.__slots__})
+    lease = world.acquired(spec)
     world.effects.clear()
     world.sent.clear()
     return world, spec, lease, waiting_behind(world)

@@ -10,55 +10,30 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from redlock._core.effects import Send, Timeout
-from redlock._core.kernel.extension import Extension, extend
-from redlock._core.kernel.release import release
+from redlock._core.kernel.extension import Extension
 from redlock._core.kernel.validity import drift
 from redlock._core.renewals import _STEP, RENEWALS, tasks
 from tests.core.renewer import renewal_of
-from tests.core.world import NEVER, START, Master, World
+from tests.core.world import GONE, START, Single, silent
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redlock._core.effects import Op
-    from redlock._core.lease import LeaseState
-    from redlock._core.renewals import Presence, Task
-    from redlock._core.settings import LockSpec
+    from redlock._core.renewals import Task
+    from tests.core.world import Master
 
 TTL = 12.0
 VALIDITY = TTL * 0.99 - 0.002
-GONE: list[Any] = [0, b""]
 
 
-def ours(after: float = 0.0) -> Master:
-    return Master(after)
-
-
-def denies(answer: list[Any]) -> Master:
-    return Master(0.0, {"extend": answer})
-
-
-class Scene:
+class Scene(Single):
     """One lease that was granted at `START`, and its renewal."""
 
     def __init__(
-        self,
-        *masters: Master,
-        renew: bool = True,
-        max_hold: float | None = None,
-        presence: Callable[[], Presence] = lambda: "here",
-        spread: float = 0.0,
-        drift_factor: float = 0.01,
-        **lease: Any,
+        self, *masters: Master, renew: bool = True, max_hold: float | None = None, spread: float = 0.0, **lease: Any
     ) -> None:
-        self.world = World(*(masters or [ours()] * 3), drift_factor=drift_factor)
-        self.spec: LockSpec = self.world.spec(ttl=TTL)
-        self.lease: LeaseState = self.world.lease(self.spec, **lease)
-        self.renewal, told = renewal_of(
-            self.world, self.spec, self.lease, renew=renew, max_hold=max_hold, presence=presence, spread=spread
-        )
-        self.told, self.kept, self.given_back = told.lost_at, told.kept_at, told.released_at
+        super().__init__(*masters, ttl=TTL, **lease)
+        self.renewal, _ = renewal_of(self.world, self.spec, self.lease, renew=renew, max_hold=max_hold, spread=spread)
         self.numbers = itertools.count(1)
 
     @property
@@ -81,13 +56,6 @@ class Scene:
         started = tasks([self.renewal], self.world.now)
         assert all(renewals == [self.renewal] for _, renewals in started)
         return started[0][0] if started else None
-
-    def extend(self, ttl: float) -> str:
-        """By its holder."""
-        return self.world.run(extend(self.world.settings, self.spec, self.lease, ttl, self.world.now)).kind
-
-    def release(self) -> bool:
-        return self.world.run(release(self.world.settings, self.spec, self.lease))
 
 
 def in_step(due: float, ttl: float = TTL) -> Any:
@@ -163,13 +131,13 @@ def test_the_renewer_goes_on_with_the_ttl_that_the_holder_has_made_of_it(ttl: fl
 
 def test_who_waits_is_told_of_a_shortening_before_it_is_answered() -> None:
     """C6: the answers may never come, and its end is nearer by then."""
-    scene = Scene(*[Master(NEVER)] * 3)
+    scene = Scene(*[silent()] * 3)
     told: list[float] = []
     scene.lease.on_change = lambda _: told.append(scene.renewal.due - scene.world.now)
-    shorter = extend(scene.world.settings, scene.spec, scene.lease, 1.0, scene.world.now)
+    shorter = scene.extending(1.0)
     shorter.send(None)
     assert told == [pytest.approx(0.988)]
-    longer = extend(scene.world.settings, scene.spec, scene.lease, 30.0, scene.world.now)
+    longer = scene.extending(30.0)
     longer.send(None)
     assert len(told) == 1
     shorter.close()
@@ -323,7 +291,7 @@ def test_never_more_than_the_keys_of_a_majority_justify_nor_less_than_its_holder
 
     ``missing``: a master that has lost the key.  After the release nothing is extended (R14, R15).
     """
-    scene = Scene(ours(), ours(), ours())
+    scene = Scene()
     world, lease = scene.world, scene.lease
     keys = [-math.inf if master == missing else START + TTL for master in range(3)]
     let_go: list[bool] = []
@@ -339,14 +307,14 @@ def test_never_more_than_the_keys_of_a_majority_justify_nor_less_than_its_holder
                 if task is not None:
                     under.append(Under(task, scene, keys, let_go))
             case "holder" | "asks" if not let_go:
-                op: Op[Any] = extend(world.settings, scene.spec, lease, value, world.now)
+                op: Op[Any] = scene.extending(value)
                 holders.append(Under(op, scene, keys, let_go, value))
                 under.append(holders[-1])
                 if what == "asks":  # and it is written at once
                     under[-1].write()
             case "release" if not let_go:
                 let_go.append(True)
-                under.append(Under(release(world.settings, scene.spec, lease), scene, keys, let_go))
+                under.append(Under(scene.releasing(), scene, keys, let_go))
             case "written" if value < len(under):
                 under[-1 - value].write()
             case "answered" if value[0] < len(under):

@@ -8,28 +8,22 @@ from typing import Any
 import pytest
 
 from redlock._core.effects import Listen
-from redlock._core.kernel.ballot import Grant
-from redlock._core.lease import LeaseState
 from redlock._core.renewals import tasks
 from redlock._core.whole import AGAIN
 from tests.core.renewer import renewal_of
-from tests.core.world import NEVER, START, Master, World, down, held, refuses, turns
+from tests.core.world import NEVER, Master, Single, World, down, held, refuses, turns
 
 TTL = 12.0
 FIRST = 0.25  # `node_timeout`
 STEP = FIRST / 4  # many leases are looked at together
 
 
-class Scene:
-    """One lease, granted by the first masters of five, and its renewal."""
+class Scene(Single):
+    """One lease, granted just now, and its renewal."""
 
     def __init__(self, *masters: Master, renew: bool = False, listened: bool = False) -> None:
-        self.world = World(*masters)
-        self.spec = self.world.spec(ttl=TTL)
-        grant = self.world.run(self.world.acquire(self.spec, deadline=START))
-        assert isinstance(grant, Grant)
+        super().__init__(*masters, ttl=TTL, how=World.acquired)
         self.granted_at = self.world.now
-        self.lease = LeaseState(self.spec, grant, clock=lambda: self.world.now, mine=lambda: True)
         self.lease.listened = listened
         self.renewal, _ = renewal_of(self.world, self.spec, self.lease, renew=renew)
 

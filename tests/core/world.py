@@ -35,6 +35,8 @@ from redlock._core.effects import (
     WakeBehind,
 )
 from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.extension import extend
+from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
 from redlock._core.modes import EXCLUSIVE
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Effect, LocalEffect
     from redlock._core.kernel.attempt import Granted
+    from redlock._core.kernel.extension import Extension
     from redlock.errors import Vote
 
 T = TypeVar("T")
@@ -59,6 +62,8 @@ NEVER = math.inf
 START = 100.0  # not 0: a monotonic clock has been running for a while
 WALL = 1_700_000_000_000_000  # the wall clock in µs, which stands still unless a test moves it
 OTHER = "somebody-else"
+GONE: list[Any] = [0, b""]  # said to an extension, or to a release
+TAKEN: list[Any] = [0, OTHER.encode()]
 
 # A value, or what makes one of the call that is answered.
 Says: TypeAlias = "Any | Callable[[wire.Call], Any]"
@@ -99,6 +104,24 @@ GRANTS: dict[str, Says] = {
 def held(after: float = 0.0, by: str = OTHER, *, ms: int = 5000, fence: int = 0) -> Master:
     """Somebody else has it, here."""
     return Master(after, {"acquire": [0, str(fence).encode(), by.encode(), ms]})
+
+
+def ours(after: float = 0.01) -> Master:
+    return Master(after)
+
+
+def gone(after: float = 0.01) -> Master:
+    """The key of the lease is gone, here."""
+    return Master(after, {"extend": GONE, "release": GONE})
+
+
+def taken(after: float = 0.01) -> Master:
+    """... and somebody else has the name."""
+    return Master(after, {"extend": TAKEN, "release": TAKEN})
+
+
+def silent() -> Master:
+    return Master(NEVER)
 
 
 def down(reason: str = "connection refused", *, configuration: bool = False) -> Master:
@@ -245,6 +268,12 @@ class World:
         state = LeaseState(spec, clock=lambda: self.now, mine=lambda: True)
         state.taken_over(Grant("token-0", WALL, self.now + spec.ttl, self.now, everywhere, _no_votes))
         return state
+
+    def acquired(self, spec: LockSpec) -> LeaseState:
+        """One that is acquired now, at the first attempt."""
+        grant = self.run(self.acquire(spec, deadline=START))
+        assert isinstance(grant, Grant)
+        return LeaseState(spec, grant, clock=lambda: self.now, mine=lambda: True)
 
     def acquire(self, spec: LockSpec, *, deadline: float, granted: Granted | None = None) -> Op[Grant | Refusal]:
         return acquire(Target(self.settings, spec), deadline, self.now, granted)
@@ -394,6 +423,36 @@ class World:
 
     def after_start(self) -> float:
         return self.now - START
+
+
+class Single:
+    """One lease, and what its holder does with it; on three masters that have it unless told otherwise."""
+
+    def __init__(
+        self,
+        *masters: Master,
+        names: tuple[str, ...] = (),
+        ttl: float = 10.0,
+        guard: float = 0.0,
+        drift_factor: float = 0.01,
+        how: Callable[..., LeaseState] = World.lease,
+        **lease: Any,
+    ) -> None:
+        self.world = World(*(masters or [Master()] * 3), drift_factor=drift_factor)
+        self.spec = self.world.spec(*names, ttl=ttl)._replace(guard=guard)
+        self.lease = how(self.world, self.spec, **lease)
+
+    def extending(self, ttl: float) -> Op[Extension]:
+        return extend(self.world.settings, self.spec, self.lease, ttl, self.world.now)
+
+    def extend(self, ttl: float | None = None, interrupt: Interrupt | None = None) -> str:
+        return self.world.run(self.extending(ttl or self.spec.ttl), interrupt).kind
+
+    def releasing(self) -> Op[bool]:
+        return release(self.world.settings, self.spec, self.lease)
+
+    def release(self, interrupt: Interrupt | None = None) -> bool:
+        return self.world.run(self.releasing(), interrupt)
 
 
 def outcomes(votes: Sequence[Vote]) -> list[str]:
