@@ -17,21 +17,19 @@ from redlock._connect import Connector
 from redlock._core.outcomes import Failure
 from redlock._core.subscriptions import LINGER
 from redlock._io.announcer import Announcer
-from redlock._io.connections import TICK
+from redlock._io.connections import TICK, Connections
 from redlock._io.process import ForkLock
 from redlock._io.renewer import Renewer
 from redlock._io.report import report
-from redlock._io.stream import Subscriber
+from redlock._io.stream import Stream, Subscriber
 from redlock._system import clock
 from redlock._system.thread import begin, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from redlock._io.connections import Connections
     from redlock._io.deployment import Deployment
     from redlock._io.port import Made, Port
-    from redlock._io.stream import Stream
 
 _LONGEST_JOIN = 1.0  # how long the end waits for threads that are connecting, in seconds
 # Pauses between two checks of what other threads do, in seconds: short at first, as most take a millisecond.

@@ -11,12 +11,12 @@ from redlock import _connect
 from redlock._core.effects import Leave, LookAhead, Notified, ReleaseHeard, Send, Turn, WakeBehind, WakeOnStop
 from redlock._core.exchange import Exchange
 from redlock._core.kernel.quorum import majority
-from redlock._core.local_queue import LocalQueue
+from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.outcomes import NEVER, Failure
 from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
-from redlock._core.subscriptions import LINGER, Subscriptions
+from redlock._core.subscriptions import LINGER, Subscription, Subscriptions
 from redlock._io.process import brief
-from redlock._io.stream import Connection, Subscriber
+from redlock._io.stream import Connection, Stream, Subscriber
 from redlock._system import clock
 from redlock.errors import RedlockError
 
@@ -26,16 +26,13 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
     from redlock._core.effects import LocalEffect
-    from redlock._core.local_queue import Place
     from redlock._core.pipeline import Pipeline
     from redlock._core.protocols import LineInbox
     from redlock._core.settings import MastersSettings
-    from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts
     from redlock._io.announcer import Announcer
     from redlock._io.port import Listener, Sockets
     from redlock._io.report import Reports
-    from redlock._io.stream import Stream
 
 TICK = 0.1  # seconds; the longest that a late answer or an owed release waits
 CLOSED = "these Masters were closed"

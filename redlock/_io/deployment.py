@@ -9,7 +9,7 @@ from redlock import options
 from redlock._core import inspect, wire
 from redlock._core.fair import tickets
 from redlock._core.modes import EXCLUSIVE
-from redlock._core.slots.target import KnownSlots, group_of, slot_name
+from redlock._core.slots.target import Group, KnownSlots, group_of, slot_name
 from redlock._system import clock
 from redlock.errors import ConfigurationError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
     from redlock._core.listing import Listing
     from redlock._core.settings import LockSpec, MastersSettings
-    from redlock._core.slots.target import Group
     from redlock._core.watch import Watch
 
 

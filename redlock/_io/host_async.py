@@ -16,7 +16,7 @@ from collections import deque
 from os import getpid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock._core.effects import Turn
+from redlock._core.effects import Op, Send, Turn
 from redlock._core.operation import SteppedOperation
 from redlock._core.outcomes import NEVER
 from redlock._io import process
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import Op, Send
     from redlock._core.settings import MastersSettings
     from redlock._io.stream import Stream
 

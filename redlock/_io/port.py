@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from redlock._core.outcomes import NEVER
+from redlock._core.outcomes import NEVER, Failure
 from redlock._core.protocols import LineInbox
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from redlock._core.outcomes import Failure
     from redlock._core.renewals import Renewal, Task
     from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts

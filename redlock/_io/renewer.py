@@ -12,14 +12,13 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from redlock._core.kernel.release import leave_line
-from redlock._core.renewals import Renewal, failed_to_keep, tasks
+from redlock._core.renewals import HeldBy, Renewal, Task, failed_to_keep, tasks
 from redlock._core.schedule import MANY, Schedule
 from redlock._io.process import ForkLock
 from redlock._io.report import report_failure
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
-    from redlock._core.renewals import HeldBy, Task
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._io.connections import Connections
     from redlock._io.port import Port

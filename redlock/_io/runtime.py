@@ -17,7 +17,7 @@ from os import getpid
 from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from redlock._connect import NO_DESCRIPTOR, out_of_descriptors
+from redlock._connect import NO_DESCRIPTOR, Endpoint, out_of_descriptors
 from redlock._io import process
 from redlock._io.connections import CLOSED, INSIDE, Inside
 from redlock._io.process import ForkLock
@@ -27,7 +27,6 @@ from redlock.errors import QuorumUnreachable, RedlockError, Vote
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from redlock._connect import Endpoint
     from redlock._core.effects import Op
     from redlock._io import driver_async, driver_threads
     from redlock._io.deployment import Deployment

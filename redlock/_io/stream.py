@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import InvalidResponse
 
 from redlock import _connect
-from redlock._connect import NOTHING
+from redlock._connect import NOTHING, Connector, Endpoint
 from redlock._core.exchange import CHUNK
 from redlock._core.outcomes import ErrorReply
 from redlock._core.pipeline import Pipeline, SentAgain, request_of
@@ -24,7 +24,6 @@ from redlock._system import clock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from redlock._connect import Connector, Endpoint
 
 # What a non-blocking socket raises instead of blocking.  TLS has exceptions of its own for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)

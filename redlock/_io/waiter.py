@@ -33,14 +33,13 @@ from os import getpid
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
-from redlock._core.effects import Timeout, Turn
+from redlock._core.effects import Event, Send, Timeout, Turn
 from redlock._io import process
 from redlock._io.connections import CLOSED
 from redlock._system import clock
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from redlock._core.effects import Event, Send
     from redlock._core.subscriptions import Subscription
     from redlock._io.host_threads import ThreadHost
 
