@@ -2,8 +2,7 @@
 
 The lease was handed over by its token, or acquired on one event loop and released on another.  Then a master without
 the key proves nothing, as the acquire may still be on its way.  A master that does not say that the key was ours is
-asked again, after pauses that double (`Pipeline`), until the key must have expired.  Nearly always every master has the
-key, and is asked once.
+asked again, after pauses that double (`Pipeline`), until the key must have expired.  Nearly always each is asked once.
 
 Besides, the loop that acquired the lease sends a release of its own after the acquire (P7), once the first one was
 judged.  Else the second one might be faster, and the lease would seem lost.

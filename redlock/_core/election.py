@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-
 T = TypeVar("T")
 
 
@@ -70,9 +69,7 @@ Step: TypeAlias = Campaign | Lead | SayStopped | Resign | Pause
 
 
 def election(
-    stop: Stop,
-    pauses: wait_base | None,
-    passes: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception),
+    stop: Stop, pauses: wait_base | None, passes: Callable[[BaseException], bool] = lambda it: isinstance(it, Exception)
 ) -> Generator[Step, Any, BaseException | None]:
     """One term after the other, until ``stop``, or an error that it returns.  ``pauses``: after one that ``passes``."""
     failed = 0  # failed terms, one after the other

@@ -1,8 +1,7 @@
 """The hot path: sends a request to all masters, and counts their usual answers where they are read.
 
 Nothing is called here for each master but `send` and `recv`.  A pipeline is `plain` while all about it is usual.
-Everything else is left at once to the slow path: to the methods below that a subclass adds.  So a case that was
-forgotten is slow, not wrong.
+Everything else is left at once to the slow path, methods that a subclass adds: a forgotten case is slow, not wrong.
 
 Interruptions.  A Ctrl-C can come between any two calls, and a connection that has lost bytes must not be used again.
 So each walk over the connections leaves a trace until it is through: `mend_walk` finds by it which connection was in
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from redlock._core.protocols import Inbox
 
 CHUNK = 65536
-
-
 _ELSEWHERE = Pipeline(-1, 0.0)  # never plain
 
 
@@ -97,14 +94,9 @@ class Exchange(ABC):
             self._send_all([request], data, now, to)
 
     def _send_all(
-        self,
-        requests: list[Send],
-        data: bytes,
-        now: float,
-        to: Sequence[Pipeline],
-        rest: Iterator[Pipeline] | None = None,
+        self, asked: list[Send], data: bytes, now: float, to: Sequence[Pipeline], rest: Iterator[Pipeline] | None = None
     ) -> None:
-        """Send ``requests``, packed as ``data``.  ``rest``: those in ``to`` that do not have them yet."""
+        """Send ``asked``, packed as ``data``.  ``rest``: those in ``to`` that do not have them yet."""
         if self._walk is not None:
             self.mend_walk(now)
         size, walk = len(data), rest or iter(to)
@@ -112,9 +104,9 @@ class Exchange(ABC):
         for pipeline in walk:
             queue = pipeline.under_way
             if not pipeline.plain or (queue and now - queue[0].sent_at > pipeline.patience):
-                self._send_slowly(pipeline, requests, data, now)
+                self._send_slowly(pipeline, asked, data, now)
                 continue
-            queue += requests
+            queue += asked
             try:
                 sent = pipeline.send(data)
             except OSError as error:

@@ -22,7 +22,6 @@ from redlock._core.kernel.quorum import majority
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set as AbstractSet
 
-
 Agreement: TypeAlias = Literal["refuse", "warn", "ignore"]
 
 SOON = 0.05  # of max_ttl: a list is announced again, until it works, while another one is new, and after connecting
@@ -68,14 +67,7 @@ class Fleet:
     """The list of masters of one `Masters`, and what its masters say of others."""
 
     def __init__(
-        self,
-        names: Sequence[str],
-        max_ttl: float,
-        drift_factor: float,
-        node_timeout: float,
-        *,
-        refuses: bool,
-        way: wire.Way = "trusted",
+        self, names: Sequence[str], max_ttl: float, drift: float, node_timeout: float, *, refuses: bool, way: wire.Way
     ) -> None:
         self.names = tuple(names)
         self.way = way  # how we take an expiry (R35)
@@ -86,7 +78,7 @@ class Fleet:
         # Seconds from the announcement with which a connection was made to the next one: we may work by then.
         self.first_pause = SOON * max_ttl
         # The clocks of the masters may run faster than ours, and slower.
-        self._counts, self._slower = self.life * (1 - drift_factor), 1 + drift_factor
+        self._counts, self._slower = self.life * (1 - drift), 1 + drift
         self._patience = node_timeout
         self._answers: list[_Answer | None] = [None] * len(self.names)
         self._down_at = [-math.inf] * len(self.names)  # when the last attempt to connect failed

@@ -96,9 +96,7 @@ class SlotsStatus:
     @property
     def free(self) -> int:
         """How many slots a majority of masters calls free.  Attempts under way have the rest."""
-        return sum(
-            sum(vote.outcome == "free" for vote in slot.votes) >= majority(len(slot.votes)) for slot in self.slots
-        )
+        return sum(sum(one.outcome == "free" for one in slot.votes) >= majority(len(slot.votes)) for slot in self.slots)
 
 
 class Look(Round):
@@ -192,7 +190,6 @@ def status_of(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus
 def known(status: LockStatus, tally: Tally) -> LockStatus:
     """``status``, if enough masters answered; else raises QuorumUnreachable."""
     if tally.unreachable:
-        raise QuorumUnreachable(
-            f"cannot tell who holds {status.name!r}: {readings.explain(tally)}", name=status.name, votes=status.votes
-        )
+        text = f"cannot tell who holds {status.name!r}: {readings.explain(tally)}"
+        raise QuorumUnreachable(text, name=status.name, votes=status.votes)
     return status

@@ -38,9 +38,8 @@ class PendingExtension:
     valid_until: float
     ttl: float
     renews: bool = False  # the renewer extends it, and its holder did not ask for that
-    number: int = (
-        0  # in the order of writing; 0: not written yet; -1: written by another event loop, which has no order
-    )
+    # In the order of writing; 0: not written yet; -1: written by another event loop, which has no order.
+    number: int = 0
     dropped: bool = False  # its operation was dropped, and calls `end_extension` no more
 
     def may_be_written(self, request: Round, leases: Sequence[LeaseState]) -> bool:

@@ -59,9 +59,8 @@ class Listing:
             return None
         names = [self._names.popleft() for _ in range(min(_TOGETHER, len(self._names)))]
         found = []
-        for name, (status, tally) in zip(
-            names, (yield from inspect_many(self._settings, names, self._prefix)), strict=True
-        ):
+        looked = yield from inspect_many(self._settings, names, self._prefix)
+        for name, (status, tally) in zip(names, looked, strict=True):
             if readings.outage(tally):  # late, or a master that does not look at several names at once, as in a cluster
                 status, tally = yield from inspect(self._settings, name, self._prefix + name)  # noqa: PLW2901
                 if readings.outage(tally):
@@ -96,7 +95,5 @@ class Listing:
         text, votes = f"cannot list the locks: {readings.explain(self._searched)}", self._searched.votes()
         if any(vote.reason.startswith("NOPERM") for vote in votes):
             text += "; to list locks, grant the user one more right: ACL SETUSER user +scan, on each master"
-            votes = tuple(
-                replace(vote, reason=vote.reason.replace("--acl prints", "--acl --held prints")) for vote in votes
-            )
+            votes = tuple(replace(it, reason=it.reason.replace("--acl prints", "--acl --held prints")) for it in votes)
         raise QuorumUnreachable(text, votes=votes)

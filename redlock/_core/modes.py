@@ -41,8 +41,7 @@ def keep_new_readers_away(
     """A writer that waits keeps new readers away, or it might wait for ever (R33).
 
     Its mark goes to masters without readers as well: an attempt that takes the name there ends the mark, and its
-    rollback would let new readers in.  ``marks`` take it back at the end.  No votes are counted: a lost mark costs time
-    alone.
+    rollback would let new readers in.  ``marks`` take it back at the end.  Votes do not count: a lost mark costs time.
     """
     if spec.mode.shared or not (by_readers or marks):
         return

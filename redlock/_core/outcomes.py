@@ -70,9 +70,8 @@ class ErrorReply(NamedTuple):
         advice = _ADVICE.get("unknown" if self.unknown else code, "")
         text = self.text if len(self.text) <= _LONGEST else self.text[:_LONGEST] + "…"
         reason = f"{text} ({advice})" if advice else text
-        return Failure(
-            "error", reason, configuration=self.configuration, refused=code not in _WHATEVER, of_name=code in _OF_NAME
-        )
+        refused, of_name = code not in _WHATEVER, code in _OF_NAME
+        return Failure("error", reason, configuration=self.configuration, refused=refused, of_name=of_name)
 
 
 # ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
@@ -80,21 +79,15 @@ _WRAPPED = re.compile(r"ERR Error running script .*?@user_script: ?\d+: (?:@user
 _DENIED = ("The user executing the script can't", "ACL failure in script")  # of Redis, of Valkey
 _WITHDRAWN = re.compile(r"ERR Function not found|NOPERM .* the '(evalsha|fcall)' command")
 _LONGEST = 200
-_PASSING = frozenset(
-    ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
-)
-_CONFIGURATION = frozenset(
-    ("DENIED", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "BADMAXTTL", "CROSSSLOT", "MOVED")
-)
-_OF_NAME = frozenset(("WRONGTYPE", "BADFENCE", "CROSSSLOT"))
+_PASSING = {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN"}
+_OF_NAME = {"WRONGTYPE", "BADFENCE", "CROSSSLOT"}
+_CONFIGURATION = {"DENIED", "NOAUTH", "NOPERM", "WRONGPASS", "BADMAXTTL", "MOVED", *_OF_NAME}
 _WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # the master gives these to any request
 _ADVICE = {
     "BADFENCE": "another program wrote that: delete the key on every master while no client holds the name",
     "BUSY": "a script has been running for too long there",
-    "CROSSSLOT": (
-        "it is part of a cluster, and these names are in different slots; "
-        "the masters of a quorum must be independent servers"
-    ),
+    "CROSSSLOT": "it is part of a cluster, and these names are in different slots; "
+    "the masters of a quorum must be independent servers",
     "DENIED": "give the server a password, and the address as well; or set protected-mode no, if only clients can "
     "reach it",
     "LOADING": "it is reading its data after a start",

@@ -3,8 +3,7 @@
 Several ask at once, and none gets a majority: a single try, or a waiter whose time is up, would report a holder, and a
 job that was to run once would run nowhere.  So it tries again, nearly always once.  Pauses that are shorter than an
 attempt separate no clients.  Over links of 1 ms to one master and 15 ms to the others 3 to 8 clients that try at once
-all fail without this; with two more attempts 6 of 1,500 rounds have no winner, with three more none; `MOST` is one
-more.
+all fail without this; with two more attempts 6 of 1,500 rounds have no winner, with three none; `MOST` is one more.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from redlock._core.outcomes import NEVER, ErrorReply, Failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 # Of the patience: pauses until a release that is in doubt, or not permitted, is sent again; each is twice the last one.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _SWEEP_FROM = 64  # owed releases; with more, those that have expired are dropped
@@ -60,21 +59,12 @@ def _down(_: Any) -> Any:
 
 
 # Requests that must not be sent again after later ones: they set a key, a ticket or a mark, or a shorter time.
-IN_ORDER = frozenset(
-    script.name
-    for script in scripts.ALL
-    if script.verb in ("acquire", "extend", "mark", "occupy", "renew", "confirm", "repair", "ticket")
-)
+_SETS = ("acquire", "extend", "mark", "occupy", "renew", "confirm", "repair", "ticket")
+IN_ORDER = frozenset(script.name for script in scripts.ALL if script.verb in _SETS)
 
-# A master would refuse the second of two equal requests: a stored fence (R18), stamp (R35) or ticket (R42) is not
-# greater than itself.
-_ONCE = frozenset(
-    script.name
-    for script in (
-        scripts.FENCE, scripts.CONFIRM, scripts.CONFIRM_SHARED, scripts.EXTEND_RECORDED, scripts.RENEW_RECORDED,
-        scripts.TICKET,
-    )
-)  # fmt: skip
+# A master would refuse the second of two equal ones: it is not greater than the fence (R18), stamp or ticket there.
+_GREATER = (scripts.FENCE, scripts.CONFIRM, scripts.CONFIRM_SHARED, scripts.TICKET)
+_ONCE = frozenset(script.name for script in (*_GREATER, scripts.EXTEND_RECORDED, scripts.RENEW_RECORDED))
 
 
 def _wanted(request: Send) -> bool:
@@ -93,8 +83,7 @@ class Pipeline:
 
     A connection that was idle may have been dead for long, although the master is well: so it fails no request when it
     breaks (R10).  Its requests, and new ones, wait for the next connection, once; if there is none, all fail.  The
-    scripts grant a token once more that has the key already, so it does no harm that the master may have carried them
-    out before.
+    scripts grant a token once more that has the key already, so a master may carry them out twice without harm.
 
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
@@ -239,9 +228,7 @@ class Pipeline:
                 # The right may be granted soon.  Mostly it is not, so only the first releases are sent again.
                 self._ask_again(queued, at)
         self._fail(request, error.failure(), at)
-        if (
-            error.code == "READONLY"
-        ):  # a replica gets other data: what it has then, the next connection asks first (R21)
+        if error.code == "READONLY":  # it gets other data: what it has then, the next connection asks first (R21)
             raise ConnectionAbortedError("it is a replica")
 
     def _follow(self, request: Send, at: float) -> None:

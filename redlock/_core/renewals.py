@@ -84,14 +84,12 @@ class Renewal:
     _loss_reported = False
     _guards = _guarded = False  # lost, and its guard lasts (R36); its guard has begun
 
-    def __init__(
-        self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float
-    ) -> None:
+    def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, holder: HeldBy, at: float) -> None:
         """``at``: when it was granted, or confirmed."""
         self.settings = settings
         self.spec = spec
         self.lease = lease
-        self.held_by = held_by
+        self.held_by = holder
         self._since = at  # the end of the last extension, or the grant
         self.soonest = lease.valid_until - lease.ttl * _MOST_REMAINING  # it is not due earlier
         if spec.max_hold is not None:

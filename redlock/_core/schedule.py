@@ -17,7 +17,6 @@ from redlock._core.renewals import OVER, Renewal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 _NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
 MANY = 256  # new leases in the queue; with more, the thread that adds one empties it of all that have been released
 _SPARE = 64  # the heap is rebuilt when it has more than 2n + 64 entries for n moments at which something is due

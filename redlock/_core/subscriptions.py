@@ -11,8 +11,7 @@ Taking turns.  PUBLISH says how many others listen.  If there are any, this proc
 (`LocalQueue.released`), or until another release is announced.
 
 Also considered: keyspace notifications (off by default, and they tell of expiry, not of a release), client tracking
-(RESP3 only, one more state to lose), blocking list pops (the key outlives its lock, and the token may go to a dead
-waiter).
+(RESP3 only, one more state to lose), blocking list pops (keys outlive locks, and dead waiters may get the token).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A restarted master may have lost its keys, and would grant a lock that another client still holds.  So it does not vote
 until every lease that it can have forgotten has expired: that is the largest announced `max_ttl` after its start.  See
-`rates.py` for masters whose clocks run too fast, and `fleet.py` for clients that get no votes at all, as their list of
-masters is incompatible.
+`rates.py` for masters whose clocks run too fast, and `fleet.py` for clients whose list of masters gets them no votes.
 """
 
 from __future__ import annotations

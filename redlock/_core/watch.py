@@ -36,13 +36,7 @@ class Lookout:
         self._looks = 0  # looks since a release was announced
 
     def pause(
-        self,
-        at: float,
-        remaining: float | None,
-        in_the_way: Iterable[int],
-        *,
-        outage: bool,
-        patience: Patience | None = None,
+        self, at: float, remaining: float | None, in_the_way: Iterable[int], patience: Patience | None, *, outage: bool
     ) -> Op[None]:
         """Wait until there is reason to look again, after a look that ended at ``at``, but no longer than ``patience``.
 
@@ -92,7 +86,7 @@ def wait_until_free(
         if at >= ends or readings.misconfigured(look.tally):  # C1
             return names[free], look.tally
         outage = look.tally.unreachable
-        yield from lookout.pause(at, look.remaining, look.in_the_way(), outage=outage, patience=patience)
+        yield from lookout.pause(at, look.remaining, look.in_the_way(), patience, outage=outage)
         free = 0
 
 
@@ -148,7 +142,7 @@ class Watch:
             if not look.tally.unreachable and self._is_news(status, look):
                 self.begun = True
                 return told(status)
-            yield from lookout.pause(at, status.remaining or None, everybody, outage=look.tally.unreachable)
+            yield from lookout.pause(at, status.remaining or None, everybody, None, outage=look.tally.unreachable)
 
     def _is_news(self, status: LockStatus, look: Look) -> bool:
         """Whether a majority has one answer that is new: not the one that was shown last, nor of an earlier holder."""

@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
     from redlock.scripts import Policy, Script
 
-
 # In max_ttl: how long an announcement holds, and after how long it is repeated.
 LIFE, REFRESH = 2.0, 0.5
 ANNOUNCEMENT = "redlock-max-ttl:"
 FLEET = "redlock-fleet:"
 
-
 # What a client announces of itself to fleet.lua, and how it takes an expiry (R35).
 Says: TypeAlias = Literal["new", "working", "back", "refused", "left"]
 Way: TypeAlias = Literal["confirmed", "trusted"]
+Slots: TypeAlias = tuple[int, ...]  # of a group, by their numbers
 
 # The most readers of a name that a look at one name lists, and a look at many names.
 MOST_NAMED = 1000
@@ -131,12 +130,8 @@ def milliseconds(seconds: float) -> str:
 
 def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
     fence = str(proposal)
-    return Call(
-        scripts.ACQUIRE,
-        keys.locks + keys.fences,
-        (str(len(keys.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl)),
-        granted(fence),
-    )
+    args = (str(len(keys.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl))
+    return Call(scripts.ACQUIRE, keys.locks + keys.fences, args, granted(fence))
 
 
 def granted(fence: str) -> bytes:
@@ -248,16 +243,14 @@ def mark(keys: Keys, token: str, lasts: float) -> Call:
     return Call(scripts.MARK, keys.locks, (token, milliseconds(lasts) if lasts > 0 else "0"))
 
 
-def occupy(
-    group: Keys, asked: tuple[int, ...], keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float
-) -> Call:
+def occupy(group: Keys, asked: Slots, keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
     """`acquire` for the first free one of the slots ``asked``, of ``keys``; ``group``: the keys of all (R32)."""
     call = acquire(keys, token, ttl, proposal, fence_ttl)
     args = (str(len(group.locks)), *call.args[1:], *map(str, asked))
     return Call(scripts.OCCUPY, group.locks + keys.fences, args, call.usual)
 
 
-def vacate(group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: float = 0.0, *_: object) -> Call:
+def vacate(group: str, asked: Slots, keys: Keys, token: str, keep: float = 0.0, *_: object) -> Call:
     """`release` for any of the slots ``asked``; ``group``: the key of their channel (R32)."""
     lasts = milliseconds(keep) if keep > 0 else "0"
     return Call(scripts.VACATE, keys.locks, (token, channel(group), lasts, *map(str, asked)), b"*2\r\n:1\r\n:0\r\n")
@@ -304,7 +297,6 @@ def fingerprint(names: Iterable[str]) -> str:
 
 
 # -- replies -----------------------------------------------------------------------------------------
-
 
 # Scripts count in doubles, so all numbers that they return are smaller.  The protocol allows integers of any size.
 BEYOND = 2**53

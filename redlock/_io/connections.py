@@ -437,8 +437,7 @@ class Connections(Exchange):
         self.by_fd.pop(connection.fd, None)
         self._unwatch(connection)
         text = error.strerror or str(error) or type(error).__name__
-        # The frames of its traceback refer to it. Such a cycle would keep the lock of a caller alive after its end
-        # (P7).
+        # The frames of its traceback refer to it.  Such a cycle would keep a caller's lock alive after its end (P7).
         error.__traceback__ = None
         if isinstance(connection, Connection):
             # The process may have been alive until now.  If the next one started earlier, it was a replica (R21).

@@ -72,21 +72,14 @@ class Deployment:
     def _refuse(self, names: tuple[str, ...], keys: wire.Keys, line: tuple[str, ...]) -> NoReturn:
         """One of ``keys`` has another use already. Raises ConfigurationError, with the name to change."""
         for name, lock in zip(names, keys.locks, strict=True):
-            for beside, what in (
-                (keys.fences, "the masters keep the fencing token of {}"),
-                (keys.grants, "the masters keep the record of {}"),
-                (line, "the masters keep the queue of {}"),
-            ):
+            for beside, what in ((keys.fences, "fencing token"), (keys.grants, "record"), (line, "queue")):
                 if lock in beside:  # else it would be granted, and then lost at its extension, or refused to a waiter
-                    whose = what.format(options.shown(names[beside.index(lock)]))
-                    raise ConfigurationError(
-                        f"name={options.shown(names)}: {options.shown(name)} is where {whose}: take another name"
-                    )
+                    whose = f"the masters keep the {what} of {options.shown(names[beside.index(lock)])}"
+                    text = f"name={options.shown(names)}: {options.shown(name)} is where {whose}"
+                    raise ConfigurationError(f"{text}: take another name")
         (ours,) = self._announced.intersection(keys.locks)
-        raise ConfigurationError(
-            f"name={options.shown(names)}: at {options.shown(ours)} the masters keep what clients announce: "
-            "take another name"
-        )
+        text = f"name={options.shown(names)}: at {options.shown(ours)} the masters keep what clients announce"
+        raise ConfigurationError(f"{text}: take another name")
 
     def status_op(self, name: str) -> Op[tuple[LockStatus, Tally]]:
         (checked,) = options.names([name])

@@ -338,8 +338,7 @@ class Driver:
 
     def deliver_at_exit(self) -> None:
         until = clock.now() + self._node_timeout
-        # After these two calls the background has looked once for lost leases, and has reported them: mostly, to the
-        # log.
+        # After these two calls the background has looked once for lost leases, and has reported them.
         self.call_soon(partial(self.call_soon, bool))
         with contextlib.suppress(RedlockError):  # another thread has closed it
             self.deliver_owed()

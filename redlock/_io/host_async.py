@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds that are added to an alarm. Some loops count whole milliseconds and round down: without this an alarm would
-# go off too early again and again.
-LATE = 0.001
+LATE = 0.001  # seconds that are added to an alarm: some loops round down to milliseconds, and it would go off early
 _MOST_SPARE = 100  # spare alarms that are kept at most
 # The most seconds for which a request waits for the end of the tick, as a task may block the loop; and the most
 # requests that are gathered, so that the masters can begin with them.

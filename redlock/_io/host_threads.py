@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from redlock._io.stream import Stream
     from redlock._io.waiter import Waiter
 
-# The event "the other side has hung up", if nothing else is watched for: Linux has a name for it; elsewhere poll()
-# reports it anyway.
+# The event "the other side has hung up": Linux has a name for it; elsewhere poll() reports it anyway.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
-
 
 ThreadInbox: TypeAlias = "Waiter | RenewalOperation"
 

@@ -26,18 +26,15 @@ identity: object = object()  # every child gets a new one; pids are used again
 _hooks: list[Callable[[], None]] = []
 _noticing: dict[int, RLock] = {}  # by pid: a thread of the parent may hold the parent's lock
 _busy = False  # `notice` is under way, and the garbage collector may call it again
-# Their `stay_alone` is called in the last thread of a process.  The other threads may hold a lock, and never release
-# it.
+# Their `stay_alone` is called in the last thread of a process: others may hold a lock, and never release it.
 survivors: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class ForkLock:
     """A lock that is always open in a forked child, and when Python has stopped all threads but one.
 
-    Use it only for state that is right whatever the other threads were doing.
-
-    Has a ``lock`` for a ``with``.  It is no context manager itself: a Ctrl-C in an `__enter__` in Python would leave
-    it locked.
+    Use it only for state that is right whatever the other threads were doing.  ``with`` takes its ``lock``, not the
+    object itself: a Ctrl-C in an `__enter__` in Python would leave it locked.
     """
 
     def __init__(self) -> None:

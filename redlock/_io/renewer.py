@@ -97,8 +97,7 @@ class Renewer:
     def _changed_elsewhere(self, renewal: Renewal) -> None:
         """The lease changed on another event loop, whose local queue and connections are not ours.
 
-        If it ended there, send its release here as well, behind requests that may set its keys (R10), and wake the
-        line.
+        If it ended there, send its release here as well, behind requests that may set its keys (R10); wake the line.
         """
         if renewal.over and not self._connections.closed:
             self._port.start(renewal.give_up(), [renewal])
@@ -147,8 +146,7 @@ class Renewer:
         with self.mutex.lock:
             stays = self.wakes_at if self.wakes_at > now else math.inf
             self.wakes_at = min(self._schedule.next(), stays)
-            # A lease that is added from now on is compared with the new time; those in the queue were compared with
-            # the old one.
+            # From now on a lease that is added is compared with the new time; those in the queue were with the old one.
             return now if self._schedule.queue else self.wakes_at
 
     def ended(self, renewals: list[Renewal], error: BaseException | None = None) -> None:

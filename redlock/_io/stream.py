@@ -24,12 +24,10 @@ from redlock._system import clock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-
 # What a non-blocking socket raises instead of blocking.  TLS has exceptions of its own for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-# What the parser raises for an answer that it cannot build or must not build: see `_core.sizes`.  Some versions turn
-# a MemoryError into a SystemError.
+# What the parser raises where it cannot or must not build a value (`_core.sizes`); SystemError hides a MemoryError.
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 
 _REFUSED_FOR = 1.0  # seconds from the refusal of a subscription to the next try

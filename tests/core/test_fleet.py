@@ -166,7 +166,7 @@ def test_a_full_master_shows_what_it_has(master: Said) -> None:
 
 def fleet(names: tuple[str, ...] = ONE, *, works: str = "") -> Fleet:
     """``works``: it does, and these masters have recorded it."""
-    one = Fleet(names, MAX_TTL, 0.01, 0.25, refuses=True)
+    one = Fleet(names, MAX_TTL, 0.01, 0.25, refuses=True, way="trusted")
     for name in works:
         one.answered(names.index(name), wire.Lists(1), 0.0, 0.0)
     one.next_announcement(1.0)
@@ -290,7 +290,9 @@ def test_ever_new_lists_that_last_for_ever_fill_no_memory_and_open_no_way() -> N
 @pytest.mark.parametrize("permitted", [True, False])
 def test_the_price(permitted: bool) -> None:
     """Two requests to each master at first, and then one every half `max_ttl`, also for who may not announce."""
-    voters = Voters(OLD, MAX_TTL, restart_guard=False, fleet=Fleet(OLD, MAX_TTL, 0.01, 0.25, refuses=True))
+    voters = Voters(
+        OLD, MAX_TTL, restart_guard=False, fleet=Fleet(OLD, MAX_TTL, 0.01, 0.25, refuses=True, way="trusted")
+    )
     announcer, sent = Announcer(voters, "p:", lambda: None), 0
     announcer.connected(0.0)
     for step in range(1, 5000):

@@ -79,7 +79,7 @@ def test_who_gives_way_ends_its_leases_and_gives_them_back(options: dict[str, An
     """And says why: R34."""
     scene = Scene(*[Master(0.01)] * 3, leases=3, **options)
     voters = scene.world.settings.voters
-    voters.fleet = Fleet(scene.world.settings.masters, 60.0, 0.01, 0.25, refuses=True)
+    voters.fleet = Fleet(scene.world.settings.masters, 60.0, 0.01, 0.25, refuses=True, way="trusted")
     other = wire.OtherList("2", 120.0, frozenset({"other", scene.world.settings.masters[0]}))
     voters.lists_answered(0, wire.Lists(0, (other,)), START, START)
     scene.give_way(START)

@@ -5,11 +5,9 @@ has run out, a second round takes the name, where still the same is on record (`
 
 Otherwise the attempt leaves a *phantom* on the masters that did not refuse: a lease without a holder, for the longest
 TTL that is on record.  It is sent after all answers, so it outlasts all leases that it may hide.  One master gets it
-first, in an order that is the same for all clients, and the others only if that one took it: else waiters would split
-phantoms.
+first, the same for all clients, and the others only if that one took it: else waiters would split phantoms.
 
-An attempt for one slot does the same (R32).  An attempt for any of several takes a recorded slot for taken, and asks
-for it after the next pause.
+An attempt for one slot does the same (R32).  One for any of several asks for a recorded slot after the next pause.
 """
 
 from __future__ import annotations
@@ -84,9 +82,7 @@ class ConfirmingBallot(Ballot):
             for name in range(len(keys.locks))
         ]
         call = records.confirm(keys, token, spec.lasts, proposal, self._settings.fence_ttl, may, shared=shared)
-        asked = (
-            master for master in self.reached() if self.tally.outcome(master) in ("granted", None) or master in shown
-        )
+        asked = (one for one in self.reached() if self.tally.outcome(one) in ("granted", None) or one in shown)
         return call, frozenset(asked)
 
     def after_refusal(self, spec: LockSpec, token: str, at: float, before: Refusal | None) -> Op[None]:

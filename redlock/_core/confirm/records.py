@@ -15,7 +15,7 @@ from redlock._core.confirm.expiry import Record, Records
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from redlock._core.wire import Call, Keys
+    from redlock._core.wire import Call, Keys, Slots
 
 LIFE = 7 * 86_400.0  # of a record, seconds: only names whose holder vanished keep one; a step of a clock is shorter
 NONE = "-"  # nothing is on record
@@ -76,17 +76,13 @@ def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None)
     return wire.Call(scripts.RELEASE_RECORDED, keys.locks + keys.grants, args, call.usual)
 
 
-def occupy(
-    group: Keys, asked: tuple[int, ...], keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float
-) -> Call:
+def occupy(group: Keys, asked: Slots, keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
     call = wire.occupy(group, asked, keys, token, ttl, proposal, fence_ttl)
     args = (*call.args[:5], _life(fence_ttl), *call.args[5:])
     return call._replace(script=scripts.OCCUPY_RECORDED, keys=call.keys + group.grants, args=args)
 
 
-def vacate(
-    group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: float = 0.0, fence: int | None = None
-) -> Call:
+def vacate(group: str, asked: Slots, keys: Keys, token: str, keep: float = 0.0, fence: int | None = None) -> Call:
     call = wire.vacate(group, asked, keys, token, keep)
     args = (*call.args[:3], _known(fence), *call.args[3:])
     return call._replace(script=scripts.VACATE_RECORDED, keys=call.keys + keys.grants, args=args)

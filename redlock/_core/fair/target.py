@@ -59,9 +59,8 @@ class Ticket:
             if new:
                 self.number = settings.fences.propose()
                 proposals += 1
-            standing = Standing(
-                settings, tickets.stand(self._keys, self.token, self.number, settings.fence_ttl, new=new)
-            )
+            call = tickets.stand(self._keys, self.token, self.number, settings.fence_ttl, new=new)
+            standing = Standing(settings, call)
             at = yield from standing.ask()
             tally = standing.tally
             self.refused = tally if readings.misconfigured(tally) else None

@@ -15,7 +15,6 @@ from redlock._core.tokens import TICKETS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 LIFE = 1.0  # seconds for which a master keeps a ticket that is not renewed; the scripts have it as well
 _DIGITS = 17
 

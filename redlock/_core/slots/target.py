@@ -130,14 +130,9 @@ class SlotTarget(Target):
         """Ask at once for any slot that most masters call free, at random; wait if there is none."""
         self._seen = tuple(one.slots for one in refusal.held if one.slots)
         if refusal.kind == "held":
-            free = {
-                slot: sum(left[slot] == 0 for left in self._seen)
-                for slot in range(len(self.group.slots))
-                if slot not in self._asked
-            }
-            best = [
-                (-count, self.settings.random(), slot) for slot, count in free.items() if 2 * count > len(self._seen)
-            ]
+            others = [slot for slot in range(len(self.group.slots)) if slot not in self._asked]
+            free = {slot: sum(left[slot] == 0 for left in self._seen) for slot in others}
+            best = [(-n, self.settings.random(), slot) for slot, n in free.items() if 2 * n > len(self._seen)]
             if best:
                 self._ask(*(slot for _, _, slot in sorted(best)))
                 return None
