@@ -1,6 +1,6 @@
 """The body of a term, for asyncio: it is cancelled when the term is lost, and when the election is stopped (R31).
 
-It runs in the task that asked for the term.  That cancellation ends at the term.
+It runs in the task that asked for the term, and that cancellation ends at the term.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING
 
-from redlock._lock.election import only_says_over
+from redlock._lock.election import Running, only_says_over
 from redlock._lock.holds_async import Cancelling, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from redlock._core.stop import Stop
-    from redlock._lock.election import Running
     from redlock._lock.election_async import AsyncTerm
 
 

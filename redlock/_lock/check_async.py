@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING
 
 from redlock._health.checkup import PATIENCE
-from redlock._health.result import Probe
+from redlock._health.result import Health, Probe
 from redlock._system import clock
 from redlock._system.thread import start
 from redlock.errors import RedlockError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._health.checkup import Checkup
-    from redlock._health.result import Health
     from redlock._lock.lock_async import AsyncMultiLock
 
 

@@ -6,17 +6,17 @@ import math
 import weakref
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar
 
 from redlock import options
-from redlock._core.election import Progress, election, until_stopped
+from redlock._core.election import Pause, Progress, Step, election, until_stopped
 from redlock._core.retry import BETWEEN_TERMS
 from redlock._core.stop import Stop
 from redlock._core.tokens import is_phantom, owner_of, released_token
 from redlock._io import process
 from redlock._io.report import report_failure
 from redlock._lock.decorated import check_told
-from redlock._lock.holds import AnyLease
+from redlock._lock.holds import AnyLease, Hold, WithExit
 from redlock._lock.lock import AnyMasters, LockBase
 from redlock.errors import ConfigurationError, LockLost, RedlockError, WouldDeadlock
 
@@ -26,17 +26,14 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._core.effects import Op
-    from redlock._core.election import Pause, Step
     from redlock._core.kernel.ballot import Grant, Refusal
     from redlock._core.lease import LeaseState
-    from redlock._lock.holds import Hold, WithExit
 
 
 class Candidate(LockBase[AnyMasters, AnyLease]):
     """The lock of a candidate, which is not bound: its acquire ends when the election is stopped.
 
-    While a body runs, the hold is also among the holds of the
-    thread or task of the body: a body that asks for the name would wait for itself (C5).
+    While a body runs, its thread or task has the hold as well: if it asks for the name, it would wait for itself (C5).
     """
 
     gone = False  # its lease has no holder any more
@@ -88,8 +85,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     def __init__(self, stop: Stop, candidate: AnyCandidate, lease: AnyLease) -> None:
         self._stop = stop
-        # Weak until the body begins: the lease belongs to the candidate, and is given back if a loop is left before
-        # that.
+        # Weak until the body begins: if a loop is left before that, the candidate goes and its lease is given back.
         self._stands = weakref.ref(candidate)
         self._candidate: AnyCandidate | None = None
         self._lease = lease
@@ -176,6 +172,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
 
 AnyTerm = TypeVar("AnyTerm", bound=TermBase[Any, Any])
+Steps: TypeAlias = "Generator[Step, Any, BaseException | None]"
 
 
 def only_says_over(error: BaseException | None, term: AnyTerm) -> bool:
@@ -308,7 +305,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
 
     def _begin_run(
         self, running: Running, on_error: str = "raise", passes: Callable[[BaseException], bool] | None = None
-    ) -> Generator[Step, Any, BaseException | None]:
+    ) -> Steps:
         """The steps of a run, which `_end_run` ends.  Raises RedlockError if there is one already."""
         if on_error not in ("raise", "retry"):
             raise ConfigurationError(f"on_error={options.shown(on_error)}: allowed are 'raise' and 'retry'")
@@ -339,9 +336,7 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         return term
 
 
-def advance(
-    steps: Generator[Step, Any, BaseException | None], result: object
-) -> tuple[Step | None, BaseException | None]:
+def advance(steps: Steps, result: object) -> tuple[Step | None, BaseException | None]:
     try:
         return steps.send(result), None
     except StopIteration as end:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
+from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, Step, unfinished
 from redlock._core.stop import Stopped
 from redlock._lock import decorated
 from redlock._lock.bodies_async import TermBody, obedient, passes, say_at_once
-from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, only_says_over
-from redlock._lock.holds import ExitMethod, beginning
+from redlock._lock.election import Candidate, ElectionBase, Running, Steps, TermBase, advance, only_says_over
+from redlock._lock.holds import Entered, ExitMethod, beginning
 from redlock._lock.holds_async import call, this_task
 from redlock._lock.lease_async import AsyncLease, wait_until
 from redlock._lock.lock_async import AsyncMultiLock
@@ -21,13 +21,10 @@ from redlock._lock.signals import Signals
 from redlock.errors import LockLost, NotHeld
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from types import TracebackType
-    from typing import Literal, Self
 
-    from redlock._core.election import Step
     from redlock._core.inspect import LockStatus
-    from redlock._lock.holds import Entered
 
 
 class TaskCandidate(Candidate[AsyncMasters, AsyncLease], AsyncMultiLock):
@@ -40,20 +37,13 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
     _body: TermBody | None = None  # asyncio only
 
     async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
-        """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
-
-        Args:
-            timeout: seconds; None: no limit.
-        """
+        """Wait until the term is lost or ends, ``timeout`` seconds at most (None: no limit).  True if it is lost."""
         return await self._lease.wait_lost(timeout)
 
     async def wait_stop(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
-        """Sleep for ``timeout`` seconds, and no longer than the body may go on.  True if it should end now.
+        """Sleep for ``timeout`` seconds (None: no limit), and no longer than the body may go on.  True: it should end.
 
         A body of asyncio is cancelled in that moment by itself.
-
-        Args:
-            timeout: seconds; None: no limit.
         """
         return await wait_until(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
@@ -71,11 +61,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         return self
 
     async def _exit(
-        self,
-        entered: Entered,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, entered: Entered, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> bool:
         """The body has ended: give the lock back.  An error that only says that the term is over goes no further."""
         try:
@@ -224,9 +210,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         if error is not None:
             raise error
 
-    async def _carry_out(
-        self, running: Running, steps: Generator[Step, Any, BaseException | None]
-    ) -> BaseException | None:
+    async def _carry_out(self, running: Running, steps: Steps) -> BaseException | None:
         result: Any = None
         while True:
             step, error = advance(steps, result)

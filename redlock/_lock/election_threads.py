@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
+from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, Step, unfinished
 from redlock._core.stop import Stopped
 from redlock._lock import decorated
-from redlock._lock.election import Candidate, ElectionBase, Running, TermBase, advance, only_says_over
-from redlock._lock.holds import ExitMethod, beginning
+from redlock._lock.election import Candidate, ElectionBase, Running, Steps, TermBase, advance, only_says_over
+from redlock._lock.holds import Entered, ExitMethod, beginning
 from redlock._lock.lease_threads import Lease, wait_until
 from redlock._lock.lock_threads import MultiLock
 from redlock._lock.masters_threads import Masters
@@ -18,13 +18,10 @@ from redlock._lock.signals import Signals
 from redlock.errors import LockLost, NotHeld
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
-    from typing import Literal, Self
 
-    from redlock._core.election import Step
     from redlock._core.inspect import LockStatus
-    from redlock._lock.holds import Entered
 
 
 class ThreadCandidate(Candidate[Masters, Lease], MultiLock):
@@ -35,20 +32,13 @@ class Term(TermBase[ThreadCandidate, Lease]):
     __doc__ = TermBase.__doc__
 
     def wait_lost(self, timeout: float | None = None) -> bool:
-        """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
-
-        Args:
-            timeout: seconds; None: no limit.
-        """
+        """Wait until the term is lost or ends, ``timeout`` seconds at most (None: no limit).  True if it is lost."""
         return self._lease.wait_lost(timeout)
 
     def wait_stop(self, timeout: float | None = None) -> bool:
-        """Sleep for ``timeout`` seconds, and no longer than the body may go on.  True if it should end now.
+        """Sleep for ``timeout`` seconds (None: no limit), and no longer than the body may go on.  True: it should end.
 
         A body of asyncio is cancelled in that moment by itself.
-
-        Args:
-            timeout: seconds; None: no limit.
         """
         return wait_until(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
@@ -62,11 +52,7 @@ class Term(TermBase[ThreadCandidate, Lease]):
         return self
 
     def _exit(
-        self,
-        entered: Entered,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, entered: Entered, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> bool:
         """The body has ended: give the lock back.  An error that only says that the term is over goes no further."""
         try:
@@ -191,7 +177,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         if error is not None:
             raise error
 
-    def _carry_out(self, running: Running, steps: Generator[Step, Any, BaseException | None]) -> BaseException | None:
+    def _carry_out(self, running: Running, steps: Steps) -> BaseException | None:
         result: Any = None
         while True:
             step, error = advance(steps, result)

@@ -51,7 +51,6 @@ AnyLease = TypeVar("AnyLease", bound="LeaseBase")
 # The leases that were entered in this context, or in the context that it was copied from (R26), each once.
 _ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
 
-
 _collector = 0  # the thread in which the garbage collector runs
 
 

@@ -1,8 +1,4 @@
-"""What tasks hold.
-
-The body of an ``async with`` is cancelled when its lease is lost.  The release of a lost lease is
-sent, and no task waits for its answers.  An error of the body goes on, with a note.
-"""
+"""What tasks hold.  A lost lease cancels the body of its ``async with``.  No task waits for answers to its release."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-# The names of the two times of a lock elsewhere: redis-py, pottery, redlock-py, aioredlock, node-redlock, Redisson,
-# SET.
+# The two times of a lock in redis-py, pottery, redlock-py, aioredlock, node-redlock and Redisson, and of SET.
 _TIMES = frozenset(
     (
         *("acquire_timeout", "blocking_timeout", "context_manager_timeout", "max_wait", "wait", "wait_time"),

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from redlock import options
 from redlock._core.tokens import owner_of
-from redlock.errors import ConfigurationError, NotHeld
+from redlock.errors import ConfigurationError, LockLost, NotHeld, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock._core.lease import LeaseState
-    from redlock.errors import LockLost, Vote
 
 
 class LeaseBase:

@@ -41,8 +41,7 @@ class Lease(LeaseBase):
     def wait_lost(self, timeout: float | None = None) -> bool:
         """Wait until this lease is lost.  True if it is; False if it was released or ``timeout`` has passed.
 
-        Args:
-            timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
+        ``timeout``: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
         state = self._state
         ended, left = lambda: state.over or not state.mine(), lambda: state.valid_until - clock.now()

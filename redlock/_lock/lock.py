@@ -21,13 +21,13 @@ import weakref
 from abc import ABC, abstractmethod
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, Unpack
 
 from redlock import options
 from redlock._core.abandon import abandon
 from redlock._core.acquire import Target, acquire
 from redlock._core.kernel.ballot import Grant, Refusal
-from redlock._core.kernel.extension import extend
+from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.release import leave_line, release
 from redlock._core.kernel.rollback import carry_out
 from redlock._core.modes import MOST_READERS, downgrade, shared_by
@@ -36,28 +36,24 @@ from redlock._core.settings import LockSpec, Mode
 from redlock._io import process
 from redlock._io.connections import Inside
 from redlock._lock.decorated import check_told
-from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, note_here
+from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, WithExit, note_here
 from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.lease import Handed
 from redlock._lock.masters import MastersBase, token_source
 from redlock._lock.refused import not_acquired, not_extended, unreachable
-from redlock._lock.times import check_ttl, checked
+from redlock._lock.times import Times, check_ttl, checked
 from redlock._system import clock
 from redlock.errors import ConfigurationError, LockUnavailable, NotHeld, RedlockError, WouldDeadlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Unpack
 
     from tenacity.wait import wait_base
 
     from redlock._core.effects import Op
     from redlock._core.fair.target import FairTarget
-    from redlock._core.kernel.extension import Extension
     from redlock._core.lease import LeaseState
     from redlock._io.runtime import Runtime
-    from redlock._lock.holds import WithExit
-    from redlock._lock.times import Times
     from redlock._lock.typed import NoOptions
 
 AnyMasters = TypeVar("AnyMasters", bound="MastersBase[Any]")
@@ -504,11 +500,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             observer.acquired(self._spec.name, outcome, began, took)
 
     def _refusal_error(self, refusal: Refusal) -> LockUnavailable:
-        return (
-            not_acquired(self._spec, refusal)
-            if refusal.kind == "held"
-            else unreachable(self._spec, refusal, self._settings)
-        )
+        if refusal.kind == "held":
+            return not_acquired(self._spec, refusal)
+        return unreachable(self._spec, refusal, self._settings)
 
     def _conclude_release(self, state: LeaseState, how: Literal["released", "nested", "lost"]) -> None:
         """A release has ended.  Raises LockLost if the lease was not ours any more."""
@@ -545,14 +539,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return NotHeld(f"this {self._holder} does not hold {self._spec.shown}: {whose}", name=self._spec.name)
 
     def _conclude_extension(self, state: LeaseState, extension: Extension) -> None:
-        if extension.kind == "extended":
-            observer = self._settings.observer
-            if observer is not None:
-                observer.extended(state)
-            return
-        if extension.kind == "lost":
-            raise state.loss()
-        raise not_extended(self._spec, state, extension)
+        if extension.kind != "extended":
+            raise state.loss() if extension.kind == "lost" else not_extended(self._spec, state, extension)
+        if (observer := self._settings.observer) is not None:
+            observer.extended(state)
 
 
 def _in_another_task(hold: Hold[Any]) -> str:

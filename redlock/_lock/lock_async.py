@@ -8,7 +8,7 @@ import sys
 
 # > import threading
 # > from threading import Lock
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
 from redlock import options
 from redlock._core.kernel.ballot import Refusal
@@ -17,27 +17,24 @@ from redlock._core.kernel.ballot import Refusal
 # > from redlock._io.driver_threads import check_python
 # > from redlock._io.runtime import running_loop
 from redlock._lock import decorated
-from redlock._lock.holds import ExitMethod, beginning
+from redlock._lock.holds import Entered, ExitMethod, Hold, WithExit, beginning
 from redlock._lock.holds_async import Body, TaskHold, TaskLeaseState
 from redlock._lock.keywords import hide_unknown, shows_options_of, unexpected
 from redlock._lock.lease_async import AsyncLease
 from redlock._lock.lock import LockBase
 from redlock._lock.masters_async import AsyncMasters
 from redlock._lock.refused import is_locked
-from redlock._lock.typed import LockOptions
+from redlock._lock.typed import LockOptions, NoOptions
 from redlock._system import clock
 from redlock.errors import LockLost, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
     from types import TracebackType
-    from typing import Unpack
 
     from redlock._core.lease import LeaseState
     from redlock._io.driver_async import Driver
     from redlock._io.runtime import Runtime
-    from redlock._lock.holds import Entered, Hold, WithExit
-    from redlock._lock.typed import NoOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -227,11 +224,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         raise self._refusal_error(outcome)
 
     async def _exit(
-        self,
-        entered: Entered,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, entered: Entered, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
         """End an ``async with``, or do what `__aexit__` does when it is called by hand."""
         hold: Hold[AsyncLease] | None = entered.hold

@@ -7,34 +7,31 @@ import asyncio
 import functools
 import threading
 from threading import Lock
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, Unpack
 
 from redlock._core.kernel.ballot import Refusal
 from redlock._io.connections import Inside
 from redlock._io.driver_threads import check_python
 from redlock._io.runtime import running_loop
 from redlock._lock import decorated
-from redlock._lock.holds import ExitMethod, beginning
+from redlock._lock.holds import Entered, ExitMethod, Hold, WithExit, beginning
 from redlock._lock.holds_threads import ThreadHold, ThreadLeaseState
 from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.lease_threads import Lease
 from redlock._lock.lock import LockBase
 from redlock._lock.masters_threads import Masters
 from redlock._lock.refused import is_locked
-from redlock._lock.typed import LockOptions
+from redlock._lock.typed import LockOptions, NoOptions
 from redlock._system import clock
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Unpack
 
     from redlock._core.lease import LeaseState
     from redlock._io.driver_threads import Driver
     from redlock._io.runtime import Runtime
-    from redlock._lock.holds import Entered, Hold, WithExit
-    from redlock._lock.typed import NoOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -185,11 +182,7 @@ class MultiLock(LockBase[Masters, Lease]):
         raise self._refusal_error(outcome)
 
     def _exit(
-        self,
-        entered: Entered,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, entered: Entered, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
         """End a ``with``, or do what `__exit__` does when it is called by hand."""
         hold: Hold[Lease] | None = entered.hold

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, Unpack
 
 from redlock import _connect, options
 from redlock._core import readings
@@ -33,7 +33,6 @@ from redlock.options import masters as named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Self, Unpack
 
     from redlock._core.kernel.quorum import Tally
     from redlock._core.renewals import Renewal
@@ -171,24 +170,15 @@ class MastersBase(ABC, Generic[AnyDriver]):
             way: Way = "confirmed" if records else "trusted"
             fleet = Fleet(names, max_ttl, drift_factor, node_timeout, refuses=agreement == "refuse", way=way)
         settings = MastersSettings(
-            masters=names,
-            node_timeout=node_timeout,
-            drift_factor=drift_factor,
-            fence_ttl=fence_ttl,
+            masters=names, node_timeout=node_timeout, drift_factor=drift_factor, fence_ttl=fence_ttl,
             voters=Voters(names, max_ttl, restart_guard=self._restart_guard, fleet=fleet, drift=drift_factor),
-            fences=FenceClock(time.time_ns),
-            token=token_source(owner),
-            random=chance.random,
-            phase=chance.random(),
-            outages=Outages(partial(_report_outage, tells)),
-            outage_timeout=outage,
-            lost=partial(_report_loss, tells),
-            observer=tells,
-            waits=LongWaits(lambda text: report([(logging.WARNING, text, ())], None)),
-        )
+            fences=FenceClock(time.time_ns), token=token_source(owner), random=chance.random, phase=chance.random(),
+            outages=Outages(partial(_report_outage, tells)), outage_timeout=outage, lost=partial(_report_loss, tells),
+            observer=tells, waits=LongWaits(lambda text: report([(logging.WARNING, text, ())], None)),
+        )  # fmt: skip
         if records and len(names) in _NOTHING_GAINED:
             report([(logging.WARNING, f"confirm_expiry=True with {_NOTHING_GAINED[len(names)]}", ())], None)
-        limits = Limits(max_ttl, node_timeout, settings.drift_factor, patience, guard)
+        limits = Limits(max_ttl, node_timeout, drift_factor, patience, guard)
         deployment = Deployment(settings, limits, prefix, records=records)
         self._runtime = Runtime(self._driver_class, endpoints, deployment, connect_timeout)
         self._runtime.own = self._own_class()
@@ -244,14 +234,11 @@ class MastersBase(ABC, Generic[AnyDriver]):
         if runtime.closed:
             raise RedlockError(CLOSED)
         runtime.check_outside()
+        deployment, settings = runtime.deployment, runtime.deployment.settings
         client_options = ClientOptions(
-            max_ttl=self.max_ttl,
-            restart_guard=self._restart_guard,
-            node_timeout=runtime.deployment.settings.node_timeout,
-            drift_factor=runtime.deployment.settings.drift_factor,
-            prefix=runtime.deployment.prefix,
-            confirms=runtime.deployment.records,
-        )
+            max_ttl=self.max_ttl, restart_guard=self._restart_guard, node_timeout=settings.node_timeout,
+            drift_factor=settings.drift_factor, prefix=deployment.prefix, confirms=deployment.records,
+        )  # fmt: skip
         return Checkup(runtime.endpoints, client_options, timeout, probes, troubles=runtime.troubles())
 
     def _probe_options(self) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
-from redlock._core.inspect import known
+from redlock._core.inspect import LockStatus, known
 from redlock._io.driver_async import Driver
 from redlock._lock import decorated
 from redlock._lock.holds_async import TaskHoldings
@@ -16,9 +16,7 @@ from redlock.errors import NotAcquired, RedlockError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from types import TracebackType
-    from typing import Self, Unpack
 
-    from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
     from redlock._core.watch import Watch
     from redlock._health.result import Health
@@ -48,10 +46,7 @@ class AsyncMasters(MastersBase[Driver]):
 
     @staticmethod
     def _import() -> None:
-        # asyncio only
-        import redlock._lock.check_async  # noqa: F401, PLC0415
-
-        # both again
+        import redlock._lock.check_async  # noqa: F401, PLC0415  # asyncio only
         from redlock._core import listing, watch  # noqa: F401, PLC0415
         from redlock._core.fair import target  # noqa: F401, PLC0415
         from redlock._health import checkup, verdict  # noqa: F401, PLC0415
@@ -269,13 +264,10 @@ class AsyncMasters(MastersBase[Driver]):
             probe: False: no lock is taken, and nothing at all is written.
         """
         lock = functools.partial(self.lock, **self._probe_options()) if probe else None
-        # asyncio only
-        from redlock._lock.check_async import check  # noqa: PLC0415 - few programs ever check
+        checkup = functools.partial(self._checkup, timeout)
+        from redlock._lock.check_async import check  # noqa: PLC0415 - few programs ever check  # asyncio only
 
-        return await check(functools.partial(self._checkup, timeout), lock, timeout)
-        # threads instead
-        # > return self._checkup(timeout, None, lock).run()
-        # both again
+        return await check(checkup, lock, timeout)  # > return checkup(None, lock).run()
 
     async def close(self) -> None:
         """Close all connections, and leave no thread and no socket.

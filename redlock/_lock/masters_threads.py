@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
-from redlock._core.inspect import known
+from redlock._core.inspect import LockStatus, known
 from redlock._io.driver_threads import Driver
 from redlock._lock import decorated
 from redlock._lock.holds_threads import ThreadHoldings
@@ -17,9 +17,7 @@ from redlock.errors import NotAcquired, RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
-    from typing import Self, Unpack
 
-    from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
     from redlock._core.watch import Watch
     from redlock._health.result import Health
@@ -265,7 +263,9 @@ class Masters(MastersBase[Driver]):
             probe: False: no lock is taken, and nothing at all is written.
         """
         lock = functools.partial(self.lock, **self._probe_options()) if probe else None
-        return self._checkup(timeout, None, lock).run()
+        checkup = functools.partial(self._checkup, timeout)
+
+        return checkup(None, lock).run()
 
     def close(self) -> None:
         """Close all connections, and leave no thread and no socket.

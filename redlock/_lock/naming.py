@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Naming: TypeAlias = str | Callable[..., str | Sequence[str]]
-    Arguments: TypeAlias = Mapping[str, Any]
 
 _FORMATTER = Formatter()
 _FIELD = re.compile(r"(?P<argument>[^.\[\]]*)(?:\.[^.\[\]]+|\[[^\]]+\])*")
-_CONVERSIONS = (None, "r", "s", "a")
 _WRITTEN = tuple("eEfFgGn%")  # a format that ends with one of these writes 1 and 1.0 alike
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FORBIDDEN = re.compile(rf"{_CONTROL.pattern}|[{{}}]")
@@ -78,17 +76,16 @@ def names_for(
 _Part: TypeAlias = tuple[str, tuple[str, str | None, str] | None]
 
 
-def _fields(template: str, function: str, parameters: Arguments) -> tuple[_Part, ...]:
+def _fields(template: str, function: str, parameters: Iterable[str]) -> tuple[_Part, ...]:
     parts: list[_Part] = []
     try:
-        for text, field, spec, conversion in _FORMATTER.parse(template):
-            if field is not None:
-                _check_field(template, field, spec or "", conversion, function, parameters)
-            parts.append((text, None if field is None else (field, conversion, spec or "")))
-    except ConfigurationError:
-        raise
+        parsed = list(_FORMATTER.parse(template))
     except ValueError as error:
         raise ConfigurationError(f"name={options.shown(template)}: {error}") from None
+    for text, field, spec, conversion in parsed:
+        if field is not None:
+            _check_field(template, field, spec or "", conversion, function, parameters)
+        parts.append((text, None if field is None else (field, conversion, spec or "")))
     if all(field is None for _, field in parts):
         raise ConfigurationError(
             f"name={options.shown(template)} names no argument of {function}: for a name that is always the same, "
@@ -110,7 +107,7 @@ def _check_own_text(template: str, parts: Iterable[_Part]) -> None:
 
 
 def _check_field(
-    template: str, field: str, spec: str, conversion: str | None, function: str, parameters: Arguments
+    template: str, field: str, spec: str, conversion: str | None, function: str, parameters: Iterable[str]
 ) -> None:
     def refuse(why: str) -> NoReturn:
         raise ConfigurationError(f"name={options.shown(template)}: {why}")
@@ -120,7 +117,7 @@ def _check_field(
         refuse(f"{{{field}}} is no field: allowed are as {{invoice}}, {{invoice.id}} and {{invoice[id]}}")
     if path["argument"] not in parameters:
         refuse(f"{function} has no argument {path['argument']!r}: its arguments are {', '.join(parameters) or 'none'}")
-    if conversion not in _CONVERSIONS:
+    if conversion not in (None, "r", "s", "a"):
         refuse(f"{{{field}!{conversion}}}: allowed are !r, !s and !a")
     if "{" in spec:
         refuse(f"a format that is an argument itself, {spec}, is not allowed: use a function")

@@ -27,9 +27,8 @@ class Observer:
     def _emit(self, event: events.Event) -> None:
         try:
             self._function(event)
-        # The user's function must not break what it observes.  It never waits, so a CancelledError here is not a
-        # cancellation of ours: it is the outcome of a future or task that the function asked for its result.  All
-        # else that is no `Exception` is to end the program, and goes on.
+        # The user's function must not break what it observes.  It never waits, so a CancelledError is none of ours, but
+        # the outcome of a future that it asked.  All else that is no `Exception` is to end the program, and goes on.
         except (Exception, CancelledError):  # noqa: BLE001
             report_failure("the observer failed")
 

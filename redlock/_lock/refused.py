@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from redlock._core import readings
 from redlock._core.fair.tickets import in_order
 from redlock._core.tokens import is_phantom, owner_of, readers_of, released_token, shown, turn_of
-from redlock.errors import ConfigurationError, NotAcquired, NotExtended, QuorumUnreachable
+from redlock.errors import ConfigurationError, Kind, NotAcquired, NotExtended, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
-    from redlock.errors import RedlockError
 
 
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
@@ -48,12 +47,9 @@ def _error(spec: LockSpec, refusal: Refusal, who: str, more: str, crowd: str, ot
         who = "no client has it: several asked at the same time, and none got a majority"
     elif refusal.remaining is not None and math.isfinite(refusal.remaining):
         who += more.format(refusal.remaining)
-    return NotAcquired(
-        f"{spec.shown} not acquired in {_attempts(refusal)}: {who}",
-        name=spec.name,
-        votes=refusal.tally.votes(),
-        kind="crowded" if refusal.waited.crowd else "nobody" if refusal.contended else "held",
-    )
+    text = f"{spec.shown} not acquired in {_attempts(refusal)}: {who}"
+    kind: Kind = "crowded" if refusal.waited.crowd else "nobody" if refusal.contended else "held"
+    return NotAcquired(text, name=spec.name, votes=refusal.tally.votes(), kind=kind)
 
 
 def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> QuorumUnreachable:
@@ -77,12 +73,9 @@ def unreachable(spec: LockSpec, refusal: Refusal, settings: MastersSettings) -> 
 
 
 def not_extended(spec: LockSpec, state: LeaseState, extension: Extension) -> NotExtended:
-    return NotExtended(
-        f"{spec.shown} was not extended: too few masters answered; "
-        f"the lease is valid for another {state.remaining():.3f} s",
-        name=spec.name,
-        votes=() if extension.tally is None else extension.tally.votes(),
-    )
+    left, votes = state.remaining(), () if extension.tally is None else extension.tally.votes()
+    why = f"was not extended: too few masters answered; the lease is valid for another {left:.3f} s"
+    return NotExtended(f"{spec.shown} {why}", name=spec.name, votes=votes)
 
 
 def not_resumed(state: LeaseState, extension: Extension) -> RedlockError:
@@ -97,12 +90,9 @@ def not_resumed(state: LeaseState, extension: Extension) -> RedlockError:
         return ConfigurationError(f"the token of {state.shown} {why}")
     if state.lost:
         return state.loss()
-    why = "nothing was sent" if tally is None else readings.explain(tally)
-    return QuorumUnreachable(
-        f"cannot tell whether {state.shown} is still held: {why}; try again before its TTL has passed",
-        name=state.name,
-        votes=() if tally is None else tally.votes(),
-    )
+    why, votes = ("nothing was sent", ()) if tally is None else (readings.explain(tally), tally.votes())
+    text = f"cannot tell whether {state.shown} is still held: {why}; try again before its TTL has passed"
+    return QuorumUnreachable(text, name=state.name, votes=votes)
 
 
 def is_locked(status: LockStatus, tally: Tally) -> bool:
@@ -110,11 +100,8 @@ def is_locked(status: LockStatus, tally: Tally) -> bool:
     if tally.denied:
         return True
     if tally.unreachable or readings.perhaps_denied(tally):
-        raise QuorumUnreachable(
-            f"cannot tell whether {status.name!r} is locked: {readings.explain(tally)}",
-            name=status.name,
-            votes=status.votes,
-        )
+        text = f"cannot tell whether {status.name!r} is locked: {readings.explain(tally)}"
+        raise QuorumUnreachable(text, name=status.name, votes=status.votes)
     return False
 
 

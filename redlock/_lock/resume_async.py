@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import options
 from redlock._core.abandon import abandon
-from redlock._core.kernel.ballot import Grant
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import extend
 from redlock._core.modes import resumed
 from redlock._io import process
-from redlock._lock.holds import note_here
+from redlock._lock.holds import Hold, note_here
 from redlock._lock.lease import Handed
 from redlock._lock.lock_async import AsyncMultiLock
 from redlock._lock.refused import not_resumed
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from redlock._core.effects import Op
-    from redlock._core.kernel.ballot import Refusal
-    from redlock._lock.holds import Hold
     from redlock._lock.lease_async import AsyncLease
     from redlock._lock.masters_async import AsyncMasters
 

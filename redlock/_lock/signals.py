@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-_NEVER_CAUGHT = {"SIGKILL", "SIGSTOP"}
-
 
 class Signals:
     """Under ``with``: the first of these signals calls ``stop``.  A second one does what it did before.
@@ -121,7 +119,7 @@ def _checked(numbers: Iterable[int]) -> list[signal.Signals]:
         checked = [signal.Signals(number) for number in numbers]
     except (TypeError, ValueError):
         checked = None
-    if checked is None or any(one.name in _NEVER_CAUGHT for one in checked):
+    if checked is None or any(one.name in ("SIGKILL", "SIGSTOP") for one in checked):
         raise ConfigurationError(
             f"signals={options.shown(numbers)}: allowed are signals that a process can catch, as signal.SIGTERM"
         )

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import options
 from redlock._core.inspect import SlotsStatus, known
-from redlock._core.kernel.ballot import Grant
+from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.slots.target import SlotTarget
 from redlock._lock.lock_async import AsyncMultiLock
 from redlock._lock.refused import none_free
 from redlock._lock.typed import SlotOptions
-from redlock.errors import ConfigurationError
+from redlock.errors import ConfigurationError, LockUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from redlock._core.effects import Op
-    from redlock._core.kernel.ballot import Refusal
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec
     from redlock._lock.holds import Hold
     from redlock._lock.lease_async import AsyncLease
     from redlock._lock.masters_async import AsyncMasters
-    from redlock.errors import LockUnavailable
 
 
 class AsyncSlotsOptions(SlotOptions, total=False):
