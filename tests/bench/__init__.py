@@ -32,7 +32,7 @@ import pytest
 from tests.bench.parameters import Setting, draw
 from tests.bench.run import Run
 from tests.bench.users import Steps as Steps, User
-from tests.simulation.strikes import ANSWERS, REQUESTS
+from tests.bench.wire import ANSWERS, REQUESTS
 
 if TYPE_CHECKING:
     import logging

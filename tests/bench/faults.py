@@ -4,24 +4,66 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.strikes import ANSWERS, REQUESTS, Strikes
+from tests.bench.wire import ANSWERS, REQUESTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.bench.run import Run
     from tests.bench.server import Server
     from tests.bench.users import Client
     from tests.bench.wire import Line, Tcp
+    from tests.simulation.master import Master
 
 
 MOST = 8  # processes
 
 
-class Nemesis(Strikes):
+class Nemesis:
+    """Each fault that is switched on strikes at random times, until `stop`.  A fault is a method with its name."""
+
     def __init__(self, run: Run) -> None:
-        super().__init__(run.world, run.setting.base, run.judge.masters)
-        self.run = run
+        parameters = run.setting.base
+        self.run, self.world, self.random = run, run.world, run.world.random
+        self._ttl, self._max_ttl = parameters.ttl, parameters.max_ttl
+        self._stopped = False
+        self._heals: dict[int, Callable[[], None]] = {}
+        self._count = 0
         self._slewed: list[Any] = []  # masters, or a client
-        self.begin(run.setting.base.faults)
+        # Those that may be wrong about time in this episode (R35).  What was granted before has to be over first.
+        wrong = (parameters.masters - 1) // 2 if parameters.confirm else 0
+        self._wrong = self.random.sample(run.judge.masters, wrong) if wrong else []
+        self._wrong_from = self.world.now + (0.0 if self.world.now < 1.0 else 1.1 * parameters.max_ttl)
+        for fault, rate in parameters.faults:  # each with how often it strikes in a TTL
+            self._later(fault, rate / self._ttl)
+
+    def _later(self, fault: str, rate: float) -> None:
+        self.world.after(self.random.expovariate(rate), self._strikes, fault, rate)
+
+    def _strikes(self, fault: str, rate: float) -> None:
+        if not self._stopped:
+            getattr(self, f"_{fault}")()
+            self._later(fault, rate)
+
+    def stop(self) -> None:
+        """Heal everything, now."""
+        self._stopped = True
+        for number in list(self._heals):
+            self._heal(number)
+
+    def _until(self, most: float, heal: Callable[[], None]) -> None:
+        """Undo it after at most ``most`` TTLs."""
+        self._for(self.random.choice((0.1, 1.0)) * self.random.random() * most, heal)
+
+    def _for(self, ttls: float, heal: Callable[[], None]) -> None:
+        self._count += 1
+        self._heals[self._count] = heal
+        self.world.after(ttls * self._ttl, self._heal, self._count)
+
+    def _heal(self, number: int) -> None:
+        heal = self._heals.pop(number, None)
+        if heal is not None:
+            heal()
 
     # -- whom it hits --------------------------------------------------------------------------------
 
@@ -274,3 +316,40 @@ class Nemesis(Strikes):
 
     def _branch(self) -> None:
         self._fork(threads=False)
+
+    # -- a minority that is wrong about time (R35) ---------------------------------------------------
+
+    def _lie(self) -> None:
+        by = self.random.choice((-1.0, -0.3, 0.3, 0.7, 1.0, 1.1)) * self._max_ttl
+        if self._wrong and self.world.now >= self._wrong_from:
+            master = self.random.choice(self._wrong)
+            master.stepped = True
+            self.world.log("fault: clock", f"m{master.index}", f"{by:+.4f}")
+            master.step(by)
+
+    def _miss(self) -> None:
+        """One master misses one renewal, or a few that come together: it gets them late, or never."""
+        link = self._link()
+        if link is None:
+            return
+        self.world.log("fault: miss", link)
+        link.cut(REQUESTS)
+        lost = self.random.random() < 0.5
+
+        def heal() -> None:
+            self.world.log("healed: miss", link)
+            if lost:
+                link.snap()
+            link.heal(REQUESTS)
+
+        self._for(self.random.uniform(0.3, 0.4), heal)  # leases are renewed each third
+
+    def _evict(self) -> None:
+        if self._wrong and self.world.now >= self._wrong_from:
+            master = self.random.choice(self._wrong)
+            self.world.log("fault: evict", f"m{master.index}")
+            master.lose_locks()
+
+    def _remembers(self, master: Master) -> bool:
+        """Its uptime, by which it is kept from voting, is wall time (R21)."""
+        return bool(self._wrong) and (master in self._wrong or master.stepped)

@@ -12,7 +12,6 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.machine import Descriptor
-from tests.simulation.strikes import ANSWERS, REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from tests.bench.machine import Process
     from tests.bench.server import Server
 
+REQUESTS, ANSWERS = 0, 1  # the directions of a way
 FORKED = "an answer of another process"
 
 

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.bench import many
 from tools.track_record import judges, page, runs
 from tools.track_record.__main__ import main
 
@@ -61,7 +60,7 @@ def test_seeds_go_on_where_the_last_record_ended():
 
 
 def test_a_violation_is_recorded_with_the_command_that_shows_it(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(many, "chunk", lambda _, seeds: (1, 0, [(seeds[0], "P1 exclusive", "…")]))
+    monkeypatch.setattr(runs, "chunk", lambda _, seeds: (1, 0, [(seeds[0], "P1 exclusive", "…")]))
     monkeypatch.setattr(runs, "ProcessPoolExecutor", lambda *_, **__: nullcontext(SimpleNamespace(map=map)))
     monkeypatch.setattr(runs, "source", lambda: SOURCE)
     written: list[runs.Line] = []

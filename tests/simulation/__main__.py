@@ -15,9 +15,9 @@ import argparse
 import os
 import sys
 
-from tests.bench.many import main as play_seeds
 from tests.bench.parameters import FAMILIES
 from tests.bench.variants import VARIANTS
+from tests.simulation.seeds import main as play_seeds
 
 
 def main() -> int:

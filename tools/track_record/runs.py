@@ -20,9 +20,8 @@ from chaos import history
 from chaos.judge import steps
 from chaos.session import HISTORY
 from redlock import __version__
-from tests.bench import many
 from tests.bench.parameters import FAMILIES
-from tests.simulation.seeds import collect_rarely
+from tests.simulation.seeds import chunk, collect_rarely
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,7 +127,7 @@ def simulated(
 
 def plays(family: str, part: tuple[int, int]) -> tuple[int, list[str]]:
     """Of so many seeds: grants, and what was violated, each with the command that shows it."""
-    _, grants, failures = many.chunk(family, range(part[0], sum(part)))
+    _, grants, failures = chunk(family, range(part[0], sum(part)))
     return grants, [
         f"{invariant}: python -m tests.simulation --family {family} --trace {seed}" for seed, invariant, _ in failures
     ]
