@@ -53,8 +53,7 @@ class Exchange(ABC):
         self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the trace
         self.functions = False  # most masters are asked by functions (R44): requests to all are packed in that way
         self._voted_on: list[Send] = []  # requests that got votes, so they may be decided
-        # Requests that are to leave together, each with its packet and its receivers.
-        self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
+        self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []  # to leave together; each with packet, receivers
         self._flight: Iterator[Pipeline] | None = None  # the receivers that are left of the present walk
 
     @abstractmethod

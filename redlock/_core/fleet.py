@@ -75,8 +75,7 @@ class Fleet:
         self.refuses = refuses
         self.life = wire.LIFE * max_ttl
         self._max_ttl = max_ttl
-        # Seconds from the announcement with which a connection was made to the next one: we may work by then.
-        self.first_pause = SOON * max_ttl
+        self.first_pause = SOON * max_ttl  # from the announcement of a handshake to the next one: we may work by then
         # The clocks of the masters may run faster than ours, and slower.
         self._counts, self._slower = self.life * (1 - drift), 1 + drift
         self._patience = node_timeout

@@ -68,8 +68,7 @@ class LeaseState:
     keys_until: float  # by then all its keys have expired
     place: Place | None  # its place in line (R23)
     asked: frozenset[int]  # masters that may have its keys
-    # The last answers to an extension or a release: they tell why it was lost.
-    last_votes: Callable[[], tuple[Vote, ...]]
+    last_votes: Callable[[], tuple[Vote, ...]]  # for an extension or a release: they tell why it was lost
     mode: Mode  # a downgrade changes it (R33)
     slot: int | None = None  # which one of a group (R32)
     hold_at_least = 0.0  # seconds after the grant in which no other client gets it, released or not (R28)
@@ -115,8 +114,7 @@ class LeaseState:
         self.renewed = spec.auto_extend
         self.clock = clock
         self.mine = mine  # False in a process that was forked off the holder
-        # All extensions that overlapped, until none is under way.  True: this one is still under way.
-        self.all_pending: dict[PendingExtension, bool] = {}
+        self.all_pending: dict[PendingExtension, bool] = {}  # overlapping ones, until all have ended; True: not ended
         self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_lock/holds.py
         if grant is not None:
             self.granted(grant)

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from redlock._core.protocols import LineInbox
 
-# After its release a process stays away for `_GRACE` seconds and `_TRIPS` times its duration, if others wait (R24).
-_GRACE = 0.003
-_TRIPS = 3
+_GRACE, _TRIPS = 0.003, 3  # a process stays away after its release for seconds, and times its duration (R24)
 _MANY = 64  # keys that other processes wait for; with more, those whose time has passed are dropped
 _OVER = 0.5  # seconds for which such keys are kept after that time
 
@@ -73,8 +71,7 @@ class LocalQueue:
     __slots__ = ("_lines", "contended")
 
     def __init__(self) -> None:
-        # A dict keeps the order, and a place in the middle can be removed from it.
-        self._lines: dict[str, dict[Place, None]] = {}
+        self._lines: dict[str, dict[Place, None]] = {}  # a dict keeps the order, and lets go of a place in the middle
         # By key: until when a new operation lets other processes go first; for how long the next one in line does.
         self.contended: dict[str, tuple[float, float]] = {}
 

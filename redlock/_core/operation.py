@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WAITS: Any = object()  # instead of an event: the operation has to wait
-# An alarm that is late by more than these seconds says that the answers were not read until then.
-_LATE = 0.02
+_LATE = 0.02  # seconds; an alarm that is later says that the answers were not read until then
 _MOST_EXCUSED = 0.25
 
 

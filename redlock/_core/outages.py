@@ -51,8 +51,7 @@ class LongWaits:
 
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report = report
-        # By keys: when the next record is due.  Of several threads the one that takes it out decides.
-        self._due: dict[tuple[str, ...], list[float]] = {}
+        self._due: dict[tuple[str, ...], list[float]] = {}  # by keys; of several threads, as in `Outages`
 
     def waited(self, keys: tuple[str, ...], at: float, text: str) -> float:
         """A waiter for ``keys`` has waited for long.  Returns when to come again."""

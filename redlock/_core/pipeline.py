@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 # Of the patience: pauses until a release that is in doubt, or not permitted, is sent again; each is twice the last one.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _SWEEP_FROM = 64  # owed releases; with more, those that have expired are dropped
-# Seconds of quiet after which a connection is idle.  A server or proxy that closes idle ones counts in seconds.
-_IDLE = 0.5
+_IDLE = 0.5  # seconds without an answer; a server or proxy that closes idle connections counts in seconds
 
 _NOTHING: tuple[Send, ...] = ()  # for `Send.more`
 
@@ -86,10 +85,8 @@ class Pipeline:
     scripts grant a token once more that has the key already, so a master may carry them out twice without harm.
 
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
-
     ``functions``: the master is asked by functions, not by scripts (R44); the handshake finds that out.
     ``odd``: most other masters are asked in the other way, so what is packed for all is not for this one.
-
     ``patience``: a master that has not answered for that many seconds is sent releases alone, so that a frozen master
     does not pile up requests whose callers are gone.
     """

@@ -74,10 +74,9 @@ class Rates:
         known = [rate for rate, last in zip(self.surely, self._last, strict=True) if last is not None]
         all_look_fast = len(known) > len(self.surely) // 2 and min(known) > 0
         ours = ", or that of this machine slower, as all masters look fast" if all_look_fast else ""
-        return (
-            f"has a clock that runs at least {surely:.1%} faster than ours{ours}, and its keys may end before their "
-            "leases: its vote counts when the rate has been right for max_ttl (for chrony, set maxslewrate 500)"
-        )
+        fast = f"has a clock that runs at least {surely:.1%} faster than ours{ours}"
+        text = f"{fast}, and its keys may end before their leases"
+        return f"{text}: its vote counts when the rate has been right for max_ttl (for chrony, set maxslewrate 500)"
 
     def changes(self, names: Sequence[str], at: float) -> Iterator[tuple[int, str]]:
         """The masters whose clock has become right, fast or slow since the last call, each with a text."""

@@ -55,11 +55,7 @@ def bare(tally: Tally) -> bool:
 
 def lacking(tally: Tally) -> list[int]:
     """The masters that are not known to have granted it by now (R37)."""
-    return [
-        master
-        for master, entry in enumerate(tally.entries)
-        if not tally.late >> master & 1 and (entry is None or entry[0] != "granted")
-    ]
+    return [one for one in range(tally.size) if not tally.late >> one & 1 and tally.outcome(one) != "granted"]
 
 
 def has_voted(tally: Tally, master: int) -> bool:

@@ -46,8 +46,7 @@ _REMAINING = 1 - 1 / RENEWALS  # of the TTL: what is left when a lease is due at
 # ... but no more than this of the validity, or the lease would be due again at once.  More than `_REMAINING`.
 _REMAINING_OF_VALIDITY = RENEWALS / (RENEWALS + 1)
 _MOST_REMAINING = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL: the most that is left when a lease is due
-# In the time of `node_timeout`: moments at which masters get a key that they lack, for many leases together.
-_STEPS_TO_WHOLE = 4
+_STEPS_TO_WHOLE = 4  # moments in a `node_timeout` at which masters get the keys that they lack, of many leases together
 _SOON = 0.05  # seconds after which a lease that may be abandoned is looked at again
 _NO_RENEWAL = math.inf  # the pause of a lease that is not to be extended, or is being extended just now
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 # Half of what a double of Lua counts to, in microseconds: a wall clock beyond 2112 must not use up all numbers.
 LIMIT = 2**52
 
-_BYTES = 20  # the length of each attempt's token (R8)
 _SHOWN = 8  # digits in a text; people compare no more
 _RELEASED = "released:"
 _EXPIRED = "expired:"
@@ -52,7 +51,7 @@ class TokenSource:
         self._signature = owner and f":{owner}"
 
     def fresh(self) -> str:
-        return self._random(_BYTES).hex() + self._signature
+        return self._random(20).hex() + self._signature  # 20 bytes: those of each attempt (R8)
 
 
 class FenceClock:

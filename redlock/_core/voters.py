@@ -76,8 +76,7 @@ class Voters:
         self._clocks: list[float | None] = [None] * size  # by how much its clock was ahead of ours
         self._heard_at = [-math.inf] * size  # when its process was last known to be alive
         self._admitted_from = [math.inf] * size  # it is quarantined until this time
-        # An answer counts if it comes later than this.  It is stored, for every vote needs it.
-        self.votes_from = [math.inf] * size
+        self.votes_from = [math.inf] * size  # an answer counts if it comes later; stored, for every vote needs it
         self._follow_fleet()
 
     def admit(self, master: int, facts: Facts, at: float) -> str | None:
@@ -123,11 +122,9 @@ class Voters:
         if announced is None or abs(announced.max_ttl - self.max_ttl) <= _ROUNDED or self._differs:
             return None
         self._differs = True
-        return (
-            f"clients of these masters use different max_ttl: {self.max_ttl:g} s here, "
-            f"{announced.max_ttl:g} s announced on {self._masters[master]}; the largest one decides how "
-            "long a restarted master may not vote. Give all clients the same max_ttl"
-        )
+        said = f"{self.max_ttl:g} s here, {announced.max_ttl:g} s announced on {self._masters[master]}"
+        why = "the largest one decides how long a restarted master may not vote"
+        return f"clients of these masters use different max_ttl: {said}; {why}. Give all clients the same max_ttl"
 
     def longest(self, at: float) -> tuple[float, float, str]:
         """The `max_ttl` that applies at ``at``, until when, and the master on which it is announced; "": it is ours."""
@@ -198,37 +195,25 @@ class Voters:
         facts = self._facts[master]
         first = self._first_with_same_run_id(master)
         if first is not None:
-            return Failure(
-                "error",
-                f"is the same server as {self._masters[first]} (run_id {self._run_id(master)}): "
-                "one server has one vote, remove one of the two from the masters",
-                configuration=True,
-            )
+            same = f"is the same server as {self._masters[first]} (run_id {self._run_id(master)})"
+            text = f"{same}: one server has one vote, remove one of the two from the masters"
+            return Failure("error", text, configuration=True)
         if facts is not None and facts.uptime is None:
-            return Failure(
-                "error",
-                "INFO is not permitted, so a restart in which it forgot its locks would go unseen: grant +info to "
-                "this user, and end its connections (CLIENT KILL USER), as only new ones have it; "
-                "docs/concepts/restarts.md says which deployments may do without",
-                configuration=True,
-            )
+            unseen = "INFO is not permitted, so a restart in which it forgot its locks would go unseen"
+            grant = "grant +info to this user, and end its connections (CLIENT KILL USER), as only new ones have it"
+            without = "docs/concepts/restarts.md says which deployments may do without"
+            return Failure("error", f"{unseen}: {grant}; {without}", configuration=True)
         if wrong := self.rates.why_not_counted(master, at):
             return Failure("quarantined", wrong)
         left = self._admitted_from[master] - at
         if left < 0:
-            return Failure(
-                "quarantined",
-                "no vote counts before all masters have said which lists of masters are in use, or were silent for "
-                "node_timeout (R34)",
-            )
+            text = "no vote counts before all masters have said which lists of masters are in use, or were silent for"
+            return Failure("quarantined", f"{text} node_timeout (R34)")
         value, _, name = self.longest(at)
         did = "has another master_replid, as after REPLICAOF," if self.replaced[master] else "restarted"
         longer = f", as a client has announced max_ttl={value:g} s on {name} ({self.max_ttl:g} s here)" if name else ""
-        return Failure(
-            "quarantined",
-            f"{did} and may have forgotten locks: its vote counts in {max(left, 0.1):.1f} s{longer} "
-            "(if it is brand-new, see docs/concepts/restarts.md)",
-        )
+        text = f"{did} and may have forgotten locks: its vote counts in {max(left, 0.1):.1f} s{longer}"
+        return Failure("quarantined", f"{text} (if it is brand-new, see docs/concepts/restarts.md)")
 
     def quarantined_for(self, master: int, at: float) -> float:
         """Seconds until the vote of ``master`` counts, once votes count at all; 0: it counts now."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from redlock.scripts import Policy, Script
 
-# In max_ttl: how long an announcement holds, and after how long it is repeated.
-LIFE, REFRESH = 2.0, 0.5
+LIFE, REFRESH = 2.0, 0.5  # in max_ttl: how long an announcement holds, and after how long it is repeated
 ANNOUNCEMENT = "redlock-max-ttl:"
 FLEET = "redlock-fleet:"
 
@@ -30,9 +29,7 @@ Says: TypeAlias = Literal["new", "working", "back", "refused", "left"]
 Way: TypeAlias = Literal["confirmed", "trusted"]
 Slots: TypeAlias = tuple[int, ...]  # of a group, by their numbers
 
-# The most readers of a name that a look at one name lists, and a look at many names.
-MOST_NAMED = 1000
-_FEWER_NAMED = 50
+MOST_NAMED, _FEWER_NAMED = 1000, 50  # readers of a name that a look at one name lists at most, and one at many names
 _LONGEST_LIST = 1 << 16  # bytes of the names of masters that a client uses; more are no list of ours
 
 
@@ -212,30 +209,28 @@ def release(keys: Keys, token: str, keep: float = 0.0, fence: int | None = None)
     return Call(scripts.RELEASE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
 
 
-def _of_reader(call: Call, keys: Keys, *args: str) -> Call:
+def _of_reader(call: Call, keys: Keys, *more: str) -> Call:
     policies: tuple[Policy, ...] = ("shared", "recorded") if keys.grants else ("shared",)
-    return call._replace(script=scripts.compose(call.script.verb, *policies), keys=call.keys + keys.grants, args=args)
+    script = scripts.compose(call.script.verb, *policies)
+    return call._replace(script=script, keys=call.keys + keys.grants, args=call.args + more)
 
 
 def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, most: int) -> Call:
     """`acquire` for a reader (R33).  ``most``: how many readers a name may have."""
-    call = acquire(keys, token, ttl, proposal, fence_ttl)
-    return _of_reader(call, keys, *call.args, str(most))
+    return _of_reader(acquire(keys, token, ttl, proposal, fence_ttl), keys, str(most))
 
 
 def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *_: object, reads: bool = False) -> Call:
     """``reads``: only of a reader; else a writer becomes one, and is not on record any more (R35)."""
-    call = extend(keys, token, ttl, fence_ttl)
-    return _of_reader(call, keys, *call.args, *(("reads",) if reads else ()))
+    return _of_reader(extend(keys, token, ttl, fence_ttl), keys, *(("reads",) if reads else ()))
 
 
 def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
-    call = repair(keys, token, ttl, fence, fence_ttl)
-    return _of_reader(call, keys, *call.args)
+    return _of_reader(repair(keys, token, ttl, fence, fence_ttl), keys)
 
 
 def release_shared(keys: Keys, token: str, *_: object) -> Call:  # readers keep no client out (R28)
-    return _of_reader(release(keys, token), keys, token)
+    return _of_reader(release(keys, token), keys)
 
 
 def mark(keys: Keys, token: str, lasts: float) -> Call:

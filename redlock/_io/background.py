@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from redlock._io.port import Made, Port
 
 _LONGEST_JOIN = 1.0  # how long the end waits for threads that are connecting, in seconds
-# Pauses between two checks of what other threads do, in seconds: short at first, as most take a millisecond.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02  # seconds between two checks of other threads: most take a millisecond
 _ADMITTING = ForkLock()  # the loops of all threads share the `Voters`
 
 

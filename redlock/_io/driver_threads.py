@@ -135,8 +135,7 @@ class Driver:
         self._gone = False
         self._closer: threading.Thread | None = None
         self.troubles = self._connections.troubles
-        # The thread of the background.
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # of the background
         self.operations: set[RenewalOperation] = set()
         self.waiter = Waiter(host)  # for the answers to all of them
         self._awaits = False  # it waits for answers, and the waker alone does not wake it

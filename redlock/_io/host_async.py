@@ -36,10 +36,8 @@ T = TypeVar("T")
 
 LATE = 0.001  # seconds that are added to an alarm: some loops round down to milliseconds, and it would go off early
 _MOST_SPARE = 100  # spare alarms that are kept at most
-# The most seconds for which a request waits for the end of the tick, as a task may block the loop; and the most
-# requests that are gathered, so that the masters can begin with them.
-_LONGEST_TICK = 0.005
-_ENOUGH = 24
+_LONGEST_TICK = 0.005  # the most seconds that a request waits for the end of the tick, as a task may block the loop
+_ENOUGH = 24  # the most requests that are gathered, so that the masters can begin with them
 
 
 class LoopHost:
@@ -60,8 +58,7 @@ class LoopHost:
         self._step_due = NEVER
         self._answers_due = NEVER  # when the background checks which connections are silent
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
-        # All sockets, closed when this object is dropped, as Python warns of sockets that the user forgot to close.
-        self._sockets: set[socket.socket] = set()
+        self._sockets: set[socket.socket] = set()  # closed when this object is dropped, else Python warns of them
         # The loop watches one descriptor, and that watches all sockets: so one call of ours reads all that is there.
         # macOS has none.  There the loop watches the sockets.
         self._epoll = select.epoll() if hasattr(select, "epoll") else None

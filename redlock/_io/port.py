@@ -57,8 +57,7 @@ class Port(Protocol):
     def call_soon(self, call: Callable[[], object], /) -> object:
         """Call it where `Background.tick` is called, but not now.  Takes no lock: the collector calls this.
 
-        Raises:
-            RuntimeError: the event loop is closed.
+        RuntimeError: the event loop is closed.
         """
 
     def hand_over(self, made: Made, finish: Callable[[], None]) -> None:

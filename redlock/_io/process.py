@@ -50,8 +50,7 @@ class ForkLock:
         return bool(self.lock._is_owned())  # noqa: SLF001 - `threading.Condition` asks it, too
 
 
-# Guards the local queues, and the extensions of the leases of threads.  Always taken last, and held for microseconds.
-brief = ForkLock()
+brief = ForkLock()  # guards the local queues, and extensions of threads' leases: taken last, held for microseconds
 
 
 def is_this(other: object) -> bool:

@@ -50,14 +50,12 @@ class Runtime(Generic[AnyDriver]):
         self.own: Any = None  # the holds of each caller, for the locks
         self.closed = False
         self.drivers: dict[object, AnyDriver] = {}  # by event loop, or one for all threads, as `where` says
-        # Drivers of closed loops, as long as leases of theirs are held.
-        self._past: weakref.WeakSet[AnyDriver] = weakref.WeakSet()
+        self._past: weakref.WeakSet[AnyDriver] = weakref.WeakSet()  # of closed loops, while leases of theirs are held
         self._closing: list[AnyDriver] = []
         self.making = ForkLock()  # held while one is made
         self._kind = kind
         self.where = kind.where
-        # If it is dropped without close(), nothing may go on for it.
-        weakref.finalize(self, _stop, self.drivers).atexit = False
+        weakref.finalize(self, _stop, self.drivers).atexit = False  # dropped without close(): nothing may go on
         _RUNTIMES.add(self)
 
     @overload

@@ -108,9 +108,7 @@ class Stream(ABC):
         (R21, R34).
 
         ``data`` was read already.  True: the caller has more to do, and the stream stays picked up until that is done.
-
-        Raises:
-            OSError: the connection broke, or cannot be trusted any more.
+        OSError: the connection broke, or cannot be trusted any more.
         """
         if self.poisoned:  # an earlier write or read was interrupted
             raise ConnectionAbortedError("interrupted in the middle of a message")
@@ -234,10 +232,7 @@ class Subscriber(Stream):
     __slots__ = ("_hear", "_refused_at", "_silent_since", "_unanswered", "asked", "refused", "reported")
 
     def __init__(self, master: int, endpoint: Endpoint, hear: Callable[[int, bytes, str, bytes], None]) -> None:
-        """``hear`` is called with master, kind, channel and token.
-
-        The kind is "message", or "subscribe" and "unsubscribe" for the master's confirmation.
-        """
+        """``hear`` gets master, kind ("message", or "subscribe", "unsubscribe" once confirmed), channel and token."""
         super().__init__(master, endpoint)
         self._hear = hear
         self.asked: set[str] = set()  # channels that the master was asked for

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from redlock._io.host_threads import ThreadHost
 
 _LONGEST_POLL = 3600.0
-# How long a following thread sleeps without an event before it checks that some thread reads, in seconds: first, most.
-_PATIENCE, _MOST_PATIENCE = 0.03, 0.5
+_PATIENCE, _MOST_PATIENCE = 0.03, 0.5  # seconds: a following thread sleeps so long before it checks that one reads
 _LET_RUN = 0.005  # seconds for which the leading thread lets others run before it reads again
 
 

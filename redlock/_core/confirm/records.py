@@ -1,11 +1,7 @@
-"""The wire contract where masters have records of grants (R35): see `wire` for all other keys and calls.
-
-Usual answers are the same bytes as without records.
-"""
+"""The wire contract where masters have records of grants (R35): usual answers, and the rest, are those of `wire`."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
 
 LIFE = 7 * 86_400.0  # of a record, seconds: only names whose holder vanished keep one; a step of a clock is shorter
 NONE = "-"  # nothing is on record
-_EXPIRED = "expired:"
 
 
 def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
@@ -41,7 +36,7 @@ def confirm(
 ) -> Call:
     """``shown``: for each name what may be on record there, "MARK TOKEN" or `NONE`.  ``shared``: for a reader (R33)."""
     args = [str(len(keys.locks)), token, str(proposal), wire.milliseconds(fence_ttl)]
-    args += [_life(fence_ttl), wire.milliseconds(ttl), f"{_EXPIRED}{token}" if phantom else token]
+    args += [_life(fence_ttl), wire.milliseconds(ttl), f"expired:{token}" if phantom else token]
     for of_name in shown:
         args += [str(len(of_name)), *sorted(of_name)]
     script = scripts.CONFIRM_SHARED if shared else scripts.CONFIRM
@@ -105,7 +100,6 @@ def _record(value: Any) -> tuple[int, Record]:
     raise wire.BadReply(f"unexpected record {value!r:.80}")
 
 
-@lru_cache(maxsize=16)
 def _life(fence_ttl: float) -> str:
     return wire.milliseconds(max(LIFE, fence_ttl))
 

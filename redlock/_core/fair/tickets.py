@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LIFE = 1.0  # seconds for which a master keeps a ticket that is not renewed; the scripts have it as well
-_DIGITS = 17
 
 
 class Stands(NamedTuple):
@@ -54,7 +53,7 @@ def beside(keys: wire.Keys) -> tuple[str, ...]:
 
 
 def written(fence: int) -> str:
-    return f"{fence:0{_DIGITS}d}"
+    return f"{fence:017d}"
 
 
 def in_order(held: Iterable[wire.Held]) -> bool:
