@@ -46,8 +46,8 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
     def leads(self, with_exit: Callable[[], WithExit | None] | None) -> None:
         """The caller begins the body.  ``with_exit``: the end of its ``with``; the lease lasts no longer than that."""
         for hold in self._own.holds:
-            if with_exit is not None:
-                hold.bind_to(with_exit)
+            if with_exit is not None and (found := with_exit()) is not None:
+                hold.bind(found)
             hold.stands_among(self._runtime.own.holds)
 
     def abandon(self) -> None:
@@ -56,19 +56,15 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
         self._anchor = None
 
     def _hand_over(self, state: LeaseState) -> NoReturn:
-        raise RedlockError(
-            f"the lease on {state.shown} belongs to a term, which ends with its body: stop the election, and let the "
-            "other process be a candidate",
-            name=state.name,
-        )
+        why = "belongs to a term, which ends with its body: stop the election, and let the other process be a candidate"
+        raise RedlockError(f"the lease on {state.shown} {why}", name=state.name)
 
     def _acquire_op(self, hold: Hold[AnyLease], deadline: float, began: float) -> Op[Grant | Refusal | None]:
         for other in self._runtime.own.holds:
             if self._wants_any(other.lease.names) and other.lease.valid and not other.abandoned and other.entered_here:
+                why = "so its election would wait for itself: release it first, or give the election a name of its own"
                 raise WouldDeadlock(
-                    f"this {self._holder} holds {other.lease.name!r} already, so its election would wait for itself: "
-                    "release it first, or give the election a name of its own",
-                    name=self._spec.name,
+                    f"this {self._holder} holds {other.lease.name!r} already, {why}", name=self._spec.name
                 )
         return until_stopped(super()._acquire_op(hold, deadline, began), self._stop)
 
@@ -149,18 +145,14 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     def _begin_body(self, with_exit: Callable[[], WithExit | None] | None = None) -> None:
         """The body begins.  ``with_exit``: the end of its ``with``."""
+        shown = f"term {self.number} of {self.name!r}"
         if self._candidate is not None:
-            raise RedlockError(
-                f"term {self.number} of {self.name!r} was entered already: a term has one body, and the lock is "
-                "released at its end",
-                name=self.name,
-            )
+            why = "was entered already: a term has one body, and the lock is released at its end"
+            raise RedlockError(f"{shown} {why}", name=self.name)
         candidate = self._stands()
         if candidate is None or candidate.gone:
-            raise RedlockError(
-                f"term {self.number} of {self.name!r} has ended, because its loop was left: enter it inside the loop",
-                name=self.name,
-            )
+            why = "has ended, because its loop was left: enter it inside the loop"
+            raise RedlockError(f"{shown} {why}", name=self.name)
         self._candidate = candidate
         candidate.leads(with_exit)
 

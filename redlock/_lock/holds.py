@@ -205,7 +205,7 @@ class Hold(Generic[AnyLease]):
             with_exit = self.with_exit()
             if with_exit is None:
                 return False
-            self._bind(with_exit)
+            self.bind(with_exit)
         elif self._watches is not None and (then := self._watches()) is not None:
             self._watches = watch(then, state)
         holder = self.holder
@@ -216,17 +216,13 @@ class Hold(Generic[AnyLease]):
         self._entered = True
         return not self._unwanted
 
-    def bind_to(self, with_exit: Callable[[], WithExit | None]) -> None:
-        """From now on it belongs to a ``with``, and no longer to its lock."""
-        if (found := with_exit()) is not None:
-            self._bind(found)
-
     def stands_among(self, others: Holder[AnyLease]) -> None:
         """Until it is left it is one of ``others`` as well."""
         self._among = others
         others.append(self)
 
-    def _bind(self, with_exit: WithExit) -> None:
+    def bind(self, with_exit: WithExit) -> None:
+        """From now on it belongs to a ``with``, and no longer to its lock."""
         with_exit.entered.hold = self
         anchor = with_exit.anchor or with_exit.entered.anchor
         assert anchor is not None  # noqa: S101 - `ExitMethod` makes one

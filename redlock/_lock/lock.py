@@ -1,10 +1,8 @@
 """What a lock checks and decides, and its operations.  Threads and asyncio share it; nothing here waits for masters.
 
-Re-entry (R26): a lease that is lost is not entered again, and each level learns of the loss from its own release.  A
-holder of some of the names that asks for them together with others would wait for itself: `WouldDeadlock` (C5).  So
-would a holder that asks for more `min_validity` than its lease has left.  Else the second acquire gets what it asks
-for (`auto_extend`, `on_lost`, cancelling), or an error (`fencing`, `max_hold`, `hold_at_least`, `guard`).
-A lock with ``bound=False`` is not re-entered.
+Re-entry (R26): a holder would wait for itself if it asks for other names as well, or for more `min_validity` than its
+lease has left: `WouldDeadlock` (C5).  Else it gets what it asks for (`auto_extend`, `on_lost`, cancelling), or an error
+(`fencing`, `max_hold`, `hold_at_least`, `guard`).  Each level learns of a loss from its own release.
 
 Interruptions (R11, P7) can strike between any two instructions.  Each of three places takes over where the one before
 ends.  The operation: they are thrown into the generator, which takes its keys back by sending.  The call: `acquire`,
@@ -269,23 +267,19 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _check_asked(self, hold: Hold[AnyLease]) -> None:
         lease, holds = hold.lease, f"this {self._holder} holds"
+        spec, state = self._spec, hold.state
         if not self._wants_all(lease.names):
-            raise WouldDeadlock(
-                f"{holds} {hold.state.shown} already, so it would wait for itself to get {self._spec.shown}",
-                name=self._spec.name,
-            )
+            why = f"{holds} {state.shown} already, so it would wait for itself to get {spec.shown}"
+            raise WouldDeadlock(why, name=spec.name)
         if hold.state.mode.shared and not self._spec.mode.shared:
-            raise WouldDeadlock(
-                f"{holds} {hold.state.shown} shared, so acquiring it exclusively would deadlock: release it first, "
-                "or take it without shared and downgrade it",
-                name=self._spec.name,
-            )
-        if lease.fence is None and self._spec.fencing:
+            shared = f"{state.shown} shared, so acquiring it exclusively would deadlock"
+            why = "release it first, or take it without shared and downgrade it"
+            raise WouldDeadlock(f"{holds} {shared}: {why}", name=spec.name)
+        if lease.fence is None and spec.fencing:
             raise ConfigurationError(
-                f"{holds} {self._spec.shown} without a fencing token already, and asks for one: "
+                f"{holds} {spec.shown} without a fencing token already, and asks for one: "
                 "give both locks the same fencing"
             )
-        spec, state = self._spec, hold.state
         too_long = spec.max_hold is not None and (hold.max_hold is None or hold.max_hold > spec.max_hold)
         for option, has, asks, differs in (
             ("max_hold", hold.max_hold, spec.max_hold, too_long),
@@ -297,13 +291,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                     f"{holds} {spec.shown} already, with {option}={has if has is None else f'{has:g}'}, "
                     f"and asks for {option}={asks:g}: give both locks the same {option}"
                 )
-        if self._asks_validity and lease.remaining() < self._spec.min_validity:
-            raise WouldDeadlock(
-                f"{holds} {self._spec.shown} already, for another {lease.remaining():.3f} s; min_validity is "
-                f"{self._spec.min_validity:g} s, and a new lease would wait for the end of this one: extend it, or "
-                "release it first",
-                name=self._spec.name,
-            )
+        if self._asks_validity and lease.remaining() < spec.min_validity:
+            left = f"already, for another {lease.remaining():.3f} s; min_validity is {spec.min_validity:g} s"
+            why = "and a new lease would wait for the end of this one: extend it, or release it first"
+            raise WouldDeadlock(f"{holds} {spec.shown} {left}, {why}", name=spec.name)
 
     def _latest_by_hand(self) -> Hold[AnyLease]:
         """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
@@ -414,11 +405,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if state.mode.shared:
             return None
         if len([hold for hold in state.holds if not hold.abandoned]) > 1:
-            raise WouldDeadlock(
-                f"{state.shown} was entered more than once, and the outermost one needs it exclusively: downgrade it "
-                "there",
-                name=state.name,
-            )
+            why = "was entered more than once, and the outermost one needs it exclusively: downgrade it there"
+            raise WouldDeadlock(f"{state.shown} {why}", name=state.name)
         if state.slot is not None:
             raise ConfigurationError(f"{state.shown} is a slot, which is held alone")
         if state.hold_at_least:
@@ -433,10 +421,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if hold is None:
             raise self._not_held()
         if len([hold for hold in state.holds if not hold.abandoned]) > 1:
-            raise RedlockError(
-                f"{state.shown} was entered more than once, and the outermost one still needs it: hand it over there",
-                name=state.name,
-            )
+            why = "was entered more than once, and the outermost one still needs it: hand it over there"
+            raise RedlockError(f"{state.shown} {why}", name=state.name)
         reserved = math.ceil(max(0.0, state.reserved) * 1000) / 1000 if state.hold_at_least else 0.0
         try:
             # First: if an interruption strikes behind this, others in line do not wait for ever.
@@ -529,11 +515,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _not_held(self) -> NotHeld:
         ours = [hold for hold in self._own.holds if self._wants_all(hold.lease.names) and hold.lease.valid]
         if any(hold.through is not self._me and hold.entered_here for hold in ours):
-            text = (
-                f"this {self._holder} holds {self._spec.shown}, but not through this lock object: "
-                "release it through the one that acquired it"
-            )
-            return NotHeld(text, name=self._spec.name)
+            why = "but not through this lock object: release it through the one that acquired it"
+            return NotHeld(f"this {self._holder} holds {self._spec.shown}, {why}", name=self._spec.name)
         other = self._lease is not None and self._lease.valid
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else f"no {self._holder} here does"
         return NotHeld(f"this {self._holder} does not hold {self._spec.shown}: {whose}", name=self._spec.name)
