@@ -77,7 +77,7 @@ class Program(Client):
                     code: int = super()._guarded(lease)
                 finally:
                     if not process.dead:
-                        hold.lease.hold_at_least = lease._state.hold_at_least  # for the guard (R36)
+                        hold.hold_at_least = lease._state.hold_at_least  # for the guard (R36)
                         self._job.judged(process)
                         judge.ended(hold)
                         if self._lost and self._guard and lease.shared:

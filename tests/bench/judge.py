@@ -1,7 +1,8 @@
 """The judge of what is shipped: it sees the masters' keys, what they were asked, and what users were given and told.
 
-What it has of `invariants.py` is the same: who changed which key, who holds what at one time, what is left behind.  The
-rest it hears from outside: a user has a lease, begins to give it back, or is told that it is lost.
+It knows no quorum and no rule of the algorithm.  It sees true time and every key of every master: who changed which, who
+holds what at one time, what is left behind; a lease is valid as long as its own holder's clock says so.  The rest it
+hears from outside: a user has a lease, begins to give it back, or is told that it is lost.
 """
 
 from __future__ import annotations
@@ -12,38 +13,54 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
-from tests.simulation import invariants
+from redlock._core import wire
+from redlock._core.outcomes import ErrorReply
 from tests.simulation.invariants import (
     ACQUIRES,
     AGREEMENT,
     C7,
     EXPIRED,
     EXTENDS,
+    LOOKS,
+    MILLISECOND,
+    NO_LOCK,
     OCCUPIES,
     P1,
+    P2,
+    P3,
     P5,
     P6,
     P7,
     P8,
     PREFIX,
+    R12,
     R13,
+    R28,
+    R28_END,
     R32,
+    R36,
     RELEASED,
     RELEASES,
     RENEWS,
     REPAIRS,
+    TINY,
     Attempt,
+    Violation,
+    Where,
+    find,
+    readers,
 )
-from tests.simulation.line import LEFT as NO_TICKET
+from tests.simulation.line import LEFT as NO_TICKET, Line, Waiter
+from tests.simulation.parameters import WRONG_FAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from redlock._core.wire import Call
     from tests.bench.machine import Machine, Process
     from tests.bench.parameters import Setting
     from tests.bench.server import Server
-    from tests.simulation.master import Master
+    from tests.simulation.master import Key, Master
     from tests.simulation.parameters import Parameters
     from tests.simulation.world import World
 
@@ -69,44 +86,40 @@ _FAIR = tuple(script for script in ACQUIRES if "fair" in script.name)
 _TTLS = dict.fromkeys((*ACQUIRES, *OCCUPIES, *EXTENDS, *REPAIRS), 2) | dict.fromkeys(_SETTLES, 5)  # which argument
 
 
-class Hold(invariants.Hold):
-    """What a user has been given."""
+@dataclass(eq=False)
+class Hold:
+    """One grant, from its decision on: what a user has been given."""
+
+    client: Any
+    attempt: Attempt
+    lease: Any
+    fence: int | None
+    invoked_at: float
+    decided_at: float
+    until: float  # `valid_until` when it was last looked at, on the client's clock
+    hold_at_least: float = 0.0
+    kept_until: float = -math.inf  # true time before which nobody else may get it (R28)
+    over: bool = False  # released, lost or expired; never to be valid again
+    let_go: bool = False  # its release was invoked, or its renewer gave it up
+    late: bool = False  # ... when it had been lost already
+    normal: bool = False  # ... and it was ours until then
+    # What its renewer is to do.
+    renewed: bool = False
+    ends: float = math.inf  # max_hold, on the client's clock
+    told: int = 0  # how often its holder was told that it is lost
+    told_at: float = math.nan  # ... the last time, on the client's clock
+
+    def __repr__(self) -> str:
+        return f"lease of {self.lease.name}"
 
     def valid(self) -> bool:
-        process: Any = self.client
-        with process.unseen():
+        """Whether its holder may believe in it now.  What has ended once has ended for good."""
+        with self.client.unseen():
             if not self.over and not self.client.crashed:
                 self.until = self.lease.valid_until
-            return super().valid()
-
-
-class _Seen:
-    """A lease as the judge of the decisions looks at one."""
-
-    def __init__(self, lease: Any, hold_at_least: float) -> None:
-        self._lease = lease
-        self.hold_at_least = hold_at_least
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lease, name)
-
-    def __repr__(self) -> str:
-        return f"lease of {self._lease.name}"
-
-    @property
-    def mode(self) -> Any:
-        return self  # it has `shared`
-
-
-class _Waits:
-    """An operation that waits in order, as far as masters see one."""
-
-    def __init__(self, client: Any, token: str) -> None:
-        self.client, self.token = client, token
-        self.over = False
-
-    def __repr__(self) -> str:
-        return f"{self.client}, who has the ticket {self.token}"
+            if not self.over and (self.client.crashed or self.lease.lost or self.client.clock() >= self.until):
+                self.over = True
+            return not self.over
 
 
 @dataclass
@@ -117,14 +130,22 @@ class Slew:
     end: float = math.inf
 
 
-class _Ticket:
-    def __init__(self, token: str) -> None:
-        self.token, self.number = token, 0
+class Judge:
+    """Sees everything, and raises `Violation` at the first promise that is broken."""
 
-
-class Judge(invariants.Judge):
     def __init__(self, world: World, parameters: Parameters, setting: Setting, machine: Machine) -> None:
-        super().__init__(world, parameters)
+        self.world = world
+        self.parameters = parameters
+        self.calls = 0
+        self.grants = 0
+        self.masters: list[Master] = []
+        self.line = Line(self)
+        self._attempts: list[Attempt] = []
+        self._by_token: dict[str, Attempt] = {}
+        self._holds: dict[str, list[Hold]] = defaultdict(list)
+        self._at_least: dict[str, list[Hold]] = defaultdict(list)
+        self._fences: dict[str, list[Hold]] = defaultdict(list)
+        self._guarded: dict[str, list[Hold]] = defaultdict(list)
         self.setting = setting
         # Seconds until a connection is made anew that a Ctrl-C has torn, perhaps in the middle of another thread.
         self._torn = 1.5 + 8 * parameters.node_timeout if parameters.rate("strike") else 0.0
@@ -135,7 +156,7 @@ class Judge(invariants.Judge):
         self.behind: dict[tuple[Attempt, int], float] = {}
         self.begun: dict[Attempt, float] = {}  # when it was asked for first
         self.won_at: dict[Attempt, float] = {}  # when the last one of a majority had granted it
-        self._lines_up: dict[Attempt, _Waits] = {}
+        self._lines_up: dict[Attempt, Waiter] = {}
         self.refused = 0
         self.slews: list[Slew] = []
         self.works: list[Any] = []  # lists of masters with which somebody was granted something (R34)
@@ -146,7 +167,7 @@ class Judge(invariants.Judge):
 
     def fail(self, invariant: str, text: str) -> None:
         self.world.log("VIOLATION", invariant, text)
-        violation = invariants.Violation(invariant, text)
+        violation = Violation(invariant, text)
         if self.machine.violation is None:  # the library may log what its observer raises, and go on
             self.machine.violation = violation
         raise violation
@@ -177,50 +198,223 @@ class Judge(invariants.Judge):
                 self._lines_up[attempt] = self._in_line(process, call.args[-1], call)
         return reply
 
+    def before(self, master: Master, call: Call) -> Sequence[tuple[Where, Attempt | None, str | None, int | None]]:
+        """The lock keys that ``call`` names, as they are before it runs."""
+        if call.script in _OF_NO_LOCK:
+            return ()
+        self.calls += 1
+        self.line.before(master, call)
+        if call.script is scripts.ANNOUNCE or call.script in LOOKS:
+            return ()
+        found: list[tuple[Where, Attempt | None, str | None, int | None]] = []
+        for name in call.keys:
+            if not name.endswith(NO_LOCK):
+                where: Where = name, None
+                if (key := find(master, where)) is None:
+                    found.append((where, None, None, None))
+                else:
+                    found.append((where, key.attempt, key.value, key.expires))
+                found += [(where, one.attempt, one.value, one.expires) for where, one in readers(master, name)]
+        return found
+
+    def after(
+        self,
+        master: Master,
+        call: Call,
+        attempt: Attempt | None,
+        before: Iterable[tuple[Where, Attempt | None, str | None, int | None]],
+        reply: Any,
+    ) -> None:
+        if call.script in _OF_NO_LOCK:
+            return
+        self.world.log("runs", f"m{master.index}", call.script.name, attempt, reply)
+        self.line.after(master, call)
+        together = self._together(call)
+        whose = {name: one for one, names in together for name in names}
+        if call.script in RENEWS and not isinstance(reply, ErrorReply):
+            for (one, _), answer in zip(together, reply, strict=True):
+                if one is not None and isinstance(answer, bytes):
+                    one.denied_on.add(master.index)
+        known = {where for where, *_ in before}
+        new = [
+            (where, None, None, None)
+            for (name, reader) in list(known)
+            if reader is None
+            for where, _ in readers(master, name)
+            if where not in known
+        ]
+        for where, owner, value, expires in (*before, *new):
+            name = where[0]
+            attempt = whose.get(name, attempt)
+            key = find(master, where)
+            if key is None:
+                if owner is not None and owner is not attempt:
+                    self.fail(P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}")
+                continue
+            if key.value == value and key.expires == expires and key.attempt is owner:
+                continue
+            if owner is not None and owner is not attempt:
+                self.fail(P8, f"m{master.index}: {call.script.name} of {attempt} changed {name} of {owner}")
+            if attempt is None:
+                self.fail(P8, f"m{master.index}: {call.script.name} set {name} on behalf of nobody")
+                return
+            if owner is None and (master.index, name) in attempt.released_on:
+                self.fail(P7, f"m{master.index}: {call.script.name} of {attempt} set {name} behind its release")
+            # What hides a lease of somebody else lasts as long as that may (R35).
+            phantom = str(key.value).startswith(EXPIRED)
+            longest = self.parameters.max_ttl if phantom else min(attempt.longest, self.parameters.max_ttl)
+            longest = int(wire.milliseconds(longest))
+            # What is kept by `hold_at_least` (R28) may outlive a TTL by its drift, where the master's clock was set back.
+            released = str(key.value).startswith(RELEASED)
+            if key.expires is None or (key.expires > master.now_ms + longest and not released):
+                self.fail(
+                    P7,
+                    f"m{master.index}: {name} of {attempt} expires {key.expires}, "
+                    f"now is {master.now_ms} and its longest TTL {longest}",
+                )
+            assert key.expires is not None
+            if released:
+                self._kept(master, name, attempt, expires, key.expires)
+            key.attempt, key.changed_at = attempt, self.world.now
+        if attempt is None or isinstance(reply, ErrorReply):
+            return
+        if call.script in OCCUPIES and reply[0] in (1, 2):
+            first = call.args[5 if call.script is scripts.OCCUPY else 6]
+            attempt.gave[master.index] = reply[2] if len(reply) > 2 else int(first)
+        if call.script in RELEASES:
+            attempt.released_on.update((master.index, name) for name in call.keys)
+            if attempt.hold is not None and not any(key.endswith(attempt.names) for key in call.keys):
+                return  # of other slots, which it was given beside the one that it holds (R32)
+        # That it is a reader by now denies no extension, and is no release of what it had for itself (R33).
+        reads = call.script in RELEASES and reply[0] == -1
+        if call.script in (*EXTENDS, *RELEASES) and (not reply[0] or reads):
+            attempt.denied_on.add(master.index)
+
+    def _together(self, call: Call) -> list[tuple[Attempt | None, tuple[str, ...]]]:
+        """On whose behalf a call for many runs, and the lock keys of each."""
+        if call.script not in RENEWS:
+            return []
+        found, keys = [], list(call.keys)
+        if call.script is scripts.RENEW:
+            args = call.args[1:]
+            each = [(int(n), int(f), token) for n, f, token in zip(args[0::4], args[1::4], args[2::4], strict=True)]
+        else:
+            args = call.args[3:]
+            each = [(int(n), 2 * int(n), token) for n, token in zip(args[0::4], args[1::4], strict=True)]
+        for locks, beside, token in each:
+            found.append((self._by_token.get(token), tuple(keys[:locks])))
+            del keys[: locks + beside]
+        return found
+
+    def attempt(self, client: Any, names: tuple[str, ...], token: str, ttl: float) -> Attempt:
+        attempt = Attempt(len(self._attempts), client, names, token, ttl, self.world.now)
+        self._attempts.append(attempt)
+        self._by_token[token] = attempt
+        return attempt
+
+    def looked(self, hold: Hold) -> None:
+        """A look at the lease, as users take them."""
+        if not hold.valid() and hold.lease.valid:
+            self.fail(R12, f"the lease of {hold.attempt} had ended and says that it is valid")
+
     # -- clocks (R43) --------------------------------------------------------------------------------
 
     def slewed(self) -> Slew:
         self.slews.append(Slew(self.world.now))
         return self.slews[-1]
 
-    def _alone(self, hold: invariants.Hold) -> None:
+    def _alone(self, hold: Hold) -> None:
         """P1 is promised where clocks are within `drift_factor`, or were measured.  Two leases of before that may go on."""
-        if not any(map(self._harms, self.slews)):
-            super()._alone(hold)
+        # A second valid lease can only begin where something is granted or extended, so looking there
+        # sees every overlap.
+        if any(map(self._harms, self.slews)) or not self.parameters.clocks_hold or not hold.valid():
+            return
+        for name in hold.attempt.names:
+            for other in self._holds[name]:
+                together = hold.lease.shared and other.lease.shared
+                if self.parameters.confirm:  # readers are not on record: a wrong clock lets a writer in
+                    first = min(hold, other, key=lambda one: one.decided_at)
+                    together = together or first.lease.shared
+                if other is not hold and not together and other.valid():
+                    self.fail(P1, f"{name} is held by {hold.attempt} and by {other.attempt}")
+            self._holds[name] = [other for other in self._holds[name] if other is hold or not other.over]
 
     def _harms(self, slew: Slew) -> bool:
         longest = 1.2 * self.parameters.max_ttl  # on the clock of a client that is slewed
         known = slew.begin + KNOWN * longest + 0.5
         return slew.begin <= self.world.now < (known + longest if slew.end > known else slew.end + 2 * longest)
 
+    def _none_too_early(self, hold: Hold) -> None:
+        """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""
+        if not self.parameters.clocks_hold or any(map(self.parameters.rate, ("step", "slew", *WRONG_FAULTS))):
+            return
+        for name in hold.attempt.names:
+            for other in self._at_least[name]:
+                if self.world.now < other.kept_until - TINY:
+                    self.fail(
+                        R28, f"{name} is granted to {hold.attempt}, {other.attempt} has it until {other.kept_until:.4f}"
+                    )
+            self._at_least[name] = [hold] if hold.kept_until > self.world.now else []
+
+    def _after_the_guards(self, hold: Hold) -> None:
+        """Nobody had it, but for the time of a guard: what a lost lease has under way gets that (R36)."""
+        after, drift = self.parameters.after, self.parameters.drift_factor
+        if not after or self.parameters.rate("step") or not self.parameters.clocks_hold:
+            return
+        for name in hold.attempt.names:
+            for other in self._guarded[name]:
+                denied = len(other.attempt.denied_on) > len(self.masters) // 2  # its keys were gone before
+                if other.normal or (other.let_go and not other.late and not other.told) or denied or other.valid():
+                    continue
+                end = other.client.true_time(min(other.until, other.ends)) + after
+                least = end - drift * (other.attempt.longest + after) - 3 * MILLISECOND
+                if self.world.now < least:
+                    self.fail(
+                        R36,
+                        f"{name} is granted to {hold.attempt}, and {other.attempt} was lost: it guards to {least:.4f}",
+                    )
+            self._guarded[name] = [other for other in self._guarded[name] if other.valid()] + [hold]
+
+    def _kept(self, master: Master, name: str, attempt: Attempt, before: int | None, expires: int) -> None:
+        """A release has left its key, so that nobody has the name too early (R28)."""
+        if attempt.hold is None:  # it was interrupted on the way to its user
+            return
+        where = f"m{master.index}: the release of {attempt} keeps {name}"
+        if not attempt.hold.hold_at_least:
+            self.fail(R28_END, f"{where}, and had no reason to")
+        if before is not None and expires > before:
+            self.fail(R28_END, f"{where} for {expires - before} ms longer than the key would have lived")
+
+    def _ordered(self, hold: Hold, names: Iterable[str]) -> None:
+        assert hold.fence is not None
+        for name in names:
+            for other in self._fences[name]:
+                assert other.fence is not None
+                if other.fence == hold.fence:
+                    self.fail(P2, f"{name}: {other.attempt} and {hold.attempt} both have fence {hold.fence}")
+                if other.decided_at < hold.invoked_at and other.fence > hold.fence:
+                    self.fail(
+                        P2,
+                        f"{name}: {other.attempt} had ended with fence {other.fence} before "
+                        f"{hold.attempt} began, which got {hold.fence}",
+                    )
+            self._fences[name].append(hold)
+
     # -- who waits in order (R42) --------------------------------------------------------------------
 
-    def _in_line(self, process: Process, token: str, call: Call) -> _Waits:
-        waiter = self.line._waiters.get(token)
-        if waiter is None:
-            names = tuple(key.removeprefix(PREFIX) for key in call.keys[: int(call.args[0])])
-            self.line.begins(_Waits(process, token), _Ticket(token), names)  # type: ignore[arg-type]
-            waiter = self.line._waiters[token]
-        task: _Waits = waiter.task
-        return task
+    def _in_line(self, process: Process, token: str, call: Call) -> Waiter:
+        names = tuple(key.removeprefix(PREFIX) for key in call.keys[: int(call.args[0])])
+        return self.line.waiters.setdefault(token, Waiter(process, token, names))
 
     def _stands(self, process: Process, call: Call, sent_at: float) -> None:
         """It draws a ticket, renews it, or gives it back."""
         token, number = call.args[1:3]
-        self._in_line(process, token, call)
-        waiter = self.line._waiters[token]
+        waiter = self._in_line(process, token, call)
         if number == "0":
-            waiter.task.over = True
+            waiter.over = True
         else:
-            waiter.ticket.number = int(number)
+            waiter.number = int(number)
             waiter.proposed_at = sent_at if waiter.proposed_at is None else waiter.proposed_at
-
-    def before(self, master: Any, call: Call) -> Any:
-        return () if call.script in _OF_NO_LOCK else super().before(master, call)
-
-    def after(self, master: Any, call: Call, attempt: Attempt | None, before: Any, reply: Any) -> None:
-        if call.script not in _OF_NO_LOCK:
-            super().after(master, call, attempt, before, reply)
 
     def _attempt_of(self, process: Process, call: Call, sent_at: float) -> Attempt | None:
         script, args = call.script, call.args
@@ -283,8 +477,7 @@ class Judge(invariants.Judge):
         self._one_works(process)
         attempt.names = lease.names  # of several slots it is one
         holder: Any = process
-        seen: Any = _Seen(lease, at_least)
-        hold = Hold(holder, attempt, seen, lease.fence, invoked_at, self.world.now, lease.valid_until)
+        hold = Hold(holder, attempt, lease, lease.fence, invoked_at, self.world.now, lease.valid_until, at_least)
         self.world.log("granted", attempt, lease.names, lease.fence, f"until {lease.valid_until:.4f}")
         attempt.hold = hold
         self._votes(lease.votes)
@@ -317,10 +510,6 @@ class Judge(invariants.Judge):
     @staticmethod
     def _need(process: Any) -> int:
         return len(process.servers) // 2 + 1
-
-    def _kept(self, master: Master, name: str, attempt: Attempt, before: int | None, expires: int) -> None:
-        if attempt.hold is not None:  # else it was interrupted on the way to its user
-            super()._kept(master, name, attempt, before, expires)
 
     def _majority(self, attempt: Attempt) -> None:
         """So many have given it that may vote (R1, P5)."""
@@ -384,7 +573,7 @@ class Judge(invariants.Judge):
         hold.told += 1
         lease, now = hold.lease, hold.client.clock()
         hold.told_at = now
-        self.world.log("told", hold.attempt, lease)
+        self.world.log("told", hold.attempt, hold)
         if hold.told > 1:
             self.fail(P6, f"the holder of {hold.attempt} was told twice")
         if hold.normal or lease.valid or not lease.lost:
@@ -449,21 +638,68 @@ class Judge(invariants.Judge):
     # -- what is left --------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Nobody holds anything any more, but for those who have gone without giving it back."""
+        """Everything is healed and has had time to settle: what is over is gone (P7).  Who went without giving back may leave some."""
         for attempt in self._attempts:
             over = attempt.hold is None or attempt.hold.let_go or attempt.hold.over
             attempt.over = over and attempt not in self.excused
-        super().clean()
+        self.line.clean()
+        for master in self.masters:
+            master.tick()
+            for name, key, attempt in self._locks(master):
+                wanted = not attempt.over and name.removeprefix(PREFIX) in attempt.names
+                if wanted or self._stays(attempt, master) or str(key.value).startswith((RELEASED, EXPIRED)):
+                    continue
+                hold = attempt.hold
+                if hold is not None and hold.late and self.world.now < self._guards_until(hold):
+                    continue
+                # R10 owes a release for as long as the key can live.  What a broken connection delivers
+                # even later than that is bounded by its TTL, and by nothing else.  Nor does it owe one for as long as a
+                # master keeps a key because its clock was set back, if it could not be reached before.
+                stays = key.changed_at + self._lifetime(attempt) + master.jumped if master.jumped else 0.0
+                if key.changed_at < attempt.owed_until and not attempt.owed_until < self.world.now <= stays:
+                    self.fail(P7, f"m{master.index} still has {name} of {attempt}, which is over")
 
-    def _may_stay(self, attempt: Attempt, master: Master) -> bool:
-        return super()._may_stay(attempt, master) or (attempt.token, master.index) in self.unreached
+    def _guards_until(self, hold: Hold) -> float:
+        """What was lost is left alone until then, true time (R36).
 
-    def _guards_until(self, hold: Any) -> float:
-        """A client that stood still at `max_hold` loses the lease when it goes on."""
-        at, after = super()._guards_until(hold), self.parameters.after
+        A client that stood still at `max_hold` loses the lease when it goes on.
+        """
+        lost_at: float = hold.client.true_time(min(hold.until, hold.ends))
         if hold.told and hold.lease.loss().reason == "max_hold":
-            at = max(at, hold.client.true_time(hold.told_at) + after * (1 + self.parameters.drift_factor))
-        return at
+            lost_at = max(lost_at, hold.client.true_time(hold.told_at))
+        return lost_at + self.parameters.after * (1 + self.parameters.drift_factor)
+
+    def started(self, master: Master) -> None:
+        """It is another process from now on."""
+
+    def crashed(self, client: Any) -> None:
+        """Look at every moment at which a key of ``client`` may have to be gone."""
+        for attempt in self._attempts:
+            if attempt.client is client:
+                self.world.after(self._lifetime(attempt), self.freed)
+
+    def freed(self) -> None:
+        """No key of a dead holder outlives its TTL, counted from when it was last set (P3).
+
+        What was still under way when its holder died may set it later; nobody can tell the difference.
+        """
+        for master in self.masters:
+            master.tick()
+            for name, key, attempt in self._locks(master):
+                if not attempt.client.crashed or str(key.value).startswith(EXPIRED):
+                    continue
+                if self.world.now > key.changed_at + self._lifetime(attempt) + master.jumped:
+                    self.fail(P3, f"m{master.index} still has {name} of {attempt}, set at {key.changed_at:.3f}")
+
+    def _lifetime(self, attempt: Attempt) -> float:
+        return attempt.longest * (1 + self.parameters.drift_factor) + 3 * MILLISECOND
+
+    def _locks(self, master: Master) -> list[tuple[str, Key, Attempt]]:
+        found: list[tuple[str, Key]] = []
+        for name in list(master.keys):
+            if not name.endswith(NO_LOCK) and (key := master.find(name)) is not None:
+                found += [(name, one) for one in (key, *(one for _, one in readers(master, name)))]
+        return [(name, key, key.attempt) for name, key in found if key.attempt is not None]
 
     def forks(self, process: Any) -> None:
         """What it holds, owes and has sent is its parent's from now on, of which nobody hears any more."""
@@ -478,7 +714,7 @@ class Judge(invariants.Judge):
     def has_closed(self, process: Any) -> None:
         """Its masters are closed: of all that it did nothing is left, nor comes later."""
         mine = {attempt.token for attempt in self._attempts if attempt.client is process}
-        mine |= {token for token, waiter in self.line._waiters.items() if waiter.task.client is process}
+        mine |= {token for token, waiter in self.line.waiters.items() if waiter.client is process}
         self._soon(process, 0.0, mine.__contains__, f"{process} has closed its masters", for_good=mine)
 
     def is_over(self, process: Any, owner: str) -> None:
@@ -517,10 +753,10 @@ class Judge(invariants.Judge):
                 if master.now_ms < -(one.expires or 0):
                     self.fail(P7, f"{why}, and its mark still keeps readers away on m{master.index}")
             lined_up = {waiter.token for attempt, waiter in self._lines_up.items() if ours(attempt.token)}
-            for token, waiter in self.line._waiters.items():
-                drawn, mine = waiter.ticket.number, ours(token) or token in lined_up
+            for token, waiter in self.line.waiters.items():
+                drawn, mine = waiter.number, ours(token) or token in lined_up
                 if drawn and mine and self.line._is_on(master, waiter, str(drawn)):
-                    self.fail(NO_TICKET, f"{why}, and m{master.index} has a ticket of {waiter.task}")
+                    self.fail(NO_TICKET, f"{why}, and m{master.index} has a ticket of {waiter}")
 
     def came_out(self, process: Any) -> None:
         """Its main thread has got through an operation: if a Ctrl-C has struck there, it has to know."""
@@ -541,7 +777,7 @@ class Judge(invariants.Judge):
                 PROMPT, f"{what} by {process} took {seconds:.4f} s, and its links {2 * process.longest_way:.4f} s"
             )
 
-    def _at_most(self, hold: invariants.Hold) -> None:
+    def _at_most(self, hold: Hold) -> None:
         """No more holders than slots (R32)."""
         limit = self.parameters.slots
         if hold.lease.slot is None or not self.parameters.clocks_hold or not hold.valid():

@@ -525,7 +525,7 @@ class User:
     def _is_told(self, lease: Any) -> None:
         attempt = self.client.judge._by_token.get(lease.token)
         if attempt is not None and attempt.hold is not None:
-            self.client.judge.told(attempt.hold)  # type: ignore[arg-type]
+            self.client.judge.told(attempt.hold)
 
     def _within(self, lock: Any, options: dict[str, Any], timeout: float) -> Steps:
         client, began, stalled = self.client, self.client.world.now, self.client.stalled

@@ -13,9 +13,9 @@ from redlock._core.fair.tickets import LIFE
 from tests.simulation.parameters import WRONG_FAULTS
 
 if TYPE_CHECKING:
-    from redlock._core.fair.target import Ticket
     from redlock._core.wire import Call
-    from tests.simulation.invariants import Attempt, Hold, Judge
+    from tests.bench.judge import Hold, Judge
+    from tests.simulation.invariants import Attempt
     from tests.simulation.master import Master
 
 IN_ORDER = "R42 in order"
@@ -27,17 +27,20 @@ KEY = ":tickets"
 class Waiter:
     """One operation that waits in order."""
 
-    def __init__(self, task: Any, ticket: Ticket, names: tuple[str, ...]) -> None:
-        self.task = task
-        self.ticket = ticket
-        self.names = names
+    def __init__(self, client: Any, token: str, names: tuple[str, ...]) -> None:
+        self.client, self.token, self.names = client, token, names
+        self.number = 0  # of its ticket
+        self.over = False
         # Its first number.  It may propose another one, and the first is on a majority all the same: the answers were late.
         self.proposed_at: float | None = None
         self.since: dict[int, float] = {}  # by master: its ticket has been there without a gap
 
+    def __repr__(self) -> str:
+        return f"{self.client}, who has the ticket {self.token}"
+
     @property
     def waits(self) -> bool:
-        return not (self.task.over or self.task.client.crashed)
+        return not (self.over or self.client.crashed)
 
 
 class Line:
@@ -46,25 +49,19 @@ class Line:
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
         self.world = judge.world
-        self.waited = 0  # grants of those who had a ticket
-        self._waiters: dict[str, Waiter] = {}  # by their tokens
+        self.waiters: dict[str, Waiter] = {}  # by their tokens
         parameters = judge.parameters
         steps = any(map(parameters.rate, ("step", "jump", *WRONG_FAULTS)))
         self._judges_order = not steps and parameters.fence_ttl > parameters.max_ttl * 2
 
-    # -- what happens --------------------------------------------------------------------------------
-
-    def begins(self, task: Any, ticket: Ticket, names: tuple[str, ...]) -> None:
-        self._waiters[ticket.token] = Waiter(task, ticket, names)
-
     def before(self, master: Master, call: Call) -> None:
         """A script is about to run."""
-        waiter = self._waiters.get(call.args[1]) if call.script is scripts.TICKET else None
+        waiter = self.waiters.get(call.args[1]) if call.script is scripts.TICKET else None
         if waiter is not None and not self._is_on(master, waiter, call.args[2]):
             waiter.since.pop(master.index, None)
 
     def after(self, master: Master, call: Call) -> None:
-        if call.script is scripts.TICKET and (waiter := self._waiters.get(call.args[1])) is not None:
+        if call.script is scripts.TICKET and (waiter := self.waiters.get(call.args[1])) is not None:
             if self._is_on(master, waiter, call.args[2]):
                 waiter.since.setdefault(master.index, self.world.now)
             else:
@@ -75,7 +72,7 @@ class Line:
         for name in waiter.names:
             key = master.find(f"{{redlock:{name}}}{KEY}")
             members = {} if key is None else key.members or {}
-            ticket, end = members.get(f"t{waiter.ticket.token}"), members.get(f"e{waiter.ticket.token}")
+            ticket, end = members.get(f"t{waiter.token}"), members.get(f"e{waiter.token}")
             if ticket is None or end is None or str(ticket.expires) != number:
                 return False
             if not master.now_ms < -(end.expires or 0) <= master.now_ms + 1000 * LIFE:
@@ -84,16 +81,14 @@ class Line:
 
     # -- what has to be true -------------------------------------------------------------------------
 
-    def granted(self, hold: Hold, attempt: Attempt, sent_at: float, by: Any | None) -> None:
+    def granted(self, hold: Hold, attempt: Attempt, sent_at: float, own: Waiter | None) -> None:
         """``sent_at``: when its attempt began."""
-        own = next((one for one in self._waiters.values() if one.task is by), None)
         if own is not None and own.proposed_at is not None:
-            self.waited += 1
             sent_at = own.proposed_at
         if not self._judges_order:
             return
         need = len(self.judge.masters) // 2 + 1
-        for waiter in self._waiters.values():
+        for waiter in self.waiters.values():
             if waiter is own or not waiter.waits or set(attempt.names).isdisjoint(waiter.names):
                 continue
             known = [
@@ -101,13 +96,13 @@ class Line:
                 for master in self.judge.masters
                 if waiter.since.get(master.index, sent_at) < sent_at
                 and master.tick()
-                and self._is_on(master, waiter, str(waiter.ticket.number))
+                and self._is_on(master, waiter, str(waiter.number))
             ]
             if len(known) >= need:
                 self.judge.fail(
                     IN_ORDER,
-                    f"{attempt} was granted {attempt.names}, and {waiter.task} stands before it: "
-                    f"masters {known} knew its ticket {waiter.ticket.number} before {sent_at:.4f}",
+                    f"{attempt} was granted {attempt.names}, and {waiter} stands before it: "
+                    f"masters {known} knew its ticket {waiter.number} before {sent_at:.4f}",
                 )
 
     def clean(self) -> None:
