@@ -100,8 +100,8 @@ class LeaseState:
         super().__init_subclass__()
         attributes.declare(
             cls, "names", "keys", "ttl", "mode", "guarded", "renewed", "clock", "mine", "all_pending", "holds", "token",
-            "fence", "valid_until", "_votes", "last_votes", "_since", "place", "asked", "keys_until", "begun",
-            "on_change", "released",
+            "fence", "valid_until", "_votes", "last_votes", "_since", "place", "asked", "keys_until", "begun", "last",
+            "_last_at", "on_change", "released", "extensions", "_won", "_late", "_mended_at", "listened",
         )  # fmt: skip
 
     def __init__(

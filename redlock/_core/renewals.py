@@ -257,7 +257,7 @@ class Renewal:
 
 attributes.declare(
     Renewal, "settings", "spec", "lease", "held_by", "_since", "soonest", "_whole_at", "_pause", "moment", "_tried_for",
-    "_again",
+    "_again", "_detached",
 )  # fmt: skip
 
 
