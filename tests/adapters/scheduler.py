@@ -21,8 +21,8 @@ from redlock.adapters.apscheduler import AsyncWhileLeading, WhileLeading
 
 def scheduled(scheduler: Any, election: Any) -> Any:
     def job() -> None:
-        term = election.term
-        print("job", time.time(), term and term.number, flush=True)
+        began, term = time.time(), election.term
+        print("job", began, term and term.number, flush=True)
 
     scheduler.add_job(job, "interval", seconds=0.1, misfire_grace_time=None)
     print("candidate", flush=True)
