@@ -23,7 +23,7 @@ TAKES_OVER = """
 import sys
 from redlock import Masters
 handed, *urls = sys.argv[1:]
-with Masters(urls, restart_guard=False, node_timeout=5) as masters:
+with Masters(urls, restart_guard=False, node_timeout=1) as masters:
     with masters.resume(handed) as lease:
         print(lease.names, lease.fence, lease.owner, lease.valid, flush=True)
 """
