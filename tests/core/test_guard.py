@@ -36,6 +36,15 @@ def test_keys_last_for_both_and_the_lease_for_the_ttl() -> None:
     assert scene.lease.valid_until == pytest.approx(START + 1.0 + VALIDITY)
 
 
+def test_a_release_is_owed_until_the_keys_end_also_after_an_extension() -> None:
+    """R10: the last request that may have set a key has set it for the TTL and the guard."""
+    scene = lease(Master(), Master(), Master())
+    scene.world.now = START + 5.0
+    assert scene.extend() == "extended"
+    assert scene.lease.keys_until == pytest.approx(scene.lease.valid_until + TTL + GUARD)
+    assert scene.lease.in_order
+
+
 def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     """R26: a lease is entered again through a lock without a guard; its first holder counts on the guard all the same."""
     scene = lease(Master(0.0, {"extend": GONE}), Master(), Master())
