@@ -46,8 +46,8 @@ class Candidate(LockBase[AnyMasters, AnyLease]):
     def leads(self, with_exit: Callable[[], WithExit | None] | None) -> None:
         """The caller begins the body.  ``with_exit``: the end of its ``with``; the lease lasts no longer than that."""
         for hold in self._own.holds:
-            if with_exit is not None and (found := with_exit()) is not None:
-                hold.bind(found)
+            if with_exit is not None:
+                hold.bind_to(with_exit)
             hold.stands_among(self._runtime.own.holds)
 
     def abandon(self) -> None:

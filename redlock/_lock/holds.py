@@ -205,7 +205,7 @@ class Hold(Generic[AnyLease]):
             with_exit = self.with_exit()
             if with_exit is None:
                 return False
-            self.bind(with_exit)
+            self._bind(with_exit)
         elif self._watches is not None and (then := self._watches()) is not None:
             self._watches = watch(then, state)
         holder = self.holder
@@ -221,7 +221,12 @@ class Hold(Generic[AnyLease]):
         self._among = others
         others.append(self)
 
-    def bind(self, with_exit: WithExit) -> None:
+    def bind_to(self, with_exit: Callable[[], WithExit | None]) -> None:
+        """The frame of the caller, which a traceback may keep, must not keep the end of the ``with``."""
+        if (found := with_exit()) is not None:
+            self._bind(found)
+
+    def _bind(self, with_exit: WithExit) -> None:
         """From now on it belongs to a ``with``, and no longer to its lock."""
         with_exit.entered.hold = self
         anchor = with_exit.anchor or with_exit.entered.anchor
