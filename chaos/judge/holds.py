@@ -28,6 +28,7 @@ class Hold:
     release: Event | None = None
     lost: Event | None = None
     passed_on: Event | None = None
+    asked_for: Event | None = None  # the ``resume`` of that, as it was invoked: it had been given away by then
     shared_from: float = math.inf  # from then on others may read (R33)
 
     @property
@@ -57,7 +58,7 @@ class Hold:
     @property
     def stopped_by(self) -> Event | None:
         """The event by which this process was done with it, if there is one."""
-        events = [event for event in (self.release, self.passed_on) if event is not None]
+        events = [event for event in (self.release, self.passed_on, self.asked_for) if event is not None]
         return min(events, key=lambda event: event.t, default=None)
 
     def alive(self, t: float) -> bool:
@@ -87,7 +88,7 @@ class _Ledger:
         invoked = None if event.phase == "invoke" else self._invoked.pop(who, None)
         match event.op, event.phase:
             case (("acquire" | "resume"), "ok"):
-                self._begin(event)
+                self._begin(event, invoked)
             case (("extend" | "resume"), "invoke"):
                 self._invoked[who] = event
             case "resume", "fail":
@@ -112,14 +113,14 @@ class _Ledger:
                 for hold in self._open.pop(of, ()):
                     hold.release = event
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, event: Event, invoked: Event | None) -> None:
         """``event`` says that its process holds from now on."""
         assert event.lock is not None and event.token is not None  # noqa: PT018, S101 - the reader sees to it
         of = event.lock, event.token
         self._locks.setdefault(event.token, {})[event.lock] = None
         fence, shared = event.fence, event.mode == "shared"
         for before in self._open.pop(of, ()):
-            before.passed_on = event
+            before.passed_on, before.asked_for = event, invoked
             fence = before.fence if fence is None else fence
             shared = shared or before.shared_from < math.inf
         self._add(of, event, fence, shared=shared)

@@ -47,6 +47,8 @@ BEING_TOLD = {
     "handed-over-in-time": ("1 A held until 11, 10 A/2 resumed until 20, 11 A/2 releases", LATE, []),
     "handed-over-at-the-end": ("1 A held until 11, 11 A/2 resumed until 21, 12 A/2 releases", LATE, []),
     "handed-over-too-late": ("1 A held until 11, 12 A/2 resumed until 22, 13 A/2 releases", LATE, [(1, 2)]),
+    # Who gave it away had done so when the other one asked for it.
+    "asked-for-in-time": ("1 A held until 11, 10 A/2 takes, 12 A/2 resumed until 22, 13 A/2 releases", LATE, []),
     "who-took-over-must-be-told": ("1 A held until 11, 5 A/2 resumed until 15, 11 A loses", LATE, [(2,)]),
     "who-took-over-was": ("1 A held until 11, 5 A/2 resumed until 15, 11 A loses, 15 A/2 loses", LATE, []),
     "every-hold-of-a-token": ("1 A held until 11, 20 A held until 30, 30 A loses", LATE, [(1, 2)]),
