@@ -126,7 +126,7 @@ _ALL: Final = (
     Scenario("eviction", "a minority loses its lock keys, and leases on a bare majority are not alone",
              {"faults": ("evict", "ring"), "lanes": 2, "locks": 2, "clients": 8, "duration": 15.0}, _FENCED, "exclusive"),
     Scenario("amnesia", "masters forget everything in a restart and vote at once; the restart guard is off",
-             {"faults": ("forget",), "persistence": "none", "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
+             {"faults": ("forget",), "persistence": "none", "restart_guard": False, "lanes": 2, "locks": 2}, _FENCED, "exclusive"),
     Scenario("slewed-briefly", "the clocks of a majority run 8.3 % too fast between two measurements: no client sees it, and locks expire early",
              {"faults": ("slew",), "work": "lasting", "locks": 2, "max_ttl": 20.0, "wait": 0.05}, _FENCED, "exclusive"),
     Scenario("readers-clock-jump", "masters' clocks jump, and a writer is in among readers",

@@ -385,9 +385,12 @@ class Replay:
         name.state = name.state._replace(masters=put(name.state.masters, m, master))
 
     def _may_lose(self, m: int, since: float, t: float) -> bool:
-        """Whether something that is beyond the model was done to it, after its client has heard of it."""
+        """Whether something that is beyond the model was done to it, after its client has heard of it.
+
+        A clock that is slewed ends keys early until its rate is measured (R43).
+        """
         struck = [one for one in self._faults if one.target == self.masters[m]]
-        return self._beyond and any(one.begin <= t and one.end >= since for one in struck)
+        return any(one.begin <= t and one.end >= since for one in struck if self._beyond or one.name == "slewed")
 
     def _strike(self, event: Event) -> None:
         """A master may forget its fences with all else; those that come then are greater by their wall clocks (R16)."""

@@ -196,3 +196,14 @@ def test_the_command(tape: Tape, code: int, printed: str, tmp_path: Path, capsys
     path.write_bytes(tape.bytes())
     assert main(["check", "--steps", str(path)]) == code
     assert printed in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("slewed", [True, False])
+def test_keys_end_early_only_where_clocks_are_slewed(slewed: bool) -> None:
+    """R43: a grant of before the rates are measured."""
+    tape = Told()
+    if slewed:
+        tape.fault("slewed", MASTERS[:3], 0.5)
+    tape.got(1, "A").got(10.7, "B", by=2)
+    found = steps(tape.history()).found
+    assert [one.sentence.partition(" (")[0] for one in found] == ([] if slewed else ["R6: no clock may be so fast"])
