@@ -88,7 +88,7 @@ class Master:
         pipeline.send, pipeline.recv = len, partial(next, iter([*chain.from_iterable(pairs)]))
 
     def awake(self, pipeline: Pipeline) -> None:
-        """The last of these pairs is over."""
+        """The wire sends and receives again, behind the last pair of `still`."""
         self.wire.recv(1)
         pipeline.send, pipeline.recv = self.wire.send, self.wire.recv
 

@@ -63,7 +63,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
     async def _exit(
         self, entered: Entered, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> bool:
-        """The body has ended: give the lock back.  An error that only says that the term is over goes no further."""
+        """The body has ended: give the lock back.  An error that says only that the term has ended is swallowed."""
         try:
             try:
                 goes_on = await self._finish_body(error)

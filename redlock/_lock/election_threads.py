@@ -54,7 +54,7 @@ class Term(TermBase[ThreadCandidate, Lease]):
     def _exit(
         self, entered: Entered, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> bool:
-        """The body has ended: give the lock back.  An error that only says that the term is over goes no further."""
+        """The body has ended: give the lock back.  An error that says only that the term has ended is swallowed."""
         try:
             try:
                 goes_on = self._finish_body(error)

@@ -409,7 +409,7 @@ def test_an_outage_lets_others_go_on(what):
 
 
 def test_a_lost_body_beside_very_many_holds():
-    """Holds of a task that never releases are looked through (`_MANY`); a statement is told all the same."""
+    """The holds of a task that never releases are searched (`_MANY`), and the loss of a statement is reported all the same."""
 
     async def scene(d):
         with pytest.raises(LockLost):
