@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from benchmarks import shape
-from benchmarks.scripted import WARM, scripted, standstill, urls, warming
+from benchmarks.scripted import WARM, alone, scripted, standstill, urls, warming
 from redlock import AsyncMasters, Masters
 
 if TYPE_CHECKING:
@@ -138,16 +138,18 @@ def play(blocks: int) -> None:
         while min(master.heard for master in wired) < WARM:
             with lock as lease:
                 first = (lease.fence or 0) + 1
-        pipelines = masters._runtime.driver().host.connections.pipelines
-        for pipeline, master in zip(pipelines, wired, strict=True):
-            master.still(pipeline, range(first, first + _BLOCK * (blocks + 1)))
-        for _ in range(blocks + 1):
-            for _ in range(_BLOCK):
-                assert lock.acquire() is not None
-                lock.release()
-            os.getppid()
-        for pipeline, master in zip(pipelines, wired, strict=True):
-            master.awake(pipeline)
+        driver = masters._runtime.driver()
+        pipelines = driver.host.connections.pipelines
+        with alone(driver):
+            for pipeline, master in zip(pipelines, wired, strict=True):
+                master.still(pipeline, range(first, first + _BLOCK * (blocks + 1)))
+            for _ in range(blocks + 1):
+                for _ in range(_BLOCK):
+                    assert lock.acquire() is not None
+                    lock.release()
+                os.getppid()
+            for pipeline, master in zip(pipelines, wired, strict=True):
+                master.awake(pipeline)
 
 
 def main(arguments: Sequence[str]) -> int:

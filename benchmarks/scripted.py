@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import socket
+import threading
 import time
 from functools import partial
 from itertools import chain
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from redlock._core.pipeline import Pipeline
+    from redlock._io.driver_threads import Driver
 
 MASTERS: Final = 5
 WARM: Final = 16  # pairs
@@ -113,6 +115,23 @@ def scripted() -> Iterator[list[Master]]:
     finally:
         for master in masters:
             master.close()
+
+
+@contextlib.contextmanager
+def alone(driver: Driver) -> Iterator[None]:
+    """Only the caller reads.  A pipeline that is `still` answers whenever it is read, as if it had been asked."""
+    begun, over = threading.Event(), threading.Event()
+
+    def stay_away() -> None:
+        begun.set()
+        over.wait()
+
+    driver.call_soon(stay_away)
+    begun.wait()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def warming(masters: list[Master]) -> Iterator[None]:
