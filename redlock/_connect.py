@@ -301,9 +301,11 @@ def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - so a c
 # then remembers that there is no such encoding: no name could be resolved any more.
 codecs.lookup("idna")
 
-# Its name and version for a server. redis-py would look its version up for each connection, which takes ten times as
-# long as the rest of `_build`. Versions without this class look it up once.
-_DRIVER: dict[str, Any] = {"driver_info": redis.DriverInfo()} if hasattr(redis, "DriverInfo") else {}
+# Its name and version for a server. redis-py would look its version up in the metadata of what is installed for each
+# connection, which takes ten times as long as the rest of `_build`. Versions without this class look it up once.
+_DRIVER: dict[str, Any] = (
+    {"driver_info": redis.DriverInfo(lib_version=redis.__version__)} if hasattr(redis, "DriverInfo") else {}
+)
 _INSIDE = ("_sock", "connect", "disconnect", "read_response", "send_command", "send_packed_command")
 
 
