@@ -95,28 +95,43 @@ class At:
         """The library may log errors with these words, which are violations elsewhere."""
         self.play.expected.extend(errors)
 
-    def within(self, lock: Any, body: Life) -> Callable[[], Any]:
+    def within(self, lock: Any, body: Life | None = None) -> Callable[[], Any]:
         """``with lock as lease``, or its asynchronous form; ``body`` is given the lease."""
-        return partial(self.client.kind.within, lock, body)
+        return partial(self.client.kind.within, lock, body or (lambda _: self.nothing()))
 
     def nothing(self) -> Steps:
-        """A body that is not to be reached, or does nothing."""
         yield self.sleep(0.0)
+
+    def raises(self, error: Any, call: Callable[[], Any], match: str | None = None) -> Steps:
+        """``yield from`` it: the error that ``call`` raises."""
+        with pytest.raises(error, match=match) as caught:
+            yield call
+        return caught.value
+
+    def none_left(self, after: float = 0.1) -> Steps:
+        """``yield from`` it: so much later no master has the key of the job (P7)."""
+        yield self.sleep(after)
+        assert self.keys() == 0
 
     def held(self, name: str | list[str], **options: Any) -> Steps:
         """``yield from`` it: a lock that has been taken, and its lease."""
         lock = self.masters.lock(name, **options)
         return lock, (yield lock.acquire)
 
-    def begin(self, steps: Steps) -> Callable[[], Any]:
-        """Go on with ``steps`` beside this life, in a thread or a task: the job that `over` knows."""
-        return partial(self.client.kind.begin, steps)
+    def begin(self, job: Steps | Callable[[], Any]) -> Callable[[], Any]:
+        """Go on with these steps, or this call, beside this life, in a thread or a task: the job that `over` knows."""
+        return partial(self.client.kind.begin, job if inspect.isgenerator(job) else _awaited(job))
+
+    def done(self, job: Steps | Callable[[], Any]) -> Steps:
+        """``yield from`` it: it has gone on beside this life, and is over."""
+        begun = yield self.begin(job)
+        yield from self.until(lambda: self.over(begun))
 
     def over(self, job: Any) -> bool:
         """Has it ended?  Raises what ended it."""
-        if self.threads:
-            return bool(job.over)
-        return job.done() and job.result() is None
+        if not self.threads and job.done():
+            job.result()
+        return bool(job.over if self.threads else job.done())
 
     # -- masters -------------------------------------------------------------------------------------
 
@@ -340,7 +355,7 @@ def broken(patches: Iterable[Patch]) -> Iterator[None]:
         _broken.clear()
 
 
-def _awaited(call: Callable[[], Any]) -> Steps:
+def _awaited(call: Any) -> Steps:
     yield call
 
 

@@ -53,8 +53,7 @@ def who_comes_last_gives_way(how: str) -> list[Any]:
 
     def late(at: At) -> Steps:
         lock = at.masters.lock("job", ttl=3.0)
-        with pytest.raises(at.errors.QuorumUnreachable, match="only we have"):
-            yield partial(lock.acquire, timeout=5)
+        yield from at.raises(at.errors.QuorumUnreachable, partial(lock.acquire, timeout=5), match="only we have")
         assert at.now < 1.5  # waiting would not cure it
         while not (yield from gets(at)):
             yield at.sleep(0.2)

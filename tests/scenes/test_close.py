@@ -25,11 +25,7 @@ def test_a_second_close_waits_for_the_first(at: At) -> Steps:
     at.freeze([0])  # so that there is something to wait for
     yield lock.release
     began = at.now
-
-    def closes() -> Steps:
-        yield at.masters.close
-
-    first = yield at.begin(closes())
+    first = yield at.begin(at.masters.close)
     yield at.sleep(0.05)
     assert not at.over(first)
     yield at.masters.close
@@ -45,13 +41,9 @@ def test_a_release_under_way_is_waited_for(at: At) -> Steps:
     lock, _ = yield from at.held("job", ttl=10.0, bound=False)
     yield at.sleep(0.1)
     at.freeze(3)
-
-    def calls(call: Any) -> Steps:
-        yield call
-
-    releases = yield at.begin(calls(lock.release))
+    releases = yield at.begin(lock.release)
     yield at.sleep(0.05)
-    closes = yield at.begin(calls(at.masters.close))
+    closes = yield at.begin(at.masters.close)
     yield at.sleep(0.1)
     assert not at.over(releases)
     assert not at.over(closes)

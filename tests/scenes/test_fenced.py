@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.bench import At, Steps, scene
 from tests.owners import proves
 
@@ -170,8 +168,8 @@ def test_a_lease_that_was_lost_in_the_body_commits_nothing(at: At) -> Steps:
         at.block(2 * TTL)
         yield partial(int)
 
-    with pytest.raises(at.errors.LockLost):
-        yield fenced(at, at.masters.lock("job", ttl=TTL, auto_extend=False), store, body)
+    lock = at.masters.lock("job", ttl=TTL, auto_extend=False)
+    yield from at.raises(at.errors.LockLost, fenced(at, lock, store, body))
     assert not database.commits
 
 

@@ -21,8 +21,7 @@ def granted_at_once(at: At) -> Steps:
     yield at.sleep(0.5)  # a master that was asked again has answered as well
     assert at.keys() == 5
     yield lock.release
-    yield at.sleep(0.5)
-    assert at.keys() == 0
+    yield from at.none_left(0.5)
 
 
 @proves("R44")

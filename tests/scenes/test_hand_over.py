@@ -43,8 +43,7 @@ def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
             assert (lease.valid, at.keys()) == (True, 5)
 
         yield at.within(at.masters.resume(handed[0]), body)
-        yield at.sleep(0.1)
-        assert at.keys() == 0
+        yield from at.none_left()
 
     return [gives, takes]
 
@@ -63,8 +62,7 @@ def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At, bound: bool, au
         lease.hand_over()
         assert not lock.owned()
         for call in (lock.release, lock.extend):
-            with pytest.raises(at.errors.NotHeld):
-                yield call
+            yield from at.raises(at.errors.NotHeld, call)
         assert (yield lease.wait_lost) is False
         with pytest.raises(at.errors.LockLost, match="handed over"):
             lease.hand_over()
@@ -123,8 +121,7 @@ def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> l
         yield partial(lease.wait_lost, TTL)
         assert at.now - released[0] < TTL / 2  # R13: at its next renewal
         assert lease.loss().reason == "expired"
-        with pytest.raises(at.errors.LockLost):
-            yield lock.release
+        yield from at.raises(at.errors.LockLost, lock.release)
 
     def takes(at: At) -> Steps:
         yield from at.until(lambda: given)
@@ -160,13 +157,11 @@ def test_whoever_resumes_too_late_or_with_another_token_is_told_that_it_is_lost(
         yield from at.until(lambda: handed)
         yield from at.until(lambda: at.keys() == 0)
         resumed = at.masters.resume(handed[0], on_lost=told.append)
-        with pytest.raises(at.errors.LockLost, match="it expired"):
-            yield at.within(resumed, lambda _: at.nothing())
+        yield from at.raises(at.errors.LockLost, at.within(resumed), match="it expired")
         lease = yield at.masters.lock("job", ttl=TTL).acquire
         others = at.masters.resume("job", token="0" * 40, fence=lease.fence, ttl=TTL)
         for one in (resumed, others):
-            with pytest.raises(at.errors.LockLost, match="another client holds it"):
-                yield one.acquire
+            yield from at.raises(at.errors.LockLost, one.acquire, match="another client holds it")
             assert not one.owned()
         yield at.sleep(2 * TTL)
         assert (lease.valid, at.values(), told) == (True, [lease.token] * 5, [])
@@ -183,8 +178,7 @@ def test_without_a_quorum_it_cannot_be_told_and_is_tried_again() -> list[Life]:
         yield from at.until(lambda: handed)
         lock, began = at.masters.resume(handed[0]), at.now
         at.freeze(3)
-        with pytest.raises(at.errors.QuorumUnreachable, match="try again before its TTL has passed"):
-            yield lock.acquire
+        yield from at.raises(at.errors.QuorumUnreachable, lock.acquire, match="try again before its TTL has passed")
         assert at.exactly(began + 0.25)
         at.thaw(3)
         yield at.sleep(0.5)
@@ -203,8 +197,7 @@ def test_readers_hand_over_as_readers() -> list[Life]:
         yield from at.until(lambda: handed)
         token = json.loads(handed[0])["token"]
         wrong = at.masters.resume("job", token=token, ttl=TTL)
-        with pytest.raises(at.errors.ConfigurationError, match="belongs to a reader: resume it with shared=True"):
-            yield wrong.acquire
+        yield from at.raises(at.errors.ConfigurationError, wrong.acquire, "belongs to a reader: resume it with shared")
         lock = at.masters.resume(handed[0])
         assert (yield lock.acquire).shared
         assert (yield partial(at.masters.status, "job")).shared == (token,)
@@ -222,7 +215,7 @@ def test_what_is_left_of_hold_at_least_is_kept_by_the_next_holder() -> list[Life
     def takes(at: At) -> Steps:
         began.append(at.now)
         yield from at.until(lambda: handed)
-        yield at.within(at.masters.resume(handed[0]), lambda _: at.nothing())
+        yield at.within(at.masters.resume(handed[0]))
         assert at.keys() == 5
         yield at.masters.lock("job", ttl=TTL).acquire
         assert at.exactly(began[0] + 3.0 + 0.032)
@@ -238,16 +231,12 @@ def test_an_extension_under_way_of_the_first_process_takes_no_time_from_the_next
     def gives(at: At) -> Steps:
         lock, lease = yield from at.held("job", ttl=20.0, auto_extend=False, bound=False)
         at.cut(3)
-        job = yield at.begin(extends(at, lock))
+        job = yield at.begin(at.raises(at.errors.LockLost, partial(lock.extend, TTL)))
         yield at.sleep(0.1)
         handed.append(lease.hand_over())
         yield from at.until(lambda: at.over(job))
         yield at.sleep(1.0)
         at.heal(3)
-
-    def extends(at: At, lock: Any) -> Steps:
-        with pytest.raises(at.errors.LockLost):
-            yield partial(lock.extend, TTL)
 
     def takes(at: At) -> Steps:
         yield from at.until(lambda: handed)

@@ -289,8 +289,8 @@ def counts(at: At, ready: list[Any], held_by: range, restarted: list[int]) -> St
 def waits_in_vain(at: At, ready: list[Any]) -> Steps:
     yield partial(at.masters.status, "job")
     yield from at.until(lambda: ready)
-    with pytest.raises(at.errors.LockUnavailable):
-        yield at.within(at.masters.lock("job", ttl=50.0, retry=wait_fixed(0.5), timeout=9.0), lambda _: at.nothing())
+    lock = at.masters.lock("job", ttl=50.0, retry=wait_fixed(0.5), timeout=9.0)
+    yield from at.raises(at.errors.LockUnavailable, at.within(lock))
 
 
 @scene(guard=True)
@@ -325,8 +325,7 @@ def test_waiters_do_not_wake_each_other_where_a_majority_answers_too_late() -> l
         yield at.sleep(5.0)
         before = at.play.judge.calls
         lock = at.masters.lock("job", ttl=50.0, retry=wait_fixed(2.0), timeout=10.0)
-        with pytest.raises(at.errors.LockUnavailable):
-            yield at.within(lock, lambda _: at.nothing())
+        yield from at.raises(at.errors.LockUnavailable, at.within(lock))
         assert at.play.judge.calls - before < 5 * 6 * 2 * 5  # six attempts of each, and what they take back
 
     return [waits] * 5
@@ -340,8 +339,7 @@ def test_of_a_waiter_that_gave_up_no_channel_and_no_connection_is_left(at: At) -
     at.put("redlock:job", "another")
     yield partial(at.masters.lock("other").acquire)
     connections = len(at.client.descriptors)
-    with pytest.raises(at.errors.NotAcquired):
-        yield at.within(at.masters.lock("job", timeout=1.0), lambda _: at.nothing())
+    yield from at.raises(at.errors.NotAcquired, at.within(at.masters.lock("job", timeout=1.0)))
     assert len(at.client.descriptors) > connections
     yield at.sleep(2.0)
     assert not any(server.master.listening.get(CHANNEL) for server in at.servers)

@@ -15,10 +15,6 @@ LEAST = 1.5  # seconds
 LATEST = LEAST * 1.01 + 0.002 + 0.1  # the allowance for clocks, and an attempt
 
 
-def calls(call: Any) -> Steps:
-    yield call
-
-
 def next_grant(at: At, **options: Any) -> Steps:
     """When another client gets it."""
     other = at.masters.lock("job", ttl=10.0, **options)
@@ -41,8 +37,7 @@ def test_a_release_before_the_time_gives_the_name_to_no_other_client(at: At, ttl
     assert not lease.lost
     granted = yield from next_grant(at, retry=wait_fixed(retry))
     assert LEAST < granted - began < LATEST
-    yield at.sleep(0.1)
-    assert at.keys() == 0
+    yield from at.none_left()
 
 
 @scene()
@@ -54,8 +49,7 @@ def test_a_lease_that_ends_by_max_hold_is_kept_from_others_as_well(at: At) -> St
     assert at.exactly(began + 0.2)  # C7
     granted = yield from next_grant(at)
     assert LEAST < granted - began < LATEST
-    with pytest.raises(at.errors.LockLost):
-        yield lock.release
+    yield from at.raises(at.errors.LockLost, lock.release)
 
 
 @scene()
@@ -88,7 +82,7 @@ def test_a_grant_that_leaves_less_than_that_is_none(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=2.0, hold_at_least=LEAST, min_validity=0.1, bound=False)
     yield partial(at.masters.status, "job")  # over connections that are up
     at.cut(5, requests=False)
-    job = yield at.begin(calls(lock.acquire))
+    job = yield at.begin(lock.acquire)
     yield at.sleep(0.1)
     at.stop(at.client, 1.0)
     at.heal(5, requests=False)  # masters have granted it, and their answers are there when it goes on
@@ -138,8 +132,7 @@ def test_clocks_that_step_by_less_than_the_guard_give_a_name_away_to_no_one(at: 
             assert at.keys() == 5
             yield at.sleep(0.1)
         yield at.sleep(4.0)
-        with pytest.raises(at.errors.LockLost):
-            yield lock.release
+        yield from at.raises(at.errors.LockLost, lock.release)
 
 
 @scene()

@@ -83,10 +83,6 @@ def test_others_have_their_turn_after_a_term_that_ended_by_max_hold_and_its_guar
     return [looks, partial(leads_in_turn, after=0.0), partial(leads_in_turn, after=0.2)]
 
 
-def campaigns(at: At, election: Any, body: Any) -> Steps:
-    yield partial(at.client.kind.lead, election, body)
-
-
 @scene()
 def test_a_former_leader_that_lets_others_go_first_can_be_stopped(at: At) -> Steps:
     election = at.masters.leader("beat", ttl=TTL, max_hold=1.0, guard=20.0)
@@ -95,7 +91,7 @@ def test_a_former_leader_that_lets_others_go_first_can_be_stopped(at: At) -> Ste
         while not term.should_stop:
             yield at.sleep(0.01)
 
-    job = yield at.begin(campaigns(at, election, body))
+    job = yield at.begin(partial(at.client.kind.lead, election, body))
     yield at.sleep(5.0)
     election.stop()
     yield from at.until(lambda: at.over(job), 1.0)
@@ -111,17 +107,12 @@ def test_a_candidate_can_be_stopped_while_no_master_answers(at: At) -> Steps:
         led.append(at.now)
         yield at.sleep(0.0)
 
-    job = yield at.begin(campaigns(at, election, body))
+    job = yield at.begin(partial(at.client.kind.lead, election, body))
     yield at.sleep(10.0)
     assert not at.over(job)
     election.stop()
     yield from at.until(lambda: at.over(job), 1.0)
     assert not led
-
-
-def given_back(at: At) -> Steps:
-    yield at.sleep(0.1)
-    assert at.keys() == 0
 
 
 # -- the order of what one candidate does ----------------------------------------------------------------
@@ -139,14 +130,10 @@ def test_a_body_that_raises_ends_the_election_after_on_stopped_and_the_lock_is_f
         yield at.sleep(1.0)
         raise ZeroDivisionError
 
-    try:
-        yield partial(
-            at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}")
-        )
-    except ZeroDivisionError:
-        said.append("raised")
-    assert said == ["leads", "stopped True", "raised"]
-    yield from given_back(at)
+    stands = partial(at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}"))
+    yield from at.raises(ZeroDivisionError, stands)
+    assert said == ["leads", "stopped True"]
+    yield from at.none_left()
 
 
 @scene()
@@ -160,7 +147,7 @@ def test_the_lock_is_given_back_when_the_body_has_ended_and_on_stopped_was_told(
 
     yield partial(at.client.kind.stand, election, body, on_stopped=lambda _: keys.append(at.keys()))
     assert keys == [5, 5]
-    yield from given_back(at)
+    yield from at.none_left()
 
 
 @scene()
@@ -178,7 +165,7 @@ def test_at_max_hold_the_lock_stays_until_the_body_has_ended(at: At) -> Steps:
 
     yield partial(at.client.kind.stand, election, body)
     assert keys == [5]
-    yield from given_back(at)
+    yield from at.none_left()
 
 
 @scene()
@@ -246,7 +233,7 @@ def test_a_candidate_that_is_stopped_in_the_moment_of_the_grant_begins_no_body(a
 
     yield partial(at.client.kind.lead if loops else at.client.kind.stand, election, body)
     assert not led
-    yield from given_back(at)
+    yield from at.none_left()
 
 
 @scene()
@@ -287,10 +274,8 @@ def test_what_a_signal_handler_raises_between_two_steps_ends_the_election_in_ord
         yield at.sleep(1.0)
         election._say_stopped = struck
 
-    with pytest.raises(KeyboardInterrupt):
-        yield partial(
-            at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}")
-        )
+    stands = partial(at.client.kind.stand, election, body, on_stopped=lambda term: said.append(f"stopped {term.valid}"))
+    yield from at.raises(KeyboardInterrupt, stands)
     assert said == ["stopped True"]
     assert at.exactly(1.0)
-    yield from given_back(at)
+    yield from at.none_left()

@@ -105,7 +105,6 @@ def test_at_max_hold_the_log_says_that_the_body_of_a_thread_goes_on(at: At, kind
     if kind == "a term":
         yield partial(at.client.kind.stand, election, body)
     else:
-        with pytest.raises(at.errors.LockLost):
-            yield at.within(at.masters.lock("job", max_hold=2.0), body)
+        yield from at.raises(at.errors.LockLost, at.within(at.masters.lock("job", max_hold=2.0), body))
     (text,) = (text for text in at.log if "was lost" in text)
     assert text.endswith("; its body still ran: it goes on in its thread, and others may enter") == (kind == "a lock")

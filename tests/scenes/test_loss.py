@@ -23,9 +23,8 @@ def test_a_lease_that_is_not_renewed_is_lost_at_its_end(at: At) -> Steps:
     assert at.exactly(began + 1.5 - 0.017)  # R6: less the drift; P6: no later
     yield at.sleep(0.1)
     assert len(told) == 1  # C9
-    with pytest.raises(at.errors.LockLost) as error:
-        yield lock.release
-    assert error.value.reason == "expired"
+    error = yield from at.raises(at.errors.LockLost, lock.release)
+    assert error.reason == "expired"
 
 
 @proves("C9")
@@ -40,8 +39,7 @@ def test_a_lease_is_lost_in_time_although_every_master_hangs(at: At) -> Steps:
     assert at.exactly(began + 1.5 - 0.017)  # P6
     assert lease.loss().reason == "unreachable"
     at.thaw()
-    with pytest.raises(at.errors.LockLost, match="could not be renewed"):
-        yield lock.release
+    yield from at.raises(at.errors.LockLost, lock.release, match="could not be renewed")
     yield at.sleep(2.0)
     assert len(told) == 1
     assert at.keys() == 0  # P7
@@ -71,8 +69,7 @@ def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(a
     assert (yield partial(lease.wait_lost, 5))
     assert 0.8 < at.now - began < 1.05  # R13: proof, long before the time is up
     assert lease.loss().reason == "taken"
-    with pytest.raises(at.errors.LockLost):
-        yield lock.release
+    yield from at.raises(at.errors.LockLost, lock.release)
     yield at.sleep(0.1)
     assert at.values() == ["another"] * 3 + [None] * 2  # P8, P7
 
@@ -83,9 +80,8 @@ def test_an_extension_without_answers_takes_nothing_away(at: At) -> Steps:
     yield at.sleep(0.1)
     before = lease.valid_until
     at.freeze(3)
-    with pytest.raises(at.errors.NotExtended, match="valid for another") as caught:
-        yield lock.extend
-    assert [vote.outcome for vote in caught.value.votes].count("timeout") == 3
+    caught = yield from at.raises(at.errors.NotExtended, lock.extend, match="valid for another")
+    assert [vote.outcome for vote in caught.votes].count("timeout") == 3
     assert lease.valid_until == before  # R13
     assert lease.valid
     at.thaw(3)
@@ -116,8 +112,7 @@ def test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more(at: 
     def takes() -> Steps:
         leases.append((yield at.masters.lock("job", ttl=1.5).acquire))
 
-    job = yield at.begin(takes())
-    yield from at.until(lambda: at.over(job))
+    yield from at.done(takes())
     began = at.now
     assert (yield partial(leases[0].wait_lost, 5))  # R15: the watchdog dies with its owner
     assert at.now - began < 1.5
@@ -130,21 +125,14 @@ def test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more(at: 
 def test_a_hold_that_is_not_bound_outlives_its_thread_or_task_and_any_other_releases_it(at: At) -> Steps:
     lock = at.masters.lock("job", ttl=3.0, bound=False)
 
-    def calls(call: Any) -> Steps:
-        yield call
-
-    job = yield at.begin(calls(lock.acquire))
-    yield from at.until(lambda: at.over(job))
+    yield from at.done(lock.acquire)
     yield at.sleep(10.0)
     assert lock.owned()  # C10: its renewer watches no owner
     assert (yield partial(lock.extend, 2.0)).valid
-    job = yield at.begin(calls(lock.release))
-    yield from at.until(lambda: at.over(job))
+    yield from at.done(lock.release)
     assert not lock.owned()
-    with pytest.raises(at.errors.NotHeld):
-        yield lock.release
-    yield at.sleep(0.1)
-    assert at.keys() == 0
+    yield from at.raises(at.errors.NotHeld, lock.release)
+    yield from at.none_left()
 
 
 @scene()
@@ -215,27 +203,20 @@ def test_a_loss_is_logged_once_with_its_reason_and_whether_its_body_still_ran(
     at: At, what: str, options: Any, how: str, ran: bool
 ) -> Steps:
     lock = at.masters.lock("job", owner="web-3/17", **{"ttl": 3.0, "auto_extend": False, **options})
-
-    def takes() -> Steps:
-        yield lock.acquire
-
     if "ended" in what:
-        job = yield at.begin(takes())
-        yield from at.until(lambda: at.over(job))
+        yield from at.done(lock.acquire)
     else:
-        yield from takes()
+        yield lock.acquire
     yield at.sleep(0.1)
     if "taken" in what or "gone" in what:
         at.put("redlock:job", None if "gone" in what else "another")
     if "found" in what:
-        with pytest.raises(at.errors.LockLost):
-            yield lock.release if "gone" in what else lock.extend
+        yield from at.raises(at.errors.LockLost, lock.release if "gone" in what else lock.extend)
     at.freeze(5 if what == "all hang" else 0)
     yield at.sleep(4.0)
     at.thaw()
     if "late" in what:
-        with pytest.raises(at.errors.LockLost):
-            yield lock.release
+        yield from at.raises(at.errors.LockLost, lock.release)
     yield at.sleep(1.0)
     (text,) = losses(at)
     assert text.startswith(f"WARNING the lease on 'job' was lost: {how}")
@@ -263,8 +244,7 @@ def test_a_loss_that_is_found_right_before_masters_are_closed_is_told_and_logged
     lock, _ = yield from at.held("job", on_lost=told.append)
     yield at.sleep(0.1)
     at.put("redlock:job", None)
-    with pytest.raises(at.errors.LockLost):
-        yield lock.release
+    yield from at.raises(at.errors.LockLost, lock.release)
     yield at.masters.close
     yield at.sleep(0.1)
     assert len(losses(at)) == len(told) == 1  # C9

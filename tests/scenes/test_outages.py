@@ -106,8 +106,7 @@ def test_a_crowd_that_waits_in_an_outage_is_no_crowd(at: At) -> Steps:
 
     def waits(timeout: float) -> Steps:
         lock = at.masters.lock("job", max_waiters=1)
-        with pytest.raises(at.errors.QuorumUnreachable):
-            yield partial(lock.acquire, timeout=timeout)
+        yield from at.raises(at.errors.QuorumUnreachable, partial(lock.acquire, timeout=timeout))
 
     jobs = []
     for _ in range(2):

@@ -130,15 +130,10 @@ def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothin
     lock, lease = yield from at.held("job", ttl=60.0, bound=False, on_lost=told.append)
     yield at.sleep(0.1)
     at.put("redlock:job", None)
-
-    def extends() -> Steps:
-        with pytest.raises(at.errors.LockLost):
-            yield lock.extend
-
-    jobs = [(yield at.begin(extends()))]
+    jobs = [(yield at.begin(at.raises(at.errors.LockLost, lock.extend)))]
     yield at.sleep(0.0005)
     at.cut(5, answers=False)
-    jobs.append((yield at.begin(extends())))
+    jobs.append((yield at.begin(at.raises(at.errors.LockLost, lock.extend))))
     yield from at.until(lambda: all(map(at.over, jobs)))
     yield at.sleep(0.1)
     assert told == [lease]  # C9
@@ -172,8 +167,7 @@ def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release
     yield at.sleep(TTL / 3)  # it is renewed, and the others have answered
     yield lock.release
     at.heal([0], requests=False)
-    yield at.sleep(0.1)
-    assert at.keys() == 0
+    yield from at.none_left()
 
 
 @proves("R14")
@@ -199,16 +193,14 @@ def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(
     at.put("redlock:job", None, masters=[0])
     yield from at.until(lambda: repairs)
     yield lock.release
-    yield at.sleep(0.2)
-    assert at.keys() == 0
+    yield from at.none_left(0.2)
 
 
 @scene()
 def test_a_lease_that_nobody_can_release_any_more_is_released_at_once(at: At) -> Steps:
     yield (lambda: at.masters.lock("job", ttl=10.0, bound=False).acquire())
     gc.collect()
-    yield at.sleep(0.1)
-    assert at.keys() == 0  # R15
+    yield from at.none_left()  # R15
 
 
 @scene()
@@ -223,6 +215,5 @@ def test_so_are_the_keys_of_one_that_was_lost_before(at: At) -> Steps:
     assert at.keys() == 5, "the extensions arrive, and the holder hears nothing"
     locks.clear()
     gc.collect()
-    yield at.sleep(0.1)
-    assert at.keys() == 0  # R15
+    yield from at.none_left()  # R15
     at.heal(5, requests=False)

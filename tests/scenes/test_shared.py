@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pytest
 from tenacity.wait import wait_fixed
 
 from tests.bench import At, Steps, scene
@@ -109,9 +108,9 @@ def test_new_readers_are_kept_away_from_the_masters_that_a_writer_has_just_given
         for master in (0, 1):
             at.far(master, 0.05)
         yield at.sleep(2.0 - at.now)
-        with pytest.raises(at.errors.NotAcquired) as refused:
-            yield at.within(at.masters.lock("job", shared=True, timeout=0), lambda _: at.nothing())
-        assert refused.value.votes[2].outcome == "held", refused.value
+        lock = at.masters.lock("job", shared=True, timeout=0)
+        refused = yield from at.raises(at.errors.NotAcquired, at.within(lock))
+        assert refused.votes[2].outcome == "held", refused
 
     return [reads, writes, comes]
 
@@ -147,8 +146,7 @@ def test_a_writer_keeps_new_readers_away_after_an_attempt_that_was_granted_too_l
 def test_a_reader_that_asks_for_the_name_for_itself_is_refused(at: At) -> Steps:
     reader, writer = at.masters.lock("job", shared=True), at.masters.lock("job")
     lease = yield reader.acquire
-    with pytest.raises(at.errors.WouldDeadlock):
-        yield partial(writer.acquire, timeout=1.0)
+    yield from at.raises(at.errors.WouldDeadlock, partial(writer.acquire, timeout=1.0))
     assert lease.valid
     yield reader.release
 

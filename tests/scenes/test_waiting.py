@@ -56,8 +56,7 @@ def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[An
 
     def gives_up(at: At) -> Steps:
         yield at.sleep(0.1)
-        with pytest.raises(at.errors.NotAcquired):
-            yield at.within(at.masters.lock("job", timeout=1.0), lambda _: at.nothing())
+        yield from at.raises(at.errors.NotAcquired, at.within(at.masters.lock("job", timeout=1.0)))
 
     return [(holds, gives_up, partial(takes, served=served, after=0.2))]
 
@@ -115,8 +114,8 @@ def test_no_other_client_is_granted_a_name_while_a_client_waits_in_order(at: At)
         server.master.evaluate(call, text=True)
     began = at.now
     for options in ({"shared": True}, {}, {"fair": True}):
-        with pytest.raises(at.errors.NotAcquired, match=r"wait in order|is next in the queue"):
-            yield at.within(at.masters.lock("job", timeout=0, **options), lambda _: at.nothing())
+        lock = at.masters.lock("job", timeout=0, **options)
+        yield from at.raises(at.errors.NotAcquired, at.within(lock), r"wait in order|is next in the queue")
     lock = at.masters.lock("job", retry=NEVER)  # the end of that ticket wakes it
     yield lock.acquire
     assert at.now - began < A_SECOND
@@ -229,8 +228,7 @@ def test_a_lease_that_is_lost_lets_the_next_waiter_of_its_process_pass(at: At, e
     assert 0.0 < served[0][0] - began - ends < 0.3
     assert served[0][2] > lease.fence
     assert lease.lost
-    with pytest.raises(at.errors.LockLost):
-        yield lock.release
+    yield from at.raises(at.errors.LockLost, lock.release)
 
 
 # -- until it is free ------------------------------------------------------------------------------------
