@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from redlock._core.notes import Waited
 from tests.core.world import NEVER, START, WALL, Master, World, breaks, down, held, refuses
 from tests.owners import proves
 from tests.properties.profile import PROPERTY
+from tests.servers.interrupt import at_every_line
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
@@ -106,48 +106,20 @@ def test_nobody_is_forgotten_and_nobody_overtakes(steps: list[list[str] | int]) 
     assert len(local_queue) == 0  # a name that nobody wants costs nothing
 
 
-class _Struck(BaseException):
-    """As a Ctrl-C."""
-
-
 @pytest.mark.parametrize("names", [["a", "a"], ["ab", "a", "b"], ["ab", "ba", "a"]], ids="-".join)
 def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
     """R11: a Ctrl-C in the thread of who leaves, and `despite_interrupts` does it again: those behind are told all the same.
 
     Told is who has its `turn` and was returned; whoever drives tells nobody else.
     """
-    at = 0
-    while True:
-        at += 1
+    for interrupt in at_every_line(3):
         local_queue, (leaves, *others) = line(*names)
-        left = at
-
-        def strike(frame: Any, event: str, argument: Any) -> Any:
-            nonlocal left
-            if frame.f_code.co_filename != sys.modules[LocalQueue.__module__].__file__:
-                return None
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    raise _Struck
-            return strike
-
-        previous = sys.gettrace()
-        sys.settrace(strike)
         told = None
-        try:
+        with interrupt.strikes():
             told = local_queue.leave(leaves)
-        except _Struck:
-            pass
-        finally:
-            sys.settrace(previous)
         if told is None:
             told = local_queue.leave(leaves)
-        first = first_of(others)
-        assert [other for other in others if other.turn] == first, at
-        assert told == first, at
-        if left > 0:
-            break
+        assert [other for other in others if other.turn] == told == first_of(others)
 
 
 # -- entering and leaving ----------------------------------------------------------------------------
