@@ -104,20 +104,6 @@ def test_sigterm_then_sigkill_for_the_whole_group():
         assert process.wait(10) == 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_also_when_redlock_run_itself_is_killed_or_stopped(how):
-    """Killed: SIGTERM at once, for nobody renews any more.  Stopped: when the time has come."""
-    with holder(0.5, 1.5) as (process, group, _):
-        os.kill(process.pid, how)
-        assert gone(group, 20) - ORDERED[process.pid] >= 1.5  # stubborn: not before SIGKILL
-
-
-def test_who_listens_to_sigterm_goes_when_redlock_run_is_killed():
-    with holder(50, 60, "echo ready; exec sleep 100") as (process, group, _):
-        process.kill()
-        gone(group, 20)
-
-
 def test_a_group_that_is_stopped_hears_of_it():
     with holder(0.3, 60, "echo ready; exec sleep 100") as (process, group, _):
         os.killpg(group, signal.SIGSTOP)
