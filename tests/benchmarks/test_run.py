@@ -40,7 +40,7 @@ def run(folder, *arguments):
 PEERS_TITLES = {peer.title for peer in PEERS}
 
 
-def no_peers() -> str:
+def no_peers():
     """Why the other libraries cannot be installed, if so."""
     try:
         peers.environment()

@@ -84,7 +84,7 @@ def test_calls_are_those_of_two_rounds():
 
 
 def test_bytecodes_are_counted_one_by_one():
-    def counted(times: int) -> int:
+    def counted(times):
         counter = Counter()
         with counter.counting():
             repeat(times)
@@ -93,7 +93,7 @@ def test_bytecodes_are_counted_one_by_one():
     assert counted(30) - counted(20) == counted(20) - counted(10) >= 10
 
 
-def repeat(times: int) -> None:
+def repeat(times):
     for _ in range(times):
         pass
 

@@ -16,16 +16,13 @@ Times are small numbers; a boot time is a larger one, which makes no difference.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import settings
 
-from chaos.history import MUST, History, Must, parse
-from chaos.judge import Ruling, judge
+from chaos.history import MUST, parse
+from chaos.judge import judge
 from tests.properties import profile
-
-if TYPE_CHECKING:
-    from chaos.judge import Verdict
 
 LOCK = "a"
 PROPERTY = settings(profile.PROPERTY, max_examples=300)
@@ -43,19 +40,19 @@ _WORDS = {
 _STRUCK = {"strikes": "invoke", "heals": "ok", "misses": "fail"}  # phases of a fault
 
 
-def told(story: str) -> Tape:
+def told(story):
     return Tape().told(story)
 
 
 class Tape:
-    def __init__(self, *, ttl: float = 10, locks: tuple[str, ...] = (LOCK,), must: tuple[str, ...] = MUST) -> None:
+    def __init__(self, *, ttl=10, locks=(LOCK,), must=MUST):
         self.header: dict[str, Any] = {
             "schema": 1, "seed": 7, "masters": 5, "locks": list(locks), "clients": ["client-1", "client-2"],
             "clock": "boottime", "ttl": ttl, "must": list(must),
         }  # fmt: skip
         self.lines: list[dict[str, Any]] = []
 
-    def told(self, story: str) -> Tape:
+    def told(self, story):
         for sentence in story.split(", "):
             t, who, what, *words = sentence.split()
             if what == "has":
@@ -94,47 +91,24 @@ class Tape:
             self.event(float(t), process, *_WORDS[what], **fields)
         return self
 
-    def event(self, t: float, process: str, op: str, phase: str, **fields: Any) -> int:
+    def event(self, t, process, op, phase, **fields):
         """Returns the number of its line in the file."""
         self.lines.append({"t": t, "process": process, "op": op, "phase": phase, **fields})
         return len(self.lines) + 1
 
-    def held(
-        self,
-        t: float,
-        process: str,
-        token: str,
-        *,
-        until: float,
-        fence: int | None = None,
-        lock: str = LOCK,
-        invoked: float | None = None,
-        **fields: Any,
-    ) -> int:
+    def held(self, t, process, token, *, until, fence=None, lock=LOCK, invoked=None, **fields):
         """An acquire that ended at ``t``; it was invoked at that time, too, unless told otherwise."""
         if invoked is not None:
             self.event(invoked, process, "acquire", "invoke", lock=lock)
         return self.event(t, process, "acquire", "ok", lock=lock, token=token, valid_until=until, fence=fence, **fields)
 
-    def release(self, t: float, process: str, token: str, **fields: Any) -> int:
+    def release(self, t, process, token, **fields):
         return self.event(t, process, "release", "invoke", lock=LOCK, token=token, **fields)
 
-    def lost(self, t: float, process: str, token: str, reason: str = "expired") -> int:
+    def lost(self, t, process, token, reason="expired"):
         return self.event(t, process, "lost", "info", lock=LOCK, token=token, reason=reason)
 
-    def used(
-        self,
-        t: float,
-        process: str,
-        token: str,
-        *,
-        fence: int | None = 1,
-        store: str = "plain",
-        accepted: bool = True,
-        invoked: float | None = None,
-        read: int | None = None,
-        **fields: Any,
-    ) -> int:
+    def used(self, t, process, token, *, fence=1, store="plain", accepted=True, invoked=None, read=None, **fields):
         if invoked is not None:
             self.event(invoked, process, "use", "invoke", lock=LOCK, token=token, fence=fence, store=store)
         if read is not None:
@@ -143,29 +117,29 @@ class Tape:
             t, process, "use", "ok", lock=LOCK, token=token, fence=fence, store=store, accepted=accepted, **fields
         )
 
-    def fault(self, op: str, target: Any, begin: float, end: float | None = None) -> None:
+    def fault(self, op, target, begin, end=None):
         self.event(begin, "nemesis", op, "invoke", target=target)
         if end is not None:
             self.event(end, "nemesis", op, "ok", target=target)
 
-    def inspect(self, t: float, *keys: tuple[str, int | None], master: str = "master-1") -> int:
+    def inspect(self, t, *keys, master="master-1"):
         found = [{"lock": LOCK, "token": token, "pttl_ms": pttl_ms} for token, pttl_ms in keys]
         return self.event(t, "observer", "inspect", "ok", target=master, keys=found)
 
-    def bytes(self, *, footer: bool = True) -> bytes:
+    def bytes(self, *, footer=True):
         end = [{"events": len(self.lines)}] if footer else []
         return "".join(json.dumps(line) + "\n" for line in (self.header, *self.lines, *end)).encode()
 
-    def history(self) -> History:
+    def history(self):
         return parse(self.bytes())
 
-    def verdict(self, *must: Must) -> Verdict:
+    def verdict(self, *must):
         return judge(self.history(), must or None)
 
-    def ruling(self, name: Must) -> Ruling:
+    def ruling(self, name):
         return self.verdict()[name]
 
-    def judge(self, name: Must) -> list[list[int]]:
+    def judge(self, name):
         """The lines of every violation of ``name``; the judge must not have crashed."""
         ruling = self.ruling(name)
         assert not ruling.crashed, ruling.note

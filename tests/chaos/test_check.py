@@ -19,10 +19,9 @@ from tests.chaos.test_verdict import good, overlapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
-def saved(tape: Tape, tmp_path: Path) -> str:
+def saved(tape, tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_bytes(tape.bytes())
     return str(path)
@@ -32,10 +31,10 @@ Check: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
 
 @pytest.fixture
-def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
+def checked(tmp_path, capsys):
     """The exit code, and what was printed."""
 
-    def check_(tape: Tape | bytes, *options: str) -> tuple[int, str, str]:
+    def check_(tape, *options):
         path = tmp_path / "history.jsonl"
         path.write_bytes(tape if isinstance(tape, bytes) else tape.bytes())
         return main(["check", str(path), *options]), *capsys.readouterr()
@@ -43,13 +42,13 @@ def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     return check_
 
 
-def demands_nothing() -> Tape:
+def demands_nothing():
     tape = good()
     tape.header["must"] = []
     return tape
 
 
-def very_many() -> Tape:
+def very_many():
     tape = overlapping()
     for number in range(40):
         tape.held(5, "client-2", f"{number}", until=13, fence=10 + number)
@@ -59,12 +58,12 @@ def very_many() -> Tape:
 UNKNOWN_NAME = "is nothing that can be demanded, only exclusive, fenced, prompt, live, clean"
 
 
-def broken_on_purpose(tape: Tape, breaks: str) -> Tape:
+def broken_on_purpose(tape, breaks):
     tape.header |= {"variant": "minority", "breaks": [breaks]}
     return tape
 
 
-def with_faults(by_name: tuple[str, ...]) -> Tape:
+def with_faults(by_name):
     tape = good()
     tape.header |= {"faults": ["flush", "kill", "pause"], "must_strike": list(by_name)}
     tape.fault("kill", "master-1", 1, 2)
@@ -111,7 +110,7 @@ def with_faults(by_name: tuple[str, ...]) -> Tape:
     pytest.param(told("1 A held until 2"), [], 2, ["UNKNOWN: fenced: 1 grant has no fence, the first in line 2\n"],
         id="unknown-says-why"),
 ])  # fmt: skip
-def test_what_is_printed(checked: Check, tape: Tape, options: list[str], code: int, printed: list[str]) -> None:
+def test_what_is_printed(checked, tape, options, code, printed):
     found, out, _ = checked(tape, *options)
     assert found == code
     for text in printed:
@@ -128,7 +127,7 @@ def test_what_is_printed(checked: Check, tape: Tape, options: list[str], code: i
     (overlapping().bytes()[:-1], [], "line 6: has no newline, so the file is cut short\n"),
     (demands_nothing().bytes(), [], "UNKNOWN: 'must' of its header is empty"),  # and so it proves nothing
 ])  # fmt: skip
-def test_what_is_no_verdict_is_2(checked: Check, history: bytes, options: list[str], says: str) -> None:
+def test_what_is_no_verdict_is_2(checked, history, options, says):
     code, out, error = checked(history, *options)
     assert (code, out) == (2, "")
     assert error.startswith("UNKNOWN: ")
@@ -136,16 +135,14 @@ def test_what_is_no_verdict_is_2(checked: Check, history: bytes, options: list[s
 
 
 @pytest.mark.parametrize("command", [["check", "history.jsonl"], ["run"], ["ci"]])
-def test_out_is_a_directory(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_is_a_directory(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*command, "--out", ""])
     assert ended.value.code == 2
     assert "--out: '': it must be a directory" in capsys.readouterr().err
 
 
-def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(tmp_path, capsys):
     part, path = tmp_path / "part", tmp_path / "history.jsonl"
     with Writer(part, "client-1") as writer:
         for number in range(3):
@@ -164,7 +161,7 @@ def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(
 
 
 @pytest.mark.parametrize(("tape", "code"), [(good(), 0), (overlapping(), 1)], ids=["good", "overlapping"])
-def test_one_without_a_footer_is_said_to_be_perhaps_cut(checked: Check, tape: Tape, code: int) -> None:
+def test_one_without_a_footer_is_said_to_be_perhaps_cut(checked, tape, code):
     cut = tape.bytes(footer=False)
     found, out, _ = checked(cut)
     assert found == code
@@ -175,7 +172,7 @@ def test_one_without_a_footer_is_said_to_be_perhaps_cut(checked: Check, tape: Ta
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tmp_path: Path) -> None:
+def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tmp_path):
     many, report = 60_000, tmp_path / "report"
     tape = Tape()
     for number in range(many):
@@ -207,13 +204,13 @@ def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tm
     assert (report / "timeline.html").stat().st_size < 10_000_000
 
 
-def test_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_not_there(tmp_path, capsys):
     assert main(["check", str(tmp_path / "none")]) == 2
     assert "No such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["judge", "elsewhere"])
-def test_a_crash_is_2(checked: Check, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_a_crash_is_2(checked, monkeypatch, where):
     """Python would say 1, and that is a verdict."""
     if where == "judge":
         monkeypatch.setitem(verdict_._JUDGES, "live", lambda *_: 1 / 0)
@@ -225,7 +222,7 @@ def test_a_crash_is_2(checked: Check, monkeypatch: pytest.MonkeyPatch, where: st
     assert "ZeroDivisionError" in (out if where == "judge" else error)
 
 
-def test_json(checked: Check) -> None:
+def test_json(checked):
     code, out, _ = checked(overlapping(), "--json", "--must", "exclusive")
     found = json.loads(out)
     assert code == 1
@@ -243,7 +240,7 @@ def test_json(checked: Check) -> None:
     assert found["summary"]["violations"] == {"exclusive": 1, "fenced": 0, "prompt": 0, "live": 0, "clean": 0}
 
 
-def test_what_was_inspected_is_in_it(checked: Check) -> None:
+def test_what_was_inspected_is_in_it(checked):
     tape = good()
     tape.inspect(15, ("B", -1))
     code, out, _ = checked(tape, "--json")
@@ -255,20 +252,20 @@ def test_what_was_inspected_is_in_it(checked: Check) -> None:
     }]  # fmt: skip
 
 
-def test_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out(tmp_path, capsys):
     out = tmp_path / "new" / "report"
     assert main(["check", saved(overlapping(), tmp_path), "--json", "--out", str(out)]) == 1
     assert json.loads((out / "verdict.json").read_text()) == json.loads(capsys.readouterr().out)
     assert (out / "timeline.html").read_text().startswith("<!doctype html>")
 
 
-def test_out_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_is_no_directory(tmp_path, capsys):
     path = saved(good(), tmp_path)
     assert main(["check", path, "--out", path]) == 2
     assert "cannot write into" in capsys.readouterr().err
 
 
-def test_names_of_a_stranger_neither_colour_nor_forge_a_line(checked: Check) -> None:
+def test_names_of_a_stranger_neither_colour_nor_forge_a_line(checked):
     tape = overlapping()
     tape.held(5, "client\x1b[31m", "B\nPASSED: all", until=9, fence=4)
     code, out, _ = checked(tape)
@@ -279,14 +276,14 @@ def test_names_of_a_stranger_neither_colour_nor_forge_a_line(checked: Check) -> 
 
 
 @pytest.mark.parametrize("words", [[], ["break"], ["check"], ["check", "a", "b"], ["check", "--must"]])
-def test_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_is_2(words, capsys):
     with pytest.raises(SystemExit) as caught:
         main(words)
     assert caught.value.code == 2
     assert "usage: python -m chaos" in capsys.readouterr().err
 
 
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(capsys):
     for words, says in {
         ("--help",): "exit codes: 0 passed, 1 violated, 2 unknown",
         ("check", "--help"): "--must LIST",
@@ -297,7 +294,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert says in capsys.readouterr().out
 
 
-def test_judging_needs_no_server_and_no_client(tmp_path: Path) -> None:
+def test_judging_needs_no_server_and_no_client(tmp_path):
     program = "import sys; from chaos.__main__ import main; print(main(sys.argv[1:])); print([m for m in sys.modules if m.split('.')[0] in ('redis', 'redlock')])"
     path = saved(good(), tmp_path)
     done = subprocess.run(
@@ -307,7 +304,7 @@ def test_judging_needs_no_server_and_no_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_who_reads_has_gone(tmp_path: Path, unbuffered: str) -> None:
+def test_who_reads_has_gone(tmp_path, unbuffered):
     """``| head``: the exit code is the verdict's, and nobody complains."""
     reading, writing = os.pipe()
     os.close(reading)

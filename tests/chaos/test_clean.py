@@ -44,12 +44,12 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 }  # fmt: skip
 
 
-def acquired() -> Tape:
+def acquired():
     return told(GIVEN)
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_what_is_left(name: str) -> None:
+def test_what_is_left(name):
     """The events of each violation, by their number in the story."""
     story, expected = STORIES[name]
     tape = told(story)
@@ -59,14 +59,14 @@ def test_what_is_left(name: str) -> None:
         assert re.search(r"master-[12] had a key of 'a' \([AB]\)", violation.sentence)
 
 
-def test_nothing_inspected() -> None:
+def test_nothing_inspected():
     ruling = acquired().ruling("clean")
     assert ruling.outcome == "passed"
     assert ruling.vacuous
     assert ruling.note == "no master was inspected"
 
 
-def test_the_limit_is_exact_where_floating_point_is_not() -> None:
+def test_the_limit_is_exact_where_floating_point_is_not():
     tape = Tape(ttl=0.6).told("100.3 A held until 100.4, 100.9 master-1 has A=5")  # 100.3 + 0.6 < 100.9
     assert tape.judge("clean") == []
 
@@ -76,7 +76,7 @@ def test_the_limit_is_exact_where_floating_point_is_not() -> None:
     ("extend", "ok", True), ("resume", "ok", True), ("extend", "invoke", False), ("extend", "fail", False),
     ("release", "invoke", False), ("use", "invoke", False), ("lost", "info", False),
 ])  # fmt: skip
-def test_the_last_event_that_could_have_set_it(op: str, phase: str, sets: bool) -> None:
+def test_the_last_event_that_could_have_set_it(op, phase, sets):
     """It may name only the token, where it is not an acquire."""
     tape = acquired()
     lock = {"lock": "a"} if op in ("acquire", "resume") else {}
@@ -86,20 +86,20 @@ def test_the_last_event_that_could_have_set_it(op: str, phase: str, sets: bool) 
 
 
 @pytest.mark.parametrize(("at", "holds"), [(95, True), (90, True), (89.9, False)])
-def test_a_token_that_only_a_failure_reported(at: float, holds: bool) -> None:
+def test_a_token_that_only_a_failure_reported(at, holds):
     tape = acquired()
     tape.event(at, "client-2", "acquire", "fail", lock="a", token="B")
     tape.inspect(100, ("B", 9_000))
     assert bool(tape.judge("clean")) != holds
 
 
-def test_what_was_invoked_is_not_what_was_seen() -> None:
+def test_what_was_invoked_is_not_what_was_seen():
     tape = acquired()
     tape.event(100, "observer", "inspect", "fail", target="master-1", keys=[{"lock": "a", "token": "A", "pttl_ms": -1}])
     assert tape.ruling("clean").vacuous
 
 
-def test_of_very_many_keys_each_violation_shows_its_own() -> None:
+def test_of_very_many_keys_each_violation_shows_its_own():
     """Or a hundred violations would have all the keys of their master in them, a hundred times."""
     tape = told("1 A held until 2, 1.5 A releases")
     tape.inspect(15, *((f"T{number}", -1) for number in range(5000)))
@@ -117,16 +117,16 @@ READ = "10.1 A held until 20 fence 1 as shared, 10.2 B held until 20 fence 2 as 
 )  # the TTL is 10
 
 
-def read() -> Tape:
+def read():
     return told(READ)
 
 
-def test_a_reader_that_still_reads() -> None:
+def test_a_reader_that_still_reads():
     tape = told(f"{READ}, 96 master-1 has B=9000")
     assert tape.judge("clean") == tape.judge("exclusive") == []
 
 
-def test_a_reader_that_was_left_behind_is_seen_beside_one_that_reads() -> None:
+def test_a_reader_that_was_left_behind_is_seen_beside_one_that_reads():
     """With one TTL for all, a reader that has gone would stay for as long as another one renews."""
     tape = read()
     tape.inspect(20.1, ("A", 5), ("B", 9000))
@@ -138,7 +138,7 @@ def test_a_reader_that_was_left_behind_is_seen_beside_one_that_reads() -> None:
     assert (found.lock, found.token) == ("a", "A")
 
 
-def test_a_set_that_never_goes() -> None:
+def test_a_set_that_never_goes():
     tape = read()
     look = tape.inspect(96, ("<zset>", -1))
     assert tape.judge("clean") == [[look]]

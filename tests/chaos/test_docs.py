@@ -18,19 +18,19 @@ HEADER, VERDICT = [text for language, text in BLOCKS if language == "json"]
 [EXAMPLE] = [text for language, text in BLOCKS if not language and text.startswith("{")]
 
 
-def test_the_example_is_a_history() -> None:
+def test_the_example_is_a_history():
     history = parse((HEADER + EXAMPLE).encode())
     verdict = judge(history)
     assert verdict.outcome == "passed"
     assert not any(ruling.vacuous or ruling.note for ruling in verdict.rulings)
 
 
-def test_every_verdict_has_its_rules() -> None:
+def test_every_verdict_has_its_rules():
     for name in DEMANDABLE:
         assert f"\n**{name}** " in PAGE
 
 
-def test_verdict_json_has_these_fields() -> None:
+def test_verdict_json_has_these_fields():
     tape = overlapping()
     tape.used(4, "client-1", "B", fence=2, read=0)
     verdict = tape.verdict()

@@ -10,7 +10,7 @@ import pytest
 CHAOS = [sys.executable, "-m", "chaos"]
 
 
-def shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str]:
+def shell(redirection, *words):
     script = f'exec "$@" {redirection}'
     return subprocess.run(
         ["sh", "-c", script, "sh", *CHAOS, *words], capture_output=True, text=True, check=False, timeout=60
@@ -18,7 +18,7 @@ def shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", [["list"], ["--help"], ["check", "--help"]], ids=" ".join)
-def test_a_full_disk_is_2_and_a_line(words: list[str]) -> None:
+def test_a_full_disk_is_2_and_a_line(words):
     done = shell(">/dev/full", *words)
     assert (done.returncode, done.stderr) == (2, "python -m chaos: OSError: [Errno 28] No space left on device\n")
 
@@ -29,7 +29,7 @@ def test_a_full_disk_is_2_and_a_line(words: list[str]) -> None:
     (["run", "--scenario", "klepmann"], "kleppmann"),
     (["ci", "--only", "kil"], "kill"),
 ])  # fmt: skip
-def test_of_a_name_that_is_mistyped_it_says_which_one_was_meant(words: list[str], meant: str) -> None:
+def test_of_a_name_that_is_mistyped_it_says_which_one_was_meant(words, meant):
     done = shell("", *words)
     assert (done.returncode, done.stderr.splitlines()[-1].endswith(f"{words[-1]!r}: did you mean {meant}?")) == (
         2,
@@ -38,7 +38,7 @@ def test_of_a_name_that_is_mistyped_it_says_which_one_was_meant(words: list[str]
     assert done.stderr.startswith(("python -m chaos", "usage: python -m chaos"))
 
 
-def test_what_nobody_can_be_told_is_no_verdict() -> None:
+def test_what_nobody_can_be_told_is_no_verdict():
     assert shell("2>/dev/full", "check", "there is none").returncode == 2
     assert shell("2>/dev/full", "nonsense").returncode == 2
     assert shell(">/dev/full 2>&1", "list").returncode == 2
@@ -59,6 +59,6 @@ chaos.entry()
 """
 
 
-def test_ctrl_c_while_a_command_is_imported() -> None:
+def test_ctrl_c_while_a_command_is_imported():
     done = subprocess.run([sys.executable, "-c", STRUCK], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (130, "")

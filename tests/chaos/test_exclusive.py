@@ -13,12 +13,12 @@ from tests.owners import proves
 pytestmark = proves("C25", "C32")
 
 
-def hold(tape: Tape, token: str) -> tuple[float, float]:
+def hold(tape, token):
     [found] = [one for one in holds(tape.history()) if one.token == token]
     return found.start, found.end
 
 
-def test_two_at_once() -> None:
+def test_two_at_once():
     tape = Tape()
     first = tape.held(1, "client-1", "A", until=11)
     second = tape.held(5, "client-2", "B", until=15)
@@ -129,7 +129,7 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_what_overlaps(name: str) -> None:
+def test_what_overlaps(name):
     """The events of each violation, by their number in the story."""
     story, expected = STORIES[name]
     assert told(story).judge("exclusive") == [[number + 1 for number in events] for events in expected]
@@ -139,14 +139,14 @@ def test_what_overlaps(name: str) -> None:
     ("1 A held until 11, 5 A extended until 15", (1, 15)),
     ("1 A held until 11, 5 A extended until 15, 6 A releases", (1, 6)),
 ])  # fmt: skip
-def test_events_that_name_only_the_token(story: str, expected: tuple[float, float]) -> None:
+def test_events_that_name_only_the_token(story, expected):
     tape = told(story)
     for line in tape.lines[1:]:
         del line["lock"]
     assert hold(tape, "A") == expected
 
 
-def test_several_names_with_one_token() -> None:
+def test_several_names_with_one_token():
     tape = told("1 A held until 11, 1 A held until 11 of b, 5 A extended until 15, 12 B held until 20 of b")
     del tape.lines[2]["lock"]
     assert len(tape.judge("exclusive")) == 1
@@ -154,18 +154,18 @@ def test_several_names_with_one_token() -> None:
     assert tape.judge("exclusive") == []
 
 
-def test_a_hold_is_not_in_its_own_way() -> None:
+def test_a_hold_is_not_in_its_own_way():
     found = holds(told("1 A held until 11").history())
     assert list(exclusive([*found, *found])) == []
 
 
-def test_it_keeps_its_fence() -> None:
+def test_it_keeps_its_fence():
     """R19.  Also where the new process does not say it."""
     tape = told("1 A held until 11 fence 7, 5 A/2 resumed until 15")
     assert [one.fence for one in holds(tape.history())] == [7, 7]
 
 
-def test_an_extension_by_a_process_that_has_not_resumed_yet() -> None:
+def test_an_extension_by_a_process_that_has_not_resumed_yet():
     """It extends to take over, and says so a moment later."""
     assert hold(told("1 A held until 11, 10.9 A/2 extended until 21"), "A") == (1, 21)
 
@@ -176,7 +176,7 @@ times = st.integers(0, 12).map(float)
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Tape:
+def stories(draw):
     """Few times, tokens and processes, so that all of them meet."""
     tape = Tape(locks=("a", "b"))
     for _ in range(draw(st.integers(0, 14))):
@@ -199,14 +199,14 @@ def stories(draw: st.DrawFn) -> Tape:
     return tape
 
 
-def overlap(one: Hold, two: Hold) -> bool:
+def overlap(one, two):
     both = one.start < one.end and two.start < two.end and one.lock == two.lock and one.token != two.token
     return both and one.start < two.end and two.start < one.end
 
 
 @PROPERTY
 @given(stories())
-def test_the_quick_judge_says_what_a_slow_one_says(tape: Tape) -> None:
+def test_the_quick_judge_says_what_a_slow_one_says(tape):
     found = sorted(holds(tape.history()), key=lambda one: one.start)
     expected = {two.began.line for at, two in enumerate(found) if any(overlap(one, two) for one in found[:at])}
     reported = tape.ruling("exclusive").violations
@@ -220,7 +220,7 @@ def test_the_quick_judge_says_what_a_slow_one_says(tape: Tape) -> None:
 
 @PROPERTY
 @given(stories())
-def test_holds_of_one_token_follow_each_other(tape: Tape) -> None:
+def test_holds_of_one_token_follow_each_other(tape):
     """What the quick judge stands on."""
     found = holds(tape.history())
     for one in found:
@@ -231,20 +231,20 @@ def test_holds_of_one_token_follow_each_other(tape: Tape) -> None:
 
 @PROPERTY
 @given(stories(), st.randoms(use_true_random=False))
-def test_no_order_of_lines_of_different_times_matters(tape: Tape, random: object) -> None:
+def test_no_order_of_lines_of_different_times_matters(tape, random):
     """C31.  Those of one time stay in their order: the file is all that tells it."""
     before = [violation.at for violation in tape.ruling("exclusive").violations]
     groups: dict[float, list[dict[str, object]]] = {}
     for line in tape.lines:
         groups.setdefault(line["t"], []).append(line)
     keys = list(groups)
-    random.shuffle(keys)  # type: ignore[attr-defined]
+    random.shuffle(keys)
     tape.lines = [line for key in keys for line in groups[key]]
     assert [violation.at for violation in tape.ruling("exclusive").violations] == before
 
 
 @pytest.mark.parametrize("size", [2000, 4000])
-def test_the_work_grows_with_the_history_not_with_its_square(size: int) -> None:
+def test_the_work_grows_with_the_history_not_with_its_square(size):
     """Counted are looks at the end of a hold, the worst case: one that overlaps all others."""
     looks = 0
 
@@ -252,7 +252,7 @@ def test_the_work_grows_with_the_history_not_with_its_square(size: int) -> None:
         __slots__ = ()
 
         @property
-        def end(self) -> float:
+        def end(self):
             nonlocal looks
             looks += 1
             return super().end

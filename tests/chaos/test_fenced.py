@@ -32,7 +32,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_fences_of_grants(name: str) -> None:
+def test_fences_of_grants(name):
     """Whose grants the violation is about."""
     story, expected = STORIES[name]
     ruling = told(story).ruling("fenced")
@@ -42,12 +42,12 @@ def test_fences_of_grants(name: str) -> None:
     )
 
 
-def test_the_sentence() -> None:
+def test_the_sentence():
     [violation] = told(f"{FIRST}, 3 B held until 4 fence 7").ruling("fenced").violations
     assert "client-2 was given fence 7 of 'a', though client-1 had been given 8" in violation.sentence
 
 
-def test_workers_of_one_process_are_told_apart() -> None:
+def test_workers_of_one_process_are_told_apart():
     tape = Tape()
     tape.event(0, "client-2", "acquire", "invoke", lock="a", worker="1")
     tape.held(1, "client-1", "A", until=2, fence=8)
@@ -59,7 +59,7 @@ def test_workers_of_one_process_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("second", [None, 9])
-def test_without_fences_nothing_can_be_said(second: int | None) -> None:
+def test_without_fences_nothing_can_be_said(second):
     tape = Tape()
     tape.held(1, "client-1", "A", until=2, fence=second)
     tape.held(3, "client-1", "B", until=4)
@@ -70,7 +70,7 @@ def test_without_fences_nothing_can_be_said(second: int | None) -> None:
     assert tape.verdict("exclusive", "fenced").outcome == "unknown"
 
 
-def test_but_what_is_wrong_among_the_others_is_wrong() -> None:
+def test_but_what_is_wrong_among_the_others_is_wrong():
     tape = told("1 A held until 2 fence 8, 3 B/1 held until 4, 5 C/1 held until 6 fence 7")
     assert tape.ruling("fenced").outcome == "violated"
 
@@ -100,7 +100,7 @@ STORED: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_the_store_is_fooled(name: str) -> None:
+def test_the_store_is_fooled(name):
     """The events of each violation, by their number in the story."""
     story, expected = STORED[name]
     tape = told(story)
@@ -118,7 +118,7 @@ grants = st.lists(
 
 @PROPERTY
 @given(grants)
-def test_the_quick_judge_says_what_a_slow_one_says(found: list[tuple[int, int, int, str]]) -> None:
+def test_the_quick_judge_says_what_a_slow_one_says(found):
     tape = Tape(locks=("a", "b"))
     ends = {}
     for number, (begin, took, fence, lock) in enumerate(found):
@@ -139,7 +139,7 @@ def test_the_quick_judge_says_what_a_slow_one_says(found: list[tuple[int, int, i
 
 @PROPERTY
 @given(st.lists(st.integers(1, 5), max_size=8))
-def test_the_store(fences: list[int]) -> None:
+def test_the_store(fences):
     tape = told("0 A held until 99 fence 1")
     lines = [tape.used(1 + at, "client-1", "A", fence=fence, store="fenced") for at, fence in enumerate(fences)]
     wrong = [line for at, line in enumerate(lines) if any(fence > fences[at] for fence in fences[:at])]

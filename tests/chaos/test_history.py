@@ -26,18 +26,18 @@ pytestmark = proves("C31")
 HEADER = Header(masters=5, locks=("a",), clients=("client-1",), ttl=2.0, must=("exclusive",), seed=7)
 
 
-def event(**changes: Any) -> bytes:
+def event(**changes):
     values: dict[str, Any] = {"t": 1.5, "process": "client-1", "op": "acquire", "phase": "invoke", "lock": "a"}
     values.update(changes)
     return json.dumps({name: value for name, value in values.items() if value != "left out"}).encode()
 
 
-def file(*lines: bytes, header: dict[str, Any] | None = None) -> bytes:
+def file(*lines, header=None):
     first = json.dumps({**HEADER.as_dict(), **(header or {})}).encode()
     return b"".join(line + b"\n" for line in (first, *lines))
 
 
-def test_every_field() -> None:
+def test_every_field():
     found = parse(
         file(
             event(
@@ -66,13 +66,13 @@ def test_every_field() -> None:
     assert (found.begin, found.end) == (1.5, 5)
 
 
-def test_lines_may_be_in_any_order() -> None:
+def test_lines_may_be_in_any_order():
     """C31.  Events of one time stay in the order of the file."""
     found = parse(file(event(t=3), event(t=1), event(t=2, op="x"), event(t=2, op="y")))
     assert [(one.t, one.line) for one in found.events] == [(1, 3), (2, 4), (2, 5), (3, 2)]
 
 
-def test_of_a_header_the_judge_needs_locks_ttl_and_must() -> None:
+def test_of_a_header_the_judge_needs_locks_ttl_and_must():
     first = b'{"schema": 1, "locks": ["a"], "ttl": 2, "must": []}\n'
     assert parse(first).header == Header(locks=("a",), ttl=2.0, must=())
     for name in (b"locks", b"ttl", b"must"):
@@ -80,7 +80,7 @@ def test_of_a_header_the_judge_needs_locks_ttl_and_must() -> None:
             parse(first.replace(name, b"other"))
 
 
-def test_what_is_not_known_is_not_minded() -> None:
+def test_what_is_not_known_is_not_minded():
     assert parse(file(event(op="ponder", more=1), header={"scenario": "kill"})).events[0].op == "ponder"
 
 
@@ -137,16 +137,16 @@ def test_what_is_not_known_is_not_minded() -> None:
         id="unfenced"),
     pytest.param(file(event(op="inspect", phase="ok", process="observer")), "inspect ok without 'keys'", id="inspect"),
 ])  # fmt: skip
-def test_what_is_refused(data: bytes, says: str) -> None:
+def test_what_is_refused(data, says):
     with pytest.raises(Unreadable, match=re.escape(says)):
         parse(data)
 
 
-def test_a_fault_may_be_called_as_an_operation_is() -> None:
+def test_a_fault_may_be_called_as_an_operation_is():
     parse(file(event(process="nemesis", op="release", phase="invoke", target="client-1")))
 
 
-def test_the_file_is_named(tmp_path: Path) -> None:
+def test_the_file_is_named(tmp_path):
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(file(event())[:-1])
     with pytest.raises(Unreadable, match=r"broken\.jsonl: line 2"):
@@ -159,7 +159,7 @@ def test_the_file_is_named(tmp_path: Path) -> None:
 
 @PROPERTY
 @given(st.integers(0, 600))
-def test_no_cut_goes_unnoticed(at: int) -> None:
+def test_no_cut_goes_unnoticed(at):
     """C31: at whatever byte it is cut, at the end of a line, too, it is refused."""
     tape = Tape()
     tape.header["footer"] = True
@@ -173,20 +173,20 @@ def test_no_cut_goes_unnoticed(at: int) -> None:
             parse(data[:at])
 
 
-def test_a_history_from_before_there_were_footers_can_be_read_and_is_perhaps_cut() -> None:
+def test_a_history_from_before_there_were_footers_can_be_read_and_is_perhaps_cut():
     tape = told("1 A held until 11, 2 A releases")
     assert not tape.history().perhaps_cut
     for data in (tape.bytes(footer=False), tape.bytes(footer=False).rsplit(b"\n", 2)[0] + b"\n"):
         assert parse(data).perhaps_cut
 
 
-def test_a_history_of_the_version_before_there_were_votes_is_judged_as_ever() -> None:
+def test_a_history_of_the_version_before_there_were_votes_is_judged_as_ever():
     found = read(Path(__file__).with_name("histories") / "before_votes.jsonl")
     assert {judge(found)[name].outcome for name in MUST} == {"passed"}
     assert not any(event.votes for event in found.events)
 
 
-def test_votes() -> None:
+def test_votes():
     told = [["master-1", "granted", 0.25], ["master-2", "pending"], ["master-3", "error", None, "gone"]]
     [found] = parse(file(event(op="attempt", phase="fail", votes=told, settled=told[:1], after=2))).events
     assert found.votes == (
@@ -211,14 +211,14 @@ def test_votes() -> None:
     (file(header={"footer": True}), "line 1: is the last one, and the header promises a footer"),
     (file(header={"footer": 1}), "'footer' is 1, it must be true or false"),
 ])  # fmt: skip
-def test_a_footer_that_does_not_fit(data: bytes, says: str) -> None:
+def test_a_footer_that_does_not_fit(data, says):
     with pytest.raises(Unreadable, match=re.escape(says)):
         parse(data)
 
 
 @PROPERTY
 @given(st.binary(max_size=60))
-def test_whatever_the_bytes_it_is_read_or_refused(garbage: bytes) -> None:
+def test_whatever_the_bytes_it_is_read_or_refused(garbage):
     for data in (garbage, file() + garbage, file(garbage)):
         try:
             parse(data)
@@ -229,7 +229,7 @@ def test_whatever_the_bytes_it_is_read_or_refused(garbage: bytes) -> None:
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_what_is_read(tmp_path):
     part, out = tmp_path / "part", tmp_path / "history.jsonl"
     before = format_.now()
     with Writer(part, "client-1") as writer:
@@ -246,7 +246,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert b"reason" not in out.read_bytes()
 
 
-def test_what_has_no_place_in_json(tmp_path: Path) -> None:
+def test_what_has_no_place_in_json(tmp_path):
     with Writer(tmp_path / "part", "client-1") as writer:
         with pytest.raises(ValueError, match="JSON"):
             writer.write("extend", "ok", valid_until=float("nan"))
@@ -255,11 +255,11 @@ def test_what_has_no_place_in_json(tmp_path: Path) -> None:
     assert (tmp_path / "part").read_bytes() == b""
 
 
-def test_threads_and_two_writers_of_one_file_write_whole_lines(tmp_path: Path) -> None:
+def test_threads_and_two_writers_of_one_file_write_whole_lines(tmp_path):
     """Two writers: of a process that forked, or one that was started again."""
     with Writer(tmp_path / "part", "client-1") as one, Writer(tmp_path / "part", "client-1") as two:
 
-        def write(number: int) -> None:
+        def write(number):
             for _ in range(200):
                 (one, two)[number % 2].write("look", "ok", detail="x" * 500, worker=str(number))
 
@@ -269,7 +269,7 @@ def test_threads_and_two_writers_of_one_file_write_whole_lines(tmp_path: Path) -
     assert len(read(tmp_path / "out").events) == 800
 
 
-def test_of_a_process_that_is_killed_there_are_whole_lines(tmp_path: Path) -> None:
+def test_of_a_process_that_is_killed_there_are_whole_lines(tmp_path):
     program = (
         "import sys; from chaos.history import Writer\n"
         "writer = Writer(sys.argv[1], 'client-1')\n"
@@ -287,7 +287,7 @@ def test_of_a_process_that_is_killed_there_are_whole_lines(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("whole", [0, 1, 3])
-def test_half_a_line_of_a_process_that_was_killed_is_left_out(tmp_path: Path, whole: int) -> None:
+def test_half_a_line_of_a_process_that_was_killed_is_left_out(tmp_path, whole):
     """It did nothing after that write, so it was killed before the event; and another one goes on in its file."""
     part = tmp_path / "part"
     with Writer(part, "client-1") as writer:
@@ -302,14 +302,14 @@ def test_half_a_line_of_a_process_that_was_killed_is_left_out(tmp_path: Path, wh
     assert [event.t for event in read(tmp_path / "out").events] == [*range(whole), 9]
 
 
-def test_a_disk_that_takes_half_a_line_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_takes_half_a_line_is_an_error(tmp_path, monkeypatch):
     with Writer(tmp_path / "part", "client-1") as writer:
         monkeypatch.setattr(os, "write", lambda _, data: len(data) - 1)
         with pytest.raises(OSError, match="bytes of an event were written"):
             writer.write("look", "ok")
 
 
-def test_merged_in_the_order_of_time(tmp_path: Path) -> None:
+def test_merged_in_the_order_of_time(tmp_path):
     for process, times in {"client-1": (1, 4), "client-2": (3, 2), "nemesis": (2.5,), "client-3": ()}.items():
         with Writer(tmp_path / process, process) as writer:
             for t in times:
@@ -326,7 +326,7 @@ def test_merged_in_the_order_of_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [b'{"t": 1\n', b'{"t": 1}\n'])
-def test_a_part_with_a_bad_line_makes_no_history(tmp_path: Path, bad: bytes) -> None:
+def test_a_part_with_a_bad_line_makes_no_history(tmp_path, bad):
     (tmp_path / "part").write_bytes(bad)
     with pytest.raises(Unreadable, match="part: line 1"):
         merge([tmp_path / "part"], HEADER, tmp_path / "history.jsonl")
@@ -337,7 +337,7 @@ def test_a_part_with_a_bad_line_makes_no_history(tmp_path: Path, bad: bytes) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
-def test_nothing_is_left_of_a_merge_that_fails(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_merge_that_fails(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(OSError):
         merge([], HEADER, tmp_path / "out")

@@ -13,7 +13,7 @@ EVERYTHING = (*MUST, "kept")
 RENEWED = "1 A held until 11, 4 A extended until 14"
 
 
-def renewed() -> Tape:
+def renewed():
     """Held from 1 on, renewed at 4, and something else was seen at 30."""
     return Tape(must=EVERYTHING).told(f"{RENEWED}, 30 observer looks")
 
@@ -37,7 +37,7 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_what_is_lost(name: str) -> None:
+def test_what_is_lost(name):
     """The events of each violation, by their number in the story."""
     story, expected = STORIES[name]
     tape = Tape(must=EVERYTHING).told(f"{story}, 30 observer looks")
@@ -45,7 +45,7 @@ def test_what_is_lost(name: str) -> None:
     assert not tape.ruling("kept").vacuous
 
 
-def test_the_loss_is_the_last_event() -> None:
+def test_the_loss_is_the_last_event():
     assert Tape(must=EVERYTHING).told("1 A held until 11, 5 A loses").judge("kept") == [[2, 3]]
 
 
@@ -54,7 +54,7 @@ def test_the_loss_is_the_last_event() -> None:
     (14.02, 14, "client-1 lost 'a' (A) at t=14.000000: unreachable"),
     (None, 14, "client-1 lost 'a' (A) at t=14.000000: it was never notified"),
 ])  # fmt: skip
-def test_what_is_said_of_a_loss(lost: float | None, at: float, how: str) -> None:
+def test_what_is_said_of_a_loss(lost, at, how):
     tape = renewed()
     if lost is not None:
         tape.lost(lost, "client-1", "A", "unreachable")
@@ -68,29 +68,29 @@ def test_what_is_said_of_a_loss(lost: float | None, at: float, how: str) -> None
 @pytest.mark.parametrize(
     ("begin", "end", "excused"), [(1, 3.9, False), (3.9, 4, True), (8, 9, True), (14, 15, True), (14.1, 15, False)]
 )
-def test_who_is_stopped_renews_nothing(op: str, begin: float, end: float, excused: bool) -> None:
+def test_who_is_stopped_renews_nothing(op, begin, end, excused):
     """After the last renewal, and before the end."""
     tape = renewed().told(f"{begin} {op} strikes client-1 until {end}, 8 {op} strikes client-2")
     assert bool(tape.judge("kept")) != excused
 
 
-def test_what_is_done_to_masters_is_no_excuse() -> None:
+def test_what_is_done_to_masters_is_no_excuse():
     assert len(renewed().told("5 roll strikes master-1 until 13").judge("kept")) == 1
 
 
-def test_without_a_renewal_it_holds_trivially() -> None:
+def test_without_a_renewal_it_holds_trivially():
     ruling = Tape(must=EVERYTHING).told("1 A held until 11, 2 A releases").ruling("kept")
     assert (ruling.outcome, ruling.vacuous, ruling.note) == ("passed", True, "no lease was renewed")
 
 
-def test_it_is_judged_only_where_it_is_demanded() -> None:
+def test_it_is_judged_only_where_it_is_demanded():
     """Elsewhere leases run out on purpose."""
     tape = renewed()
     assert [ruling.name for ruling in tape.verdict("kept").rulings] == [*EVERYTHING]
     assert [ruling.name for ruling in tape.verdict("live").rulings] == [*MUST]
 
 
-def test_what_can_be_demanded() -> None:
+def test_what_can_be_demanded():
     assert (*EVERYTHING, "handover", "slots", "order") == DEMANDABLE
     assert demanded(["kept", "live", "kept"]) == ("kept", "live")
     with pytest.raises(Unreadable, match="only exclusive, fenced, prompt, live, clean, kept, handover"):

@@ -12,12 +12,12 @@ LINE = "4 A held until 14 asked 4, 5 B asks, 6 C asks, 9 A releases"
 IN_ORDER, TURNED = (f"{{}} {a} held until 40, {{}}9 {a} releases, 9.93 {b} held until 50" for a, b in ("BC", "CB"))
 
 
-def line(story: str = "", known: str = KNOWN) -> Tape:
+def line(story="", known=KNOWN):
     """client-1 holds from 4 until 9, client-2 asks at 5 and client-3 at 6; all have had an answer before."""
     return Tape(must=(*MUST, "order")).told(", ".join(filter(None, (known, LINE, story, "100 observer looks"))))
 
 
-def served(story: str, t: float = 9.1) -> str:
+def served(story, t=9.1):
     return story.format(t, t)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -15,7 +13,7 @@ pytestmark = proves("C27", "C28", "C29")
 LATE = 1000.0  # the end of the recording, unless it is what the test is about
 
 
-def expired(*, until: float = 11, end: float = LATE) -> Tape:
+def expired(*, until=11, end=LATE):
     """client-1 held it from 1 on, and neither released it nor was told."""
     return told(f"1 A held until {until}, {end} observer looks")
 
@@ -81,7 +79,7 @@ USING = {
     *(pytest.param(*case, id=f"told-{name}") for name, case in BEING_TOLD.items()),
     *(pytest.param(*case, id=f"used-{name}") for name, case in USING.items()),
 ])  # fmt: skip
-def test_who_is_told_and_who_uses_it(story: str, end: float, expected: list[tuple[int, ...]]) -> None:
+def test_who_is_told_and_who_uses_it(story, end, expected):
     """The events of each violation, by their number in the story."""
     tape = told(f"{story}, {end} observer looks")
     assert tape.judge("prompt") == [[number + 1 for number in events] for events in expected]
@@ -92,14 +90,14 @@ def test_who_is_told_and_who_uses_it(story: str, end: float, expected: list[tupl
 
 @pytest.mark.parametrize("until", [11, 11.03, 1234567.1, 4.35, 2.3])
 @pytest.mark.parametrize(("after", "late"), [(-1, False), (0, False), (0.05, False), (0.0500001, True), (3, True)])
-def test_50_ms_are_allowed(until: float, after: float, late: bool) -> None:
+def test_50_ms_are_allowed(until, after, late):
     """Also where until + 0.05 is not quite that in floating point."""
     tape = expired(until=until, end=until + 10)
     line = tape.lost(round(until + after, 9), "client-1", "A")
     assert tape.judge("prompt") == ([[2, line]] if late else [])
 
 
-def test_the_sentence_of_one_that_was_never_told() -> None:
+def test_the_sentence_of_one_that_was_never_told():
     assert "never notified" in expired().ruling("prompt").violations[0].sentence
 
 
@@ -129,12 +127,12 @@ STRIKES: dict[str, tuple[str, bool]] = {
 
 
 @pytest.mark.parametrize("name", STRIKES)
-def test_who_was_stopped_or_killed_then_is_excused(name: str) -> None:
+def test_who_was_stopped_or_killed_then_is_excused(name):
     story, exempt = STRIKES[name]
     assert bool(expired().told(story).judge("prompt")) != exempt
 
 
-def test_a_client_that_says_stop_is_no_nemesis() -> None:
+def test_a_client_that_says_stop_is_no_nemesis():
     tape = expired()
     tape.event(5, "client-2", "stop", "invoke", target="client-1")
     assert len(tape.judge("prompt")) == 1
@@ -143,11 +141,11 @@ def test_a_client_that_says_stop_is_no_nemesis() -> None:
 # -- using ---------------------------------------------------------------------------------------------------
 
 
-def lost(*, until: float = 11) -> Tape:
+def lost(*, until=11):
     return expired(until=until).told(f"{until} A loses")
 
 
-def test_the_lines_of_a_use_are_both_named() -> None:
+def test_the_lines_of_a_use_are_both_named():
     tape = lost()
     used = tape.used(31, "client-1", "A", invoked=12)
     assert tape.judge("prompt") == [[2, used - 1, used]]
@@ -164,7 +162,7 @@ USE: dict[str, object] = {"lock": "a", "token": "A", "store": "plain", "accepted
     ("invoke", {"lock": None}),  # it is found by its token
     ("invoke", {"token": None}),  # which may be told at the end only
 ])  # fmt: skip
-def test_every_use_counts(phase: str, fields: dict[str, object]) -> None:
+def test_every_use_counts(phase, fields):
     tape = lost()
     known = {name: value for name, value in (USE | fields).items() if value is not None}
     tape.event(12, "client-1", "use", phase, **known)
@@ -181,7 +179,7 @@ def test_every_use_counts(phase: str, fields: dict[str, object]) -> None:
     pytest.param(20.1, 30, False, id="after-it-was-invoked"),
     pytest.param(15, None, True, id="for-ever"),
 ])  # fmt: skip
-def test_stopped_between_the_last_look_and_the_invocation(begin: float, end: float | None, exempt: bool) -> None:
+def test_stopped_between_the_last_look_and_the_invocation(begin, end, exempt):
     """C29: it looked at 10, when all was well, and then at nothing."""
     tape = lost()
     tape.event(10, "client-1", "look", "ok", lock="a", token="A")
@@ -191,14 +189,14 @@ def test_stopped_between_the_last_look_and_the_invocation(begin: float, end: flo
 
 
 @pytest.mark.parametrize("op", ["kill", "pause"])
-def test_only_a_stop_excuses_a_use(op: str) -> None:
+def test_only_a_stop_excuses_a_use(op):
     tape = lost()
     tape.used(21, "client-1", "A", invoked=20)
     tape.fault(op, "client-1", 10, 19)
     assert len(tape.judge("prompt")) == 1
 
 
-def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_renewer_writes() -> None:
+def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_renewer_writes():
     tape = lost()
     tape.used(9, "client-1", "A", invoked=8)
     tape.fault("stop", "client-1", 9.5, 19)
@@ -209,7 +207,7 @@ def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_renewer_wr
     assert len(tape.judge("prompt")) == 1
 
 
-def test_what_another_worker_does_is_no_look() -> None:
+def test_what_another_worker_does_is_no_look():
     tape = lost()
     tape.used(9, "client-1", "A", worker="1")
     tape.fault("stop", "client-1", 9.5, 19)
@@ -234,9 +232,7 @@ faults = st.tuples(
 
 @PROPERTY
 @given(st.lists(lives, min_size=1, max_size=5), st.lists(faults, max_size=3, unique_by=lambda one: one[:2]), ticks)
-def test_the_judge_says_what_a_slow_one_says(
-    people: list[dict[str, Any]], struck: list[tuple[str, str, int, int | None]], end: int
-) -> None:
+def test_the_judge_says_what_a_slow_one_says(people, struck, end):
     tape = Tape()
     for number, life in enumerate(people):
         begin, process = life["acquired"], life["process"]
@@ -258,7 +254,7 @@ def test_the_judge_says_what_a_slow_one_says(
     tape.told(f"{end / 40} observer looks")
     last = max(round(line["t"] * 40) for line in tape.lines)
 
-    def hindered(ops: tuple[str, ...], process: str, begin: int, finish: int) -> bool:
+    def hindered(ops, process, begin, finish):
         return any(
             t <= finish and (healed is None or max(healed, t) >= begin)
             for op, target, t, healed in struck

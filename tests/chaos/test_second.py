@@ -19,7 +19,7 @@ from tests.chaos.tape import LOCK, PROPERTY, Tape, told
 from tests.chaos.test_exclusive import STORIES
 
 
-def both(tape: Tape) -> tuple[bool, bool]:
+def both(tape):
     """Which judge says that two held a lock at once?"""
     return tape.judge("exclusive") != [], any(second.judged(tape.lines).values())
 

@@ -11,7 +11,7 @@ from tests.chaos.tape import Tape
 EVERYTHING = (*MUST, "slots")
 
 
-def group(limit: int = 2) -> Tape:
+def group(limit=2):
     tape = Tape(must=EVERYTHING, locks=tuple(f"a#{slot}" for slot in range(limit)))
     tape.header["slots"] = {"a": limit}
     return tape
@@ -32,7 +32,7 @@ STORIES: dict[str, tuple[int, str, list[list[int]], int]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_who_holds_together(name: str) -> None:
+def test_who_holds_together(name):
     limit, story, expected, twice = STORIES[name]
     tape = group(limit).told(story)
     assert tape.judge("slots") == expected
@@ -41,7 +41,7 @@ def test_who_holds_together(name: str) -> None:
     assert tape.verdict("slots").outcome == ("violated" if expected else "passed")
 
 
-def test_what_is_no_slot_of_the_header_counts_for_nothing() -> None:
+def test_what_is_no_slot_of_the_header_counts_for_nothing():
     tape = group(1)
     for process, lock in (("client-1", "a"), ("client-2", "b#0"), ("client-3", "a#0"), ("client-4", "a#x")):
         tape.held(1, process, process, until=11, fence=1, lock=lock)
@@ -51,7 +51,7 @@ def test_what_is_no_slot_of_the_header_counts_for_nothing() -> None:
     assert group_of("a#") is group_of("a") is group_of("a#-1") is None
 
 
-def test_a_grant_whose_slot_was_not_known_when_it_was_asked_for() -> None:
+def test_a_grant_whose_slot_was_not_known_when_it_was_asked_for():
     """`fenced`: it began when the group was asked."""
     tape = group()
     tape.event(1, "client-1", "acquire", "invoke", lock="a")
@@ -66,7 +66,7 @@ def test_a_grant_whose_slot_was_not_known_when_it_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("slots", [[], {"a": 0}, {"a": "2"}, {"a": True}, 3])
-def test_a_header_that_makes_no_sense(slots: object) -> None:
+def test_a_header_that_makes_no_sense(slots):
     tape = group()
     tape.header["slots"] = slots
     with pytest.raises(Unreadable, match="slots"):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from chaos.__main__ import main
 from chaos.judge import steps
 from tests.chaos.tape import LOCK, Tape, told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MASTERS = [f"master-{number}" for number in range(1, 6)]
 VOTES: dict[str, list[Any]] = {
@@ -25,7 +22,7 @@ VOTES: dict[str, list[Any]] = {
 LASTS = 10 - 0.102  # of a TTL of ten seconds, from the first byte (R6)
 
 
-def votes(word: str) -> list[list[Any]]:
+def votes(word):
     """A dot: a master that is not in its list."""
     return [[master, *VOTES[letter]] for master, letter in zip(MASTERS, word, strict=True) if letter != "."]
 
@@ -33,7 +30,7 @@ def votes(word: str) -> list[list[Any]]:
 class Told(Tape):
     """Each was asked for 10 ms before it is told."""
 
-    def got(self, t: float, token: str, said: str = "gggpp", settled: str = "", by: int = 1, **more: Any) -> Told:
+    def got(self, t, token, said="gggpp", settled="", by=1, **more):
         """``settled``: the second round."""
         more = {"until": t - 0.01 + LASTS, "fence": int(t * 10), **more}
         self.held(
@@ -42,46 +39,46 @@ class Told(Tape):
         )  # fmt: skip
         return self
 
-    def kept(self, t: float, token: str, said: str = "gggpp", op: str = "extend", by: int = 1, **more: Any) -> Told:
+    def kept(self, t, token, said="gggpp", op="extend", by=1, **more):
         lasts = {"valid_until": more.pop("until", t - 0.01 + LASTS), "votes": votes(said)}
         self.event(t, f"client-{by}", op, "ok", lock=LOCK, token=token, **lasts)
         return self
 
-    def reads(self, t: float, token: str, said: str = "gggpp", **more: Any) -> Told:
+    def reads(self, t, token, said="gggpp", **more):
         return self.got(t, token, said, mode="shared", **more)
 
-    def downgraded(self, t: float, token: str, said: str = "gggpp") -> Told:
+    def downgraded(self, t, token, said="gggpp"):
         self.event(t - 0.01, "client-1", "downgrade", "invoke", lock=LOCK, token=token)
         return self.kept(t, token, said)
 
-    def gave(self, t: float, token: str, by: int = 1) -> Told:
+    def gave(self, t, token, by=1):
         self.release(t, f"client-{by}", token)
         self.event(t + 0.01, f"client-{by}", "release", "ok", lock=LOCK, token=token)
         return self
 
-    def release_under_way(self, t: float, token: str) -> Told:
+    def release_under_way(self, t, token):
         self.release(t, "client-1", token)
         return self
 
-    def failed(self, t: float, said: str, *, asked: float = 0.0, after: float | None = 0.01) -> Told:
+    def failed(self, t, said, *, asked=0.0, after=0.01):
         """Decided so long after it was asked for, if that is told, and perhaps written later."""
         self.event(asked or t - (after or 0.0), "client-2", "acquire", "invoke", lock=LOCK)
         self.event(t, "client-2", "attempt", "fail", lock=LOCK, after=after, votes=votes(said))
         return self
 
-    def was_lost(self, t: float, token: str, said: str, reason: str = "taken", by: int = 1) -> Told:
+    def was_lost(self, t, token, said, reason="taken", by=1):
         self.event(t, f"client-{by}", "lost", "info", lock=LOCK, token=token, reason=reason, votes=votes(said))
         return self
 
-    def struck(self, op: str, target: str, begin: float, end: float) -> Told:
+    def struck(self, op, target, begin, end):
         self.fault(op, target, begin, end)
         return self
 
-    def confirming(self) -> Told:
+    def confirming(self):
         self.header["confirm_expiry"] = True
         return self
 
-    def beyond(self) -> Told:
+    def beyond(self):
         self.header["must"] = ["fenced"]
         return self
 
@@ -124,7 +121,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_the_rules_allow(name: str) -> None:
+def test_what_the_rules_allow(name):
     found = steps(ALLOWED[name].history())
     assert (found.found, found.note) == ((), "")
     assert found.count >= 5
@@ -169,7 +166,7 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_a_rule_forbids(name: str) -> None:
+def test_what_a_rule_forbids(name):
     rule, line, tape = FORBIDDEN[name]
     [found] = steps(tape.history()).found
     assert found.sentence.startswith(f"{rule}: ")
@@ -180,7 +177,7 @@ def test_what_a_rule_forbids(name: str) -> None:
     (told("1 A held until 11 fence 1, 5 A releases"), "no client recorded what masters answered"),
     (Told().got(1, "A").told("15 B held until 25 fence 999"), "line 4: acquire without the votes for it"),
 ])  # fmt: skip
-def test_what_cannot_be_replayed_says_why(tape: Tape, why: str) -> None:
+def test_what_cannot_be_replayed_says_why(tape, why):
     found = steps(tape.history())
     assert why in found.note
     assert (found.found, found.exit_code) == ((), 2)
@@ -191,7 +188,7 @@ def test_what_cannot_be_replayed_says_why(tape: Tape, why: str) -> None:
     (Told().got(1, "A", "gghhh"), 1, "  1. R1: no majority has granted it"),
     (told("1 A held until 11 fence 1"), 2, "UNKNOWN: no client recorded"),
 ])  # fmt: skip
-def test_the_command(tape: Tape, code: int, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tape, code, printed, tmp_path, capsys):
     path = tmp_path / "history.jsonl"
     path.write_bytes(tape.bytes())
     assert main(["check", "--steps", str(path)]) == code
@@ -199,7 +196,7 @@ def test_the_command(tape: Tape, code: int, printed: str, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("slewed", [True, False])
-def test_keys_end_early_only_where_clocks_are_slewed(slewed: bool) -> None:
+def test_keys_end_early_only_where_clocks_are_slewed(slewed):
     """R43: a grant of before the rates are measured."""
     tape = Told()
     if slewed:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from chaos.report import text
-from chaos.summary import OfLock, OfStore, Summary, summarize
+from chaos.summary import OfLock, OfStore, summarize
 from tests.chaos.tape import Tape, told
 
 
-def summary(tape: Tape) -> Summary:
+def summary(tape):
     return summarize(tape.history(), tape.verdict())
 
 
-def test_operations() -> None:
+def test_operations():
     found = summary(
         told("1 A held until 11 asked 0, 2 B is-refused, 3 kill strikes master-1 until 4, 4 C asks, 5 master-1 has")
     )
@@ -21,7 +21,7 @@ def test_operations() -> None:
     assert (found.events, found.seconds) == (7, 5)
 
 
-def test_figures_that_look_wrong_are_explained() -> None:
+def test_figures_that_look_wrong_are_explained():
     """More extensions were won than invoked, and more seconds were held than the run had: readers."""
     tape = told("0 A held until 10 asked 0 as shared, 0 B held until 10 asked 0 as shared")
     tape.told("1 A extended until 11, 2 A extended until 12, 3 A extended until 13")  # by the library
@@ -41,7 +41,7 @@ def test_figures_that_look_wrong_are_explained() -> None:
     assert "strobe" not in shown
 
 
-def test_what_kills_clients_is_told_from_what_kills_masters() -> None:
+def test_what_kills_clients_is_told_from_what_kills_masters():
     tape = Tape()
     tape.fault("kill", "master-1", 1, 2)
     tape.event(3, "nemesis", "kill", "invoke", target="client-1", fault="crash")
@@ -50,13 +50,13 @@ def test_what_kills_clients_is_told_from_what_kills_masters() -> None:
     assert summary(tape).faults == {"crash": 1, "kill": 1, "machine": 1}
 
 
-def test_faults_by_kind() -> None:
+def test_faults_by_kind():
     tape = told("1 kill strikes master-1 until 2, 3 kill strikes master-2+master-3")  # one fault on two masters
     tape.told("4 halves strikes x until 5, 6 stop strikes client-1, 7 stop misses client-1, 8 flush strikes x")
     assert summary(tape).faults == {"flush": 1, "halves": 1, "kill": 2}
 
 
-def test_holding_and_not_holding() -> None:
+def test_holding_and_not_holding():
     tape = Tape(locks=("a", "b", "c"))
     tape.told("3 A held until 13 asked 0, 5 A releases, 12 B held until 14, 18 B is-refused, 1 C held until 2 of b")
     tape.told("100 observer looks")  # nobody wanted it any more
@@ -69,12 +69,12 @@ def test_holding_and_not_holding() -> None:
 
 
 @pytest.mark.parametrize(("tail", "gap"), [(16, 3), (30, 17)])
-def test_the_gaps_at_both_ends_count_while_somebody_tries(tail: float, gap: float) -> None:
+def test_the_gaps_at_both_ends_count_while_somebody_tries(tail, gap):
     tape = told(f"3 A held until 13 asked 0, 4 B/1 held until 8, {tail} A is-refused")  # the one within the other one
     assert summary(tape).locks[0].longest_gap == gap
 
 
-def test_both_stores() -> None:
+def test_both_stores():
     tape = told("1 A held until 20 fence 5, 2 A wrote fence 5 read 0")
     tape.told(
         "3 B wrote fence 6 read 0, 4 A wrote fence 5 read 1, 5 A wrote fence 5 read 1"
@@ -86,12 +86,12 @@ def test_both_stores() -> None:
     )
 
 
-def test_versions_that_were_not_recorded() -> None:
+def test_versions_that_were_not_recorded():
     [found] = summary(told("1 A held until 20 fence 5, 2 A wrote fence 5 read 0, 3 B wrote fence 4")).stores
     assert (found.stale, found.lost_updates) == (1, None)
 
 
-def test_as_a_table() -> None:
+def test_as_a_table():
     tape = told("1 A held until 11 fence 1 asked 0, 3 kill strikes master-1 until 4")
     tape.told("12 B/1 held until 22 fence 2 asked 11.5, 13 B/1 wrote fence 2")
     tape.lost(11, "client-1", "A", "max_hold")

@@ -16,7 +16,7 @@ from tests.chaos.test_verdict import good, overlapping
 
 
 class Page(HTMLParser):
-    def __init__(self, source: str) -> None:
+    def __init__(self, source):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.ids: set[str] = set()
@@ -25,32 +25,32 @@ class Page(HTMLParser):
         self.feed(source)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
         self.ids.update(value for name, value in attrs if name == "id" and value)
         self._open = tag
         if tag == "script":
             self.scripts.append("")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         self._open = ""
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self._open == "script":
             self.scripts[-1] += data
 
 
-def page(tape: Tape) -> str:
+def page(tape):
     verdict = tape.verdict()
     return timeline(tape.history(), verdict, summarize(tape.history(), verdict))
 
 
-def data(tape: Tape) -> dict[str, Any]:
+def data(tape):
     found: dict[str, Any] = json.loads(Page(page(tape)).scripts[0])
     return found
 
 
-def test_it_loads_nothing() -> None:
+def test_it_loads_nothing():
     source = page(overlapping())
     for tag, attributes in Page(source).tags:
         assert tag not in ("link", "img", "iframe", "object", "base")
@@ -59,21 +59,21 @@ def test_it_loads_nothing() -> None:
     assert "default-src 'none'" in source
 
 
-def test_the_script_finds_what_it_looks_for() -> None:
+def test_the_script_finds_what_it_looks_for():
     found = Page(page(good()))
     wanted = set(re.findall(r'\$\("(\w+)"\)', found.scripts[1]))
     assert len(wanted) > 10
     assert wanted <= found.ids
 
 
-def test_no_placeholder_is_left() -> None:
+def test_no_placeholder_is_left():
     assert not re.search(r"\{\{ \w+ \}\}", page(good()))
 
 
 @pytest.mark.parametrize(
     "name", ["</script><script>alert(1)</script>", "<!--<script>", "{{ script }}", "\\1\\g<0>", "ü\u2028"]
 )
-def test_a_name_is_text_whatever_it_is(name: str) -> None:
+def test_a_name_is_text_whatever_it_is(name):
     tape = Tape(locks=(name,))
     tape.held(1, name, name, until=2, lock=name, fence=1)
     tape.fault(name, name, 3)
@@ -84,7 +84,7 @@ def test_a_name_is_text_whatever_it_is(name: str) -> None:
     assert [name, "client"] in found["lanes"]
 
 
-def test_a_lane_for_each_client_and_each_master() -> None:
+def test_a_lane_for_each_client_and_each_master():
     """In the order of their numbers, those too that nothing happened to."""
     tape = good()
     tape.header["clients"] = ["client-10", "client-2"]
@@ -96,7 +96,7 @@ def test_a_lane_for_each_client_and_each_master() -> None:
     ]  # fmt: skip
 
 
-def test_from_when_a_hold_is_shared() -> None:
+def test_from_when_a_hold_is_shared():
     """R33: a reader's from the beginning, a writer's from its downgrade on."""
     tape = Tape()
     tape.held(1, "client-1", "A", until=11, mode="shared")
@@ -107,14 +107,14 @@ def test_from_when_a_hold_is_shared() -> None:
 
 
 @pytest.mark.parametrize(("target", "last"), [("master-0", "master-4"), ("master-5", "master-5")])
-def test_masters_may_be_counted_from_0_or_from_1(target: str, last: str) -> None:
+def test_masters_may_be_counted_from_0_or_from_1(target, last):
     tape = good()
     tape.fault("kill", target, 3)
     assert [name for name, kind in data(tape)["lanes"] if kind == "master"][-1] == last
     assert len([1 for _, kind in data(tape)["lanes"] if kind == "master"]) == 5
 
 
-def test_what_is_drawn() -> None:
+def test_what_is_drawn():
     tape = overlapping()
     tape.fault("stop", ["client-1", "master-2"], 5, 6)
     tape.fault("kill", "master-1", 7)
@@ -148,5 +148,5 @@ def test_what_is_drawn() -> None:
     ]
 
 
-def test_an_empty_history_is_a_page_as_well() -> None:
+def test_an_empty_history_is_a_page_as_well():
     assert data(Tape())["outcome"] == "unknown"

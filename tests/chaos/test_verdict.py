@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 
 import chaos.judge.verdict as verdict_
-from chaos.history import MUST, Must
+from chaos.history import MUST
 from chaos.judge import judge
 from tests.chaos.tape import Tape, told
 
 
-def good() -> Tape:
+def good():
     return told("1 A held until 11 fence 1, 2 A releases")
 
 
-def overlapping() -> Tape:
+def overlapping():
     return good().told("3 B/1 held until 13 fence 2, 4 C/2 held until 14 fence 3")
 
 
-def broken_on_purpose(tape: Tape, *breaks: str) -> Tape:
+def broken_on_purpose(tape, *breaks):
     tape.header |= {"variant": "minority", "breaks": list(breaks)}
     return tape
 
 
-def demands(tape: Tape, *must: str) -> Tape:
+def demands(tape, *must):
     tape.header["must"] = list(must)
     return tape
 
@@ -41,9 +41,7 @@ def demands(tape: Tape, *must: str) -> Tape:
     pytest.param(broken_on_purpose(good(), "exclusive"), (), "unknown", 2, [], id="broken-on-purpose-and-breaks-nothing"),
     pytest.param(broken_on_purpose(overlapping(), "exclusive"), (), "violated", 1, ["exclusive"], id="broken-on-purpose"),
 ])  # fmt: skip
-def test_what_follows_from_the_rulings(
-    tape: Tape, must: tuple[Must, ...], outcome: str, code: int, violated: list[str]
-) -> None:
+def test_what_follows_from_the_rulings(tape, must, outcome, code, violated):
     verdict = tape.verdict(*must)
     assert verdict.must == (must or tuple(tape.header["must"]))
     assert (verdict.outcome, verdict.exit_code) == (outcome, code)
@@ -53,7 +51,7 @@ def test_what_follows_from_the_rulings(
 
 
 @pytest.mark.parametrize("must", [(), ("exclusive",), MUST])
-def test_without_a_hold_nothing_is_proven(must: tuple[Must, ...]) -> None:
+def test_without_a_hold_nothing_is_proven(must):
     # Over when it was returned; and something is wrong, besides.
     tape = told("1 A asks, 2 A is-refused, 3 A held until 3, 100 master-1 has B=-1, 200 observer looks")
     verdict = judge(tape.history(), must)
@@ -64,8 +62,8 @@ def test_without_a_hold_nothing_is_proven(must: tuple[Must, ...]) -> None:
 
 @pytest.mark.parametrize("name", MUST)
 @pytest.mark.parametrize("demanded", [True, False])
-def test_a_judge_that_crashes_is_no_pass(name: Must, demanded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> list[object]:
+def test_a_judge_that_crashes_is_no_pass(name, demanded, monkeypatch):
+    def broken(*_):
         raise ZeroDivisionError("no idea")
 
     monkeypatch.setitem(verdict_._JUDGES, name, broken)
@@ -77,24 +75,24 @@ def test_a_judge_that_crashes_is_no_pass(name: Must, demanded: bool, monkeypatch
     assert all(ruling.outcome == "passed" for ruling in verdict.rulings if ruling.name != name)
 
 
-def test_what_was_proven_before_the_crash_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_proven_before_the_crash_stays_proven(monkeypatch):
     monkeypatch.setitem(verdict_._JUDGES, "live", lambda *_: 1 / 0)
     assert overlapping().verdict().outcome == "violated"
 
 
-def test_nobody_can_tell_who_held_what(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_can_tell_who_held_what(monkeypatch):
     monkeypatch.setattr(verdict_, "holds", lambda _: 1 / 0)
     verdict = overlapping().verdict()
     assert verdict.exit_code == 2
     assert all(ruling.crashed for ruling in verdict.rulings)
 
 
-def asked_for(tape: Tape, *faults: str, by_name: tuple[str, ...] = ()) -> Tape:
+def asked_for(tape, *faults, by_name=()):
     tape.header |= {"faults": list(faults), "must_strike": list(by_name)}
     return tape
 
 
-def test_a_fault_that_was_asked_for_by_name_and_never_struck() -> None:
+def test_a_fault_that_was_asked_for_by_name_and_never_struck():
     """A short run passed, although its masters were never killed."""
     tape = asked_for(good(), "kill", "pause", by_name=("kill", "pause"))
     tape.fault("pause", "master-1", 1)
@@ -107,13 +105,13 @@ def test_a_fault_that_was_asked_for_by_name_and_never_struck() -> None:
     assert (verdict.outcome, verdict.never_struck, verdict.why) == ("passed", (), "")
 
 
-def test_one_of_several_need_not_strike_and_is_named() -> None:
+def test_one_of_several_need_not_strike_and_is_named():
     """`--faults all` in a run that has no time for all."""
     verdict = asked_for(good(), "kill", "pause").verdict()
     assert (verdict.outcome, verdict.never_struck) == ("passed", ("kill", "pause"))
 
 
-def test_what_never_struck_takes_no_breach_back() -> None:
+def test_what_never_struck_takes_no_breach_back():
     assert asked_for(overlapping(), "kill", by_name=("kill",)).verdict().outcome == "violated"
 
 
@@ -122,23 +120,23 @@ def test_what_never_struck_takes_no_breach_back() -> None:
     ("kill", "fail", None),  # it was tried
     ("stop", "ok", "machine"),
 ])  # fmt: skip
-def test_what_was_not_the_fault_that_was_asked_for(op: str, phase: str, fault: str | None) -> None:
+def test_what_was_not_the_fault_that_was_asked_for(op, phase, fault):
     tape = asked_for(good(), op, by_name=(op,))
     tape.event(1, "nemesis", op, "invoke", target="x", fault=fault)
     tape.event(2, "nemesis", op, phase, target="x", fault=fault)
     assert tape.verdict().never_struck == (op,)
 
 
-def test_what_is_to_be_broken_is_judged_though_nobody_has_demanded_it() -> None:
+def test_what_is_to_be_broken_is_judged_though_nobody_has_demanded_it():
     assert broken_on_purpose(overlapping(), "kept").verdict("fenced")["kept"].outcome == "passed"
 
 
-def test_violations_are_in_the_order_in_which_they_could_be_seen() -> None:
+def test_violations_are_in_the_order_in_which_they_could_be_seen():
     tape = overlapping().told("2.5 D/1 held until 3.5 fence 9")
     assert [violation.at for violation in tape.ruling("exclusive").violations] == [3, 4]
 
 
-def test_many_events_are_judged() -> None:
+def test_many_events_are_judged():
     """Thirty thousand of them; only that it ends, and soon enough for the test's time limit."""
     tape = Tape(ttl=2)
     for number in range(5_000):

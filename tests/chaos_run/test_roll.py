@@ -23,7 +23,7 @@ BACK_AFTER = 0.15
 class Masters:
     """A restart takes a while, as that of a container does."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.away: set[int] = set()
 
     def each(self, masters, do):
@@ -61,7 +61,7 @@ def test_the_next_one_waits_for_the_one_before_however_long_that_takes():
         assert settled - struck > BACK_AFTER + 0.05, "away, and then without a vote"
 
 
-def seats() -> Any:
+def seats():
     """Clients that are killed and replaced in no time."""
     return mock.Mock(now_on=lambda seat: SimpleNamespace(name=f"client-{seat}"))
 

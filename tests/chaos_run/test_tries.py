@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -14,16 +13,16 @@ from chaos.scenarios import SCENARIOS
 from chaos.variants import VARIANTS
 
 
-def job(scenario: str, variant: str | None = None) -> ci.Job:
+def job(scenario, variant=None):
     one = SCENARIOS[scenario]
     return ci.Job(scenario, one, one.with_seed(7), None if variant is None else VARIANTS[variant])
 
 
-def outcome(one: ci.Job, codes: list[int], monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[int]]:
+def outcome(one, codes, monkeypatch):
     """The exit code of ``one`` if its tries end with ``codes``, and the seeds that it took."""
     seeds: list[int] = []
 
-    def once(again: ci.Job, *_: Any) -> tuple[int, str]:
+    def once(again, *_):
         seeds.append(again.settings.seed)
         return codes[len(seeds) - 1], ""
 

@@ -37,7 +37,7 @@ def temporary(docker):
     assert left == []
 
 
-def _left(folder: Path) -> list[str]:
+def _left(folder):
     found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     command = ["find", "/sys/fs/cgroup", "-type", "d", "-name", "redlock-compose-*"]
     groups = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()

@@ -14,7 +14,7 @@ MAX_TTL = 60.0  # the default of `Masters`
 Documents = dict[str, Any]
 
 
-def read() -> Documents:
+def read():
     """All documents, by kind and name: ``StatefulSet/master``."""
     found = {}
     for name in FILES:
@@ -23,7 +23,7 @@ def read() -> Documents:
     return found
 
 
-def pods(documents: Documents) -> dict[str, Any]:
+def pods(documents):
     """The templates of pods, by the document that they are in."""
     found = {}
     for name, document in documents.items():
@@ -34,11 +34,11 @@ def pods(documents: Documents) -> dict[str, Any]:
     return found
 
 
-def containers(pod: Any) -> list[Any]:
+def containers(pod):
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
 
 
-def options(command: list[str]) -> dict[str, str]:
+def options(command):
     """Of a command line of which every option has a value."""
     assert len(command) % 2 == 1
     return dict(zip(command[1::2], command[2::2], strict=True))
@@ -89,7 +89,7 @@ NOT_ROOT = {
 NO_PRIVILEGES = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
-def broken(documents: Documents) -> set[str]:
+def broken(documents):
     """The rules that are not kept."""
     found = {rule for place, allowed, rule in RULES if at(documents, place) != allowed}
     if '[ "$up" -gt "$MAX_TTL" ]' not in at(documents, f"{SERVER} readinessProbe exec command 2"):
@@ -109,7 +109,7 @@ def broken(documents: Documents) -> set[str]:
     return found
 
 
-def at(documents: Documents, place: str) -> Any:
+def at(documents, place):
     found: Any = documents
     for step in place.split(" "):
         found = found[int(step)] if isinstance(found, list) else (found or {}).get(step)

@@ -18,7 +18,7 @@ ENVIRONMENT = {
 RUNNING = (sys.executable, str(Path(__file__).with_name("running.py")))
 
 
-def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*command, **environment):
     return subprocess.run(
         [str(word) for word in command], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ CHAOS = [
 PATIENCE = 60.0
 
 
-def main() -> None:
+def main():
     threading.Thread(target=watch, daemon=True).start()
     print(subprocess.run(TRY, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     assert everything() == set(), "try.sh has come to its end, so now"
@@ -48,7 +48,7 @@ def main() -> None:
     print("nothing is left")
 
 
-def break_off(command: list[str], ready: list[str], number: signal.Signals, code: int) -> None:
+def break_off(command, ready, number, code):
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -70,17 +70,17 @@ def break_off(command: list[str], ready: list[str], number: signal.Signals, code
 projects: set[str] = set()
 
 
-def watch() -> None:
+def watch():
     while True:
         projects.update(path.name.lower() for path in folders())
         time.sleep(0.05)
 
 
-def folders() -> list[Path]:
+def folders():
     return list(Path(os.environ["TMPDIR"]).glob("redlock-compose-*"))
 
 
-def everything() -> set[str]:
+def everything():
     """All that they have in the daemon, and among temporary files."""
     found = {f"folder {path.name}" for path in folders()}
     for what, name in (
@@ -95,7 +95,7 @@ def everything() -> set[str]:
     return found
 
 
-def leave() -> None:
+def leave():
     """A volume that a container of somebody else uses."""
     make = f"""
         "{COMPOSE}/image.sh" somebody-else >/dev/null

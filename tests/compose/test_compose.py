@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from typing import Any
 
 import prometheus_client
 import pytest
@@ -28,13 +27,13 @@ MASTERS = [f"master-{number}" for number in range(1, 6)]
 OVERLAYS = sorted(path.name for path in COMPOSE.glob("*.yml") if path.name != "compose.yml")
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name):
     found = yaml.safe_load((COMPOSE / name).read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     return found
 
 
-def keys(tree: Any) -> set[str]:
+def keys(tree):
     if isinstance(tree, dict):
         return {str(key) for key in tree} | {key for value in tree.values() for key in keys(value)}
     if isinstance(tree, list):
@@ -42,12 +41,12 @@ def keys(tree: Any) -> set[str]:
     return set()
 
 
-def unreadable(document: dict[str, Any]) -> set[str]:
+def unreadable(document):
     """What docker-compose 1.29 or Compose v2 would refuse, or complain of."""
     return ({"version", "name", "include"} & set(document)) | ({"start_interval"} & keys(document))
 
 
-def open_ports(document: dict[str, Any]) -> list[str]:
+def open_ports(document):
     """Ports that are published to more than this machine."""
     ports = [port for service in document["services"].values() for port in service.get("ports", [])]
     return [port for port in ports if not str(port).startswith("127.0.0.1:")]
@@ -278,7 +277,7 @@ def test_a_number_that_somebody_else_has_got_is_not_waited_for_nor_killed(tmp_pa
 # -- the worker, without masters ---------------------------------------------------------------------
 
 
-def loaded(name: str) -> Any:
+def loaded(name):
     specification = importlib.util.spec_from_file_location(name, COMPOSE / f"{name}.py")
     assert specification is not None
     assert specification.loader is not None

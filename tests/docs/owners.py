@@ -6,14 +6,10 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 from tests.bench.variants import VARIANTS
 from tests.docs.pages import ROOT
 from tests.docs.test_rules import defined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TESTS = ROOT / "tests"
 PAGE = TESTS / "owners.md"
@@ -25,7 +21,7 @@ _TABLE = re.compile(r"\| rule \|.*", re.DOTALL)
 _RULE = re.compile(r"\b[PRC]\d+\b")
 
 
-def marked(kind: str) -> dict[str, list[str]]:
+def marked(kind):
     """The tests with this mark, by rule: ``scenes/test_loss.py::test_x``, or the file alone."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
@@ -37,7 +33,7 @@ def marked(kind: str) -> dict[str, list[str]]:
     return found
 
 
-def _marks(tree: ast.Module, kind: str) -> Iterator[tuple[str, str]]:
+def _marks(tree, kind):
     for node in tree.body:
         calls = node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
         name = getattr(node, "name", "")
@@ -53,7 +49,7 @@ def _marks(tree: ast.Module, kind: str) -> Iterator[tuple[str, str]]:
                     yield name, ast.literal_eval(rule)
 
 
-def breaks() -> dict[str, list[tuple[str, str]]]:
+def breaks():
     """By rule the variants that break it, each with the test that is red for it."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name, one in VARIANTS.items():
@@ -64,7 +60,7 @@ def breaks() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def turned_red(owner: str, rule: str, broken: dict[str, list[tuple[str, str]]]) -> str | None:
+def turned_red(owner, rule, broken):
     """The first variant of ``rule`` for which this owner is red."""
     for name, by in broken[rule]:
         if by == owner or by.startswith(f"{owner}::") or owner.startswith(f"{by}::"):
@@ -72,7 +68,7 @@ def turned_red(owner: str, rule: str, broken: dict[str, list[tuple[str, str]]]) 
     return None
 
 
-def table() -> str:
+def table():
     owners, witnesses, broken = marked("proves"), marked("witness"), breaks()
     lines = ["| rule | proved in | turned red by | on real servers | chaos |", "|---|---|---|---|---|"]
     for rule in defined():
@@ -82,11 +78,11 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _short(word: str) -> str:
+def _short(word):
     return word.replace("::test_", "::")
 
 
-def written(text: str) -> str:
+def written(text):
     return _TABLE.sub(lambda _: table(), text, count=1)
 
 

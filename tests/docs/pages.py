@@ -25,7 +25,6 @@ import sys
 import unittest
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
 
 import yaml
 from sybil import Sybil
@@ -33,11 +32,6 @@ from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.myst import CodeBlockParser, SkipParser
 
 import redlock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from sybil import Example
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -56,9 +50,7 @@ PAGES = [
 class Page:
     """One page: reads it, and runs it in a directory of its own on ``urls``."""
 
-    def __init__(
-        self, path: Path, urls: Sequence[str], directory: Path, settle: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, path, urls, directory, settle=lambda: None):
         """``settle`` waits for what is still on its way when the last example has ended."""
         self._addresses = [
             (f"10.0.0.{number}:6379", url.rpartition("@")[2].removeprefix("redis://"))
@@ -75,7 +67,7 @@ class Page:
         self.document = Sybil([*parsers, SkipParser()]).parse(path)
         self.document.namespace["__name__"] = "__main__"  # as in a script
 
-    def run(self) -> None:
+    def run(self):
         try:
             for example in self.document.examples():
                 with contextlib.suppress(unittest.SkipTest):  # a `% skip:` with its reason
@@ -89,7 +81,7 @@ class Page:
             if (self._directory / "local").exists():  # the page stops them itself, if nothing goes wrong
                 subprocess.run([sys.executable, "-m", "redlock", "--stop-local"], env=self._environment, check=True)
 
-    def _run_python(self, example: Example) -> None:
+    def _run_python(self, example):
         if self._caption(example):
             self._other(example)
             return
@@ -101,7 +93,7 @@ class Page:
             self._python(example)
         self._printed = printed.getvalue()
 
-    def _run_shell(self, example: Example) -> None:
+    def _run_shell(self, example):
         # Into files, and in a group of its own: an example that failed may have left something in the background.
         with TemporaryFile("w+") as printed, TemporaryFile("w+") as complained:
             shell = subprocess.Popen(
@@ -121,7 +113,7 @@ class Page:
             assert code == 0, f"{example.path}:{example.line}: exit {code}\n{self._printed}\n{complained.read()}"
 
     @property
-    def _environment(self) -> dict[str, str]:
+    def _environment(self):
         binaries = Path(sys.executable).parent
         return {
             **os.environ,
@@ -131,7 +123,7 @@ class Page:
             "REDLOCK_LOCAL_DIR": str(self._directory / "local"),
         }
 
-    def _other(self, example: Example) -> None:
+    def _other(self, example):
         caption = self._caption(example)
         if caption == "Output" and self._printed is not None:
             expected = str(example.parsed)
@@ -146,16 +138,16 @@ class Page:
             (self._directory / caption).write_text(self._here(str(example.parsed)), encoding="utf-8")
 
     @staticmethod
-    def _caption(example: Example) -> str:
+    def _caption(example):
         options: dict[str, str] = example.region.lexemes.get("options") or {}
         return options.get("caption", "")
 
-    def _here(self, text: str) -> str:
+    def _here(self, text):
         for there, here in self._addresses:
             text = text.replace(there, here)
         return text
 
-    def _there(self, text: str) -> str:
+    def _there(self, text):
         for there, here in self._addresses:
             text = text.replace(here, there)
         return text
@@ -180,7 +172,7 @@ _MEASURED = (
 )
 
 
-def matches(expected: str, printed: str) -> bool:
+def matches(expected, printed):
     """Line by line; ``…`` is anything in a line, and a line of its own any number of lines."""
     for measured, name in _MEASURED:
         expected, printed = measured.sub(name, expected), measured.sub(name, printed)
@@ -191,7 +183,7 @@ def matches(expected: str, printed: str) -> bool:
     return re.fullmatch(pattern, printed.strip() + "\n") is not None
 
 
-def blocks(path: Path) -> list[tuple[str, str]]:
+def blocks(path):
     """Language (or directive) and text of every block, as Markdown has them, whoever runs them or not."""
     fence = r"^(`{3,}|:{3,})(?:\{code-block\} *)?(\{?[\w-]*\}?)[^\n]*\n(.*?)^\1$"
     found = re.findall(fence, path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

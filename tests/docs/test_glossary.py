@@ -13,7 +13,7 @@ import redlock
 _BORROWED = {"redlock.fenced.django.migrations.0001_initial.Migration"}  # its name is Django's
 
 
-def unexplained() -> list[str]:
+def unexplained():
     django.conf.settings.configure(INSTALLED_APPS=["redlock.fenced.django"])  # a model belongs to an application
     django.setup()
     found = set()

@@ -13,41 +13,39 @@ from redlock._core.kernel.quorum import majority
 from tests.docs.pages import DOCS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     List = frozenset[str]
 
 PAGE = DOCS / "howto" / "masters.md"
 COLUMNS = ["Masters", "Majority", "Add one", "Remove one", "Replace one", "Two in a row", "Two side by side"]
 
 
-def meet(one: List, other: List) -> bool:
+def meet(one, other):
     """Look at every majority of the one list, and at what it leaves of the other."""
     return all(
         len(other - set(votes)) < majority(len(other)) for votes in combinations(sorted(one), majority(len(one)))
     )
 
 
-def added(masters: List, new: str) -> List:
+def added(masters, new):
     return masters | {new}
 
 
-def removed(masters: List) -> list[List]:
+def removed(masters):
     """Each list that has one of ``masters`` less."""
     return [masters - {old} for old in sorted(masters) if len(masters) > 1]
 
 
-def steps(masters: List, new: str) -> list[List]:
+def steps(masters, new):
     """What one change can make of it, if it adds or removes one."""
     return [added(masters, new), *removed(masters)]
 
 
-def verdict(pairs: Iterable[tuple[List, List]]) -> str:
+def verdict(pairs):
     found = {meet(one, other) for one, other in pairs}
     return "-" if not found else "safe" if found == {True} else "**no**"
 
 
-def row(size: int) -> list[str]:
+def row(size):
     now = frozenset(f"old{number}" for number in range(size))
     replaced = [added(now - {old}, "new1") for old in sorted(now)]
     in_a_row = [(now, last) for first in steps(now, "new1") for last in steps(first, "new2")]

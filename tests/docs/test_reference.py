@@ -19,7 +19,7 @@ from tests.docs.pages import DOCS, blocks
 REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
 
 
-def described() -> set[str]:
+def described():
     return set(
         re.findall(
             r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|(?:observe|adapters|compat|fenced)\.(?:\w+\.)?)?(\w+)(?:\(\))?$",
@@ -84,7 +84,7 @@ def test_every_option_is_in_the_table_of_times():
 OBJECTS = {"masters": redlock.Masters, "lease": redlock.Lease, "term": redlock.Term, "election": redlock.Election}
 
 
-def unknown(text: str) -> list[str]:
+def unknown(text):
     """What ``text`` has after a dot that its object has not: in a sentence no example finds that."""
     named = re.findall(rf"(?<!/)\b({'|'.join(OBJECTS)})\.([a-z]\w*)(?=[`(])", text)
     return [f"{owner}.{name}" for owner, name in named if not hasattr(OBJECTS[owner], name)]

@@ -30,7 +30,7 @@ _THIS = "tests/docs/test_rules.py"
 _TO_COME = (44,)  # numbers that are given away, of rules that are not built yet
 
 
-def defined() -> list[str]:
+def defined():
     found = [_DEFINED.findall(page.read_text(encoding="utf-8")) for page in (PROMISES, RULES)]
     return [rule or promise for rules in found for rule, promise in rules]
 
@@ -44,7 +44,7 @@ def places():
             yield path
 
 
-def unresolved(text: str) -> list[str]:
+def unresolved(text):
     """Where ``text`` cites what is not there: the lines, and what they cite."""
     known = set(defined())
     found = []

@@ -13,7 +13,7 @@ PAGE = DOCS / "concepts" / "semaphores.md"
 LIMITS = range(1, 6)
 
 
-def admits(masters: int, limit: int) -> int:
+def admits(masters, limit):
     """Let one more in as long as it finds a majority: it takes the masters that have the most room."""
     room, holders = [limit] * masters, 0
     while True:
@@ -25,7 +25,7 @@ def admits(masters: int, limit: int) -> int:
         holders += 1
 
 
-def table() -> dict[int, list[str]]:
+def table():
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     return {int(masters): cells.split(" | ") for masters, cells in rows}
 

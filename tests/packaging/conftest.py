@@ -11,7 +11,7 @@ from tests.packaging.build import Environment
 ROOT = Path(__file__).parent.parent.parent
 
 
-def built(source: Path, kind: str, into: Path) -> Path:
+def built(source, kind, into):
     """What the build backend makes of ``source``: a "wheel" or an "sdist"."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(into)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)

@@ -6,12 +6,11 @@ import re
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
 
-def objections(tag: str, project: dict[str, Any], package: str, changelog: str, citation: str) -> list[str]:
+def objections(tag, project, package, changelog, citation):
     """Empty if there is none.  The texts of four files are given, so that others can be tried."""
     found = []
     version = (re.findall(r'^__version__ = "(.*?)"', package, re.MULTILINE) or [""])[0]
@@ -30,7 +29,7 @@ def objections(tag: str, project: dict[str, Any], package: str, changelog: str, 
     return found
 
 
-def main(tag: str) -> int:
+def main(tag):
     texts = [
         (ROOT / name).read_text(encoding="utf-8") for name in ("redlock/__init__.py", "CHANGELOG.md", "CITATION.cff")
     ]

@@ -68,7 +68,7 @@ def test_it_locks_and_leads(program, redlock_servers):
 
 
 def test_its_redlock_run_runs_a_command_and_ends_it_in_time(program, redlock_servers):
-    def run(*arguments: str):
+    def run(*arguments):
         return subprocess.run(
             [program, "job", "--no-restart-guard", *arguments],
             env=environment(redlock_servers.urls), capture_output=True, text=True, timeout=60, check=False,

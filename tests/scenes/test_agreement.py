@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import At, Steps, play, scene
+from tests.bench import play, scene
 from tests.owners import proves
 
 MAX_TTL = 4.0
@@ -20,7 +20,7 @@ FAR: dict[str, Any] = {
 FLEET = "redlock-fleet:redlock:"
 
 
-def holds(at: At, until: float) -> Steps:
+def holds(at, until):
     """Its lease is valid all that time."""
     lock, lease = yield from at.held("job", ttl=3.0)
     yield at.sleep(until - at.now)
@@ -28,7 +28,7 @@ def holds(at: At, until: float) -> Steps:
     yield lock.release
 
 
-def gets(at: At, name: str = "job", of: Any = None) -> Steps:
+def gets(at, name="job", of=None):
     """``yield from`` it: does it get this lock now?"""
     lock = (of or at.masters).lock(name, ttl=3.0)
     try:
@@ -41,8 +41,8 @@ def gets(at: At, name: str = "job", of: Any = None) -> Steps:
 
 
 @pytest.mark.parametrize("how", ["killed", "closed"])
-def who_comes_last_gives_way(how: str) -> list[Any]:
-    def first(at: At) -> Steps:
+def who_comes_last_gives_way(how):
+    def first(at):
         lock, lease = yield from at.held("job", ttl=3.0)
         yield at.sleep(10.0 - at.now)
         assert lease.valid
@@ -51,7 +51,7 @@ def who_comes_last_gives_way(how: str) -> list[Any]:
         yield lock.release
         yield at.masters.close
 
-    def late(at: At) -> Steps:
+    def late(at):
         lock = at.masters.lock("job", ttl=3.0)
         yield from at.raises(at.errors.QuorumUnreachable, partial(lock.acquire, timeout=5), match="only we have")
         assert at.now < 1.5  # waiting would not cure it
@@ -73,8 +73,8 @@ test_two_lists_whose_majorities_may_just_miss_each_other_do_not_go_together = sc
 
 
 @scene(**FAR | {"lists": ((0, 1, 2), (0, 1, 2, 3))}, begins=(0.0, 1.0))
-def test_lists_that_differ_by_one_master_go_together() -> list[Any]:
-    def second(at: At) -> Steps:
+def test_lists_that_differ_by_one_master_go_together():
+    def second(at):
         while at.now < 2 * LIFE:
             assert not (yield from gets(at))
             assert (yield from gets(at, "another"))
@@ -84,10 +84,10 @@ def test_lists_that_differ_by_one_master_go_together() -> list[Any]:
 
 
 @scene(**FAR, begins=(0.0, 1.0))
-def test_a_newcomer_does_not_work_before_the_common_master_has_answered() -> list[Any]:
+def test_a_newcomer_does_not_work_before_the_common_master_has_answered():
     """All that only it has are near, and are a majority; the common one is far away."""
 
-    def late(at: At) -> Steps:
+    def late(at):
         while at.now < 2.0:
             assert not (yield from gets(at))
             yield at.sleep(0.02)
@@ -97,10 +97,10 @@ def test_a_newcomer_does_not_work_before_the_common_master_has_answered() -> lis
 
 @scene(**FAR, begins=(0.0, 12.0))
 @pytest.mark.parametrize("how", ["stopped", "cut off"])
-def test_a_client_that_was_out_of_touch_until_its_list_was_forgotten_begins_anew(how: str) -> list[Any]:
+def test_a_client_that_was_out_of_touch_until_its_list_was_forgotten_begins_anew(how):
     """Others came meanwhile.  The masters that only it has are near, and answer first."""
 
-    def first(at: At) -> Steps:
+    def first(at):
         assert (yield from gets(at))
         if how == "stopped":
             at.stop(at.client, 20.0)
@@ -118,8 +118,8 @@ def test_a_client_that_was_out_of_touch_until_its_list_was_forgotten_begins_anew
     return [first, partial(holds, until=23.0)]
 
 
-def a_master_forgets_the_lists() -> list[Any]:
-    def first(at: At) -> Steps:
+def a_master_forgets_the_lists():
+    def first(at):
         lock, lease = yield from at.held("job", ttl=3.0)
         for _ in range(5):
             yield at.sleep(1.3)
@@ -128,7 +128,7 @@ def a_master_forgets_the_lists() -> list[Any]:
         assert lease.valid
         yield lock.release
 
-    def late(at: At) -> Steps:
+    def late(at):
         while at.now < 9.0:
             assert not (yield from gets(at))
             yield at.sleep(0.05)
@@ -143,16 +143,16 @@ test_one_of_two_common_masters_that_forgets_the_lists_lets_nobody_in = scene(
 
 
 @scene(**FAR | {"lists": ((0, 1, 2), (2, 3, 4), (0, 1, 2))}, begins=(0.0, 1.0, 2.0))
-def test_a_client_with_the_list_of_others_works_at_once_although_it_is_shown_another_one() -> list[Any]:
-    def first(at: At) -> Steps:
+def test_a_client_with_the_list_of_others_works_at_once_although_it_is_shown_another_one():
+    def first(at):
         assert (yield from gets(at))
         yield at.sleep(3.0)
 
-    def wrong(at: At) -> Steps:
+    def wrong(at):
         assert not (yield from gets(at))
         yield at.sleep(3.0)
 
-    def right(at: At) -> Steps:
+    def right(at):
         began = at.now
         assert (yield from gets(at))
         assert at.now - began < 0.4  # its connections are made, and all masters have answered
@@ -164,7 +164,7 @@ def test_a_client_with_the_list_of_others_works_at_once_although_it_is_shown_ano
 @pytest.mark.parametrize(("how", "agreement", "waits"), [
     ("silent", "refuse", True), ("silent", "warn", False), ("dead", "refuse", False),
 ])  # fmt: skip
-def test_a_master_that_is_silent_is_awaited_for_node_timeout(at: At, how: str, agreement: str, waits: bool) -> Steps:
+def test_a_master_that_is_silent_is_awaited_for_node_timeout(at, how, agreement, waits):
     if how == "dead":
         at.kill([0])
     else:
@@ -180,11 +180,11 @@ def test_a_master_that_is_silent_is_awaited_for_node_timeout(at: At, how: str, a
 
 @pytest.mark.parametrize("world", ["threads", "tasks"])
 @pytest.mark.parametrize("lasts", [1.2, 1.8, 3.0, 5.0])
-def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_it_answers(world: str, lasts: float) -> None:
+def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_it_answers(world, lasts):
     """It carries out all that it was sent meanwhile, also on connections that were given up.  The other one's lease is lost."""
     leases: list[Any] = []
 
-    def works(at: At, second: bool) -> Steps:
+    def works(at, second):
         if not second:
             at.freeze([2])
         lock = at.masters.lock("job", ttl=3.0, on_lost=lambda _: None)
@@ -211,7 +211,7 @@ def test_of_two_that_came_while_the_common_master_hung_one_works_on_when_it_answ
 @scene(max_ttl=MAX_TTL, ttl=3.0)
 @pytest.mark.parametrize("agreement", ["refuse", "warn", "ignore"])
 @pytest.mark.parametrize("lasts", [LIFE, LIFE + 0.5, LIFE + 1.7 * MAX_TTL])
-def test_when_a_majority_is_back_after_an_outage_locks_are_granted_soon(at: At, agreement: str, lasts: float) -> Steps:
+def test_when_a_majority_is_back_after_an_outage_locks_are_granted_soon(at, agreement, lasts):
     """The masters have forgotten its list, and its max_ttl (R21): its connections have outlived that."""
     masters = yield partial(at.client.make, agreement=agreement)
     assert (yield from gets(at, of=masters))
@@ -227,8 +227,8 @@ def test_when_a_majority_is_back_after_an_outage_locks_are_granted_soon(at: At, 
 
 
 @scene(**FAR, begins=(0.0, 1.0))
-def test_who_only_warns_works_says_so_once_and_leaves_the_others_alone() -> list[Any]:
-    def late(at: At) -> Steps:
+def test_who_only_warns_works_says_so_once_and_leaves_the_others_alone():
+    def late(at):
         masters = yield partial(at.client.make, agreement="warn")
         while at.now < 2 * LIFE:
             assert (yield from gets(at, "another", of=masters))

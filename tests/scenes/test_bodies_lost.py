@@ -6,24 +6,21 @@ import asyncio
 import contextlib
 import functools
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.bench import At, scene
+from tests.bench import scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TTL = 0.4
 
 
-def in_tasks(body: Callable[..., Any]) -> Callable[..., None]:
+def in_tasks(body):
     """A scene after which nothing is left: no key, and nothing of what cancelled the body."""
 
     @functools.wraps(body)
-    async def written(at: At, **arguments: Any) -> None:
+    async def written(at, **arguments):
         await body(at, **arguments)
         task = asyncio.current_task()
         assert task is not None
@@ -35,7 +32,7 @@ def in_tasks(body: Callable[..., Any]) -> Callable[..., None]:
     return scene(node_timeout=0.1)(written)
 
 
-def short(at: At, **options: Any) -> Any:
+def short(at, **options):
     """A lock whose lease is lost after its TTL."""
     return at.masters.lock("job", ttl=TTL, auto_extend=False, **options)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 
 
 @scene()
-def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at: At) -> Steps:
+def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at):
     at.freeze([0])
     lock, _ = yield from at.held("job", ttl=10.0)
     yield lock.release
@@ -19,7 +17,7 @@ def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at: At) ->
 
 
 @scene()
-def test_a_second_close_waits_for_the_first(at: At) -> Steps:
+def test_a_second_close_waits_for_the_first(at):
     lock, _ = yield from at.held("job", ttl=10.0)
     yield at.sleep(0.1)
     at.freeze([0])  # so that there is something to wait for
@@ -36,7 +34,7 @@ def test_a_second_close_waits_for_the_first(at: At) -> Steps:
 
 
 @scene(worlds=["threads"])
-def test_a_release_under_way_is_waited_for(at: At) -> Steps:
+def test_a_release_under_way_is_waited_for(at):
     """P7: it is over when the masters have answered, and not because its `Masters` are."""
     lock, _ = yield from at.held("job", ttl=10.0, bound=False)
     yield at.sleep(0.1)
@@ -54,11 +52,11 @@ def test_a_release_under_way_is_waited_for(at: At) -> Steps:
 
 
 @scene(worlds=["threads"])
-def test_an_observer_that_closes_masters_while_they_are_closed_does_not_wait_for_itself(at: At) -> Steps:
+def test_an_observer_that_closes_masters_while_they_are_closed_does_not_wait_for_itself(at):
     """The observer is called in a thread, and `close` waits for that thread."""
     closed: list[float] = []
 
-    def observe(event: Any) -> None:
+    def observe(event):
         at.client._observe(event)
         if type(event).__name__ == "LeaseLost":
             at.client.system.sleep(0.5)
@@ -77,7 +75,7 @@ def test_an_observer_that_closes_masters_while_they_are_closed_does_not_wait_for
 
 
 @scene(worlds=["threads"])
-def test_an_interpreter_that_exits_waits_for_a_silent_master_for_node_timeout_at_most(at: At) -> Steps:
+def test_an_interpreter_that_exits_waits_for_a_silent_master_for_node_timeout_at_most(at):
     lock, _ = yield from at.held("job", ttl=10.0)
     yield at.sleep(0.1)
     at.freeze([0])

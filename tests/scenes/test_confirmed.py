@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 TTL = 10.0
@@ -20,14 +19,14 @@ LOCK, GRANT = "redlock:job", "{redlock:job}:grant"
 # -- wrong clocks ----------------------------------------------------------------------------------------
 
 
-def one_has_it(*, first: list[int], second: list[int], wrong: int, missed: list[int]) -> list[Any]:
+def one_has_it(*, first, second, wrong, missed):
     """The ``first`` masters are out of reach of A, who has the name, and the ``second`` ones of B, who tries.
 
     Its second extension has ``missed`` some: there the key ends in time.  One is ``wrong``.
     """
     tries: list[int] = []
 
-    def has(at: At) -> Steps:
+    def has(at):
         at.cut(first)
         lock, lease = yield from at.held("job", ttl=TTL, auto_extend=False)
         if missed:
@@ -44,7 +43,7 @@ def one_has_it(*, first: list[int], second: list[int], wrong: int, missed: list[
         with suppress(at.errors.LockLost):  # where the client that was refused has left the name to none
             yield lock.release
 
-    def is_refused(at: At) -> Steps:
+    def is_refused(at):
         at.cut(second)
         yield from at.until(lambda: tries)
         assert (yield partial(at.masters.lock("job", ttl=TTL).acquire, timeout=0)) is None
@@ -56,18 +55,18 @@ def one_has_it(*, first: list[int], second: list[int], wrong: int, missed: list[
 
 @proves("R35")
 @scene(confirm=True)
-def test_kleppmanns_client_is_refused() -> list[Any]:
+def test_kleppmanns_client_is_refused():
     """A has the name on three of five, the clock of one of these jumps, and the other two are out of B's reach."""
     return one_has_it(first=[3, 4], second=[0, 1], wrong=2, missed=[])
 
 
 @scene(confirm=True, masters=3)
-def test_kleppmanns_client_is_refused_by_three_masters() -> list[Any]:
+def test_kleppmanns_client_is_refused_by_three_masters():
     return one_has_it(first=[2], second=[0], wrong=1, missed=[])
 
 
 @scene(confirm=True, masters=3)
-def test_two_masters_that_show_different_extensions_are_no_two_witnesses() -> list[Any]:
+def test_two_masters_that_show_different_extensions_are_no_two_witnesses():
     """The last extension has missed a master, where the key ends in time; the clock of another one jumps."""
     return one_has_it(first=[], second=[0], wrong=1, missed=[2])
 
@@ -75,7 +74,7 @@ def test_two_masters_that_show_different_extensions_are_no_two_witnesses() -> li
 # -- how long --------------------------------------------------------------------------------------------
 
 
-def left(at: At, name: str, master: int, record: str | None, ends: float = 0.0) -> None:
+def left(at, name, master, record, ends=0.0):
     """What a holder that vanished has left: the mark and the token on record, and its key for so many seconds."""
     if record is not None:
         mark, token = record.split()
@@ -84,7 +83,7 @@ def left(at: At, name: str, master: int, record: str | None, ends: float = 0.0) 
             at.put(f"redlock:{name}", token, masters=[master], ttl=ends)
 
 
-def takes(at: At, *, most: float, name: str = "job", **options: Any) -> Steps:
+def takes(at, *, most, name="job", **options):
     """TTLs until a client has the name, which it gives back at once.  99: it was refused."""
     began, lock = at.now, at.masters.lock(name, ttl=TTL, **options)
     lease = yield partial(lock.acquire, timeout=most * TTL)
@@ -95,11 +94,11 @@ def takes(at: At, *, most: float, name: str = "job", **options: Any) -> Steps:
 
 
 @pytest.mark.parametrize("masters", [3, 5, 6])
-def test_a_lone_client_waits_for_two_and_a_half_ttls_at_most(masters: int) -> None:
+def test_a_lone_client_waits_for_two_and_a_half_ttls_at_most(masters):
     """In a state that no run may ever lead to: any records, any keys that end within a TTL."""
 
     @scene(confirm=True, masters=masters)
-    def waits(at: At) -> Steps:
+    def waits(at):
         chance = random.Random(masters)
         records = [None, "0 T", "1 T", "0 U", "r7 T", "0 expired:P", "0 expired:Q"]
         for number in range(12):
@@ -125,7 +124,7 @@ RECORDS = {
 
 @scene(confirm=True, masters=3)
 @pytest.mark.parametrize("who", RECORDS)
-def test_behind_a_client_that_keeps_no_records_or_has_vanished(at: At, who: str) -> Steps:
+def test_behind_a_client_that_keeps_no_records_or_has_vanished(at, who):
     """It has released the name, and what was on record before stays: that costs a round, or a TTL."""
     for records, down, least, most in RECORDS[who]:
         at.kill(down)
@@ -140,7 +139,7 @@ def test_behind_a_client_that_keeps_no_records_or_has_vanished(at: At, who: str)
 
 
 @scene(confirm=True, masters=3)
-def test_a_client_that_only_tries_waits_for_a_key_that_ends_soon(at: At) -> Steps:
+def test_a_client_that_only_tries_waits_for_a_key_that_ends_soon(at):
     """Else its attempt leaves a phantom, a moment before it could have been told that the lease has ended."""
     for master, (record, ends) in enumerate([("1 T", 0.2), ("1 T", 0.0), ("0 T", 0.0)]):
         left(at, "job", master, record, ends)
@@ -148,11 +147,11 @@ def test_a_client_that_only_tries_waits_for_a_key_that_ends_soon(at: At) -> Step
 
 
 @scene(confirm=True, masters=3)
-def test_waiters_get_through_in_little_more_than_one_ttl() -> list[Any]:
+def test_waiters_get_through_in_little_more_than_one_ttl():
     """Each is near to another master, and they leave one phantom: where each left its own, no two masters would agree."""
     names = [f"job-{number}" for number in range(6)]
 
-    def waits(at: At, near: int) -> Steps:
+    def waits(at, near):
         for master in range(3):
             at.far(master, 0.0003 if master == near else 0.03)
         if near == 1:
@@ -164,7 +163,7 @@ def test_waiters_get_through_in_little_more_than_one_ttl() -> list[Any]:
         yield at.sleep(1.0 - at.now)
         took: list[float] = []
 
-        def one(name: str) -> Steps:
+        def one(name):
             took.append((yield from takes(at, most=6, name=name, retry=wait_fixed(TTL / 5))))
 
         for name in names:

@@ -6,16 +6,16 @@ from functools import partial
 
 import pytest
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 
-def only_functions(at: At, masters: int = 5) -> None:
+def only_functions(at, masters=5):
     at.load(masters)
     at.permit(masters, scripts=False)
 
 
-def granted_at_once(at: At) -> Steps:
+def granted_at_once(at):
     lock = at.masters.lock("job")
     assert (yield partial(lock.acquire, timeout=0)) is not None
     yield at.sleep(0.5)  # a master that was asked again has answered as well
@@ -26,7 +26,7 @@ def granted_at_once(at: At) -> Steps:
 
 @proves("R44")
 @scene()
-def test_a_user_who_may_run_no_script_takes_locks_where_the_library_is_loaded(at: At) -> Steps:
+def test_a_user_who_may_run_no_script_takes_locks_where_the_library_is_loaded(at):
     only_functions(at)
     at.snap()
     yield from granted_at_once(at)
@@ -34,7 +34,7 @@ def test_a_user_who_may_run_no_script_takes_locks_where_the_library_is_loaded(at
 
 @scene()
 @pytest.mark.parametrize("what", ["scripts are forbidden", "the library is flushed"])
-def test_what_masters_take_away_while_clients_work_costs_no_vote(at: At, what: str) -> Steps:
+def test_what_masters_take_away_while_clients_work_costs_no_vote(at, what):
     """The connections are older than a library that is loaded only now."""
     if flushed := "flushed" in what:
         at.load()
@@ -52,7 +52,7 @@ def test_what_masters_take_away_while_clients_work_costs_no_vote(at: At, what: s
 
 @scene()
 @pytest.mark.parametrize("masters", [2, 4])
-def test_some_masters_have_the_library_and_the_others_run_scripts(at: At, masters: int) -> Steps:
+def test_some_masters_have_the_library_and_the_others_run_scripts(at, masters):
     only_functions(at, masters)
     at.snap()
     yield from granted_at_once(at)
@@ -61,13 +61,13 @@ def test_some_masters_have_the_library_and_the_others_run_scripts(at: At, master
 
 @scene(ttl=30.0)
 def test_a_client_that_calls_functions_and_one_that_runs_scripts_exclude_each_other():
-    def scripts(at: At) -> Steps:
+    def scripts(at):
         lock, _ = yield from at.held("job")
         at.load()
         yield at.sleep(5.0)
         yield lock.release
 
-    def functions(at: At) -> Steps:
+    def functions(at):
         yield at.sleep(1.0)
         at.snap()
         lock = at.masters.lock("job")
@@ -81,7 +81,7 @@ def test_a_client_that_calls_functions_and_one_that_runs_scripts_exclude_each_ot
 
 
 @scene()
-def test_a_master_that_lost_its_functions_in_a_restart_says_what_to_load(at: At) -> Steps:
+def test_a_master_that_lost_its_functions_in_a_restart_says_what_to_load(at):
     only_functions(at)
     at.snap()
     yield from granted_at_once(at)

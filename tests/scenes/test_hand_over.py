@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import At, Life, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 TTL = 4.0
@@ -16,15 +16,15 @@ TTL = 4.0
 
 @proves("C11")
 @scene()
-def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
+def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later():
     """Whoever has it goes on for as long as it takes, and gives it to the next one."""
     handed: list[str] = []
     told: list[Any] = []
 
-    def gives(at: At) -> Steps:
+    def gives(at):
         lock = at.masters.lock("job", ttl=TTL, on_lost=told.append)
 
-        def body(lease: Any) -> Steps:
+        def body(lease):
             yield at.sleep(1.2 * TTL)  # it was renewed
             handed.append(lease.hand_over())
             assert (lease.valid, lease.lost) == (False, False)
@@ -34,10 +34,10 @@ def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
         yield at.sleep(TTL)
         assert (told, at.log) == ([], [])
 
-    def takes(at: At) -> Steps:
+    def takes(at):
         yield from at.until(lambda: handed)
 
-        def body(lease: Any) -> Steps:
+        def body(lease):
             assert lease.valid  # extended already
             yield at.sleep(3 * TTL)
             assert (lease.valid, at.keys()) == (True, 5)
@@ -51,13 +51,13 @@ def test_who_hands_a_lease_over_hears_no_alarm_one_ttl_later() -> list[Life]:
 @scene()
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "not bound"])
 @pytest.mark.parametrize("auto_extend", [True, False], ids=["renewed", "not renewed"])
-def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At, bound: bool, auto_extend: bool) -> Steps:
+def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at, bound, auto_extend):
     """Nothing is renewed, given back or told of; the lease and its lock say that it has ended."""
     told: list[Any] = []
     lock = at.masters.lock("job", ttl=TTL, bound=bound, auto_extend=auto_extend, on_lost=told.append)
     began = at.now
 
-    def body(lease: Any) -> Steps:
+    def body(lease):
         yield at.sleep(TTL / 5)  # before its first renewal
         lease.hand_over()
         assert not lock.owned()
@@ -78,12 +78,12 @@ def test_a_text_that_is_lost_leaves_the_name_for_one_ttl(at: At, bound: bool, au
 @scene()
 @pytest.mark.parametrize("extended", [0, 2])  # besides
 @pytest.mark.parametrize("lags", [0.01, 0.2, 1.0, 8.0])
-def test_the_release_of_another_process_comes_before_the_acquire(lags: float, extended: int) -> list[Life]:
+def test_the_release_of_another_process_comes_before_the_acquire(lags, extended):
     """R10, P7: what order no connection keeps, for the way of the first process to one master is slow."""
     handed: list[str] = []
     released: list[float] = []
 
-    def gives(at: At) -> Steps:
+    def gives(at):
         yield partial(at.masters.status, "job")
         at.cut([4], answers=False)
         lease = yield at.masters.lock("job", ttl=10.0).acquire
@@ -95,7 +95,7 @@ def test_the_release_of_another_process_comes_before_the_acquire(lags: float, ex
         yield at.sleep(8 * 0.25)  # the longest pause
         assert at.keys() == 0
 
-    def takes(at: At) -> Steps:
+    def takes(at):
         yield from at.until(lambda: handed)
         lock = at.masters.resume(handed[0])
         yield lock.acquire
@@ -109,11 +109,11 @@ def test_the_release_of_another_process_comes_before_the_acquire(lags: float, ex
 
 
 @scene()
-def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> list[Life]:
+def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases():
     given: list[Any] = []
     released: list[float] = []
 
-    def gives(at: At) -> Steps:
+    def gives(at):
         lock, lease = yield from at.held("job", ttl=TTL)
         given.append(lease)
         yield from at.until(lambda: released)
@@ -123,7 +123,7 @@ def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> l
         assert lease.loss().reason == "expired"
         yield from at.raises(at.errors.LockLost, lock.release)
 
-    def takes(at: At) -> Steps:
+    def takes(at):
         yield from at.until(lambda: given)
         lock = at.masters.resume("job", token=given[0].token, fence=given[0].fence, ttl=TTL)
         assert (lock.lease, lock.owned()) == (None, False)
@@ -136,10 +136,10 @@ def test_a_token_that_came_another_way_is_kept_by_both_until_one_releases() -> l
     return [gives, takes]
 
 
-def gives(handed: list[str], **options: Any) -> Life:
+def gives(handed, **options):
     """Takes the lock, and hands it over at once."""
 
-    def life(at: At) -> Steps:
+    def life(at):
         lease = yield at.masters.lock("job", ttl=TTL, **options).acquire
         handed.append(lease.hand_over())
 
@@ -148,12 +148,12 @@ def gives(handed: list[str], **options: Any) -> Life:
 
 @proves("R46")
 @scene()
-def test_whoever_resumes_too_late_or_with_another_token_is_told_that_it_is_lost() -> list[Life]:
+def test_whoever_resumes_too_late_or_with_another_token_is_told_that_it_is_lost():
     """And takes nothing: the next holder has the name, and keeps it."""
     handed: list[str] = []
     told: list[Any] = []
 
-    def late(at: At) -> Steps:
+    def late(at):
         yield from at.until(lambda: handed)
         yield from at.until(lambda: at.keys() == 0)
         resumed = at.masters.resume(handed[0], on_lost=told.append)
@@ -170,10 +170,10 @@ def test_whoever_resumes_too_late_or_with_another_token_is_told_that_it_is_lost(
 
 
 @scene()
-def test_without_a_quorum_it_cannot_be_told_and_is_tried_again() -> list[Life]:
+def test_without_a_quorum_it_cannot_be_told_and_is_tried_again():
     handed: list[str] = []
 
-    def takes(at: At) -> Steps:
+    def takes(at):
         yield partial(at.masters.status, "job")
         yield from at.until(lambda: handed)
         lock, began = at.masters.resume(handed[0]), at.now
@@ -189,11 +189,11 @@ def test_without_a_quorum_it_cannot_be_told_and_is_tried_again() -> list[Life]:
 
 
 @scene()
-def test_readers_hand_over_as_readers() -> list[Life]:
+def test_readers_hand_over_as_readers():
     """R33; a token does not say what it is, and in the wrong mode nothing changes."""
     handed: list[str] = []
 
-    def takes(at: At) -> Steps:
+    def takes(at):
         yield from at.until(lambda: handed)
         token = json.loads(handed[0])["token"]
         wrong = at.masters.resume("job", token=token, ttl=TTL)
@@ -207,12 +207,12 @@ def test_readers_hand_over_as_readers() -> list[Life]:
 
 
 @scene()
-def test_what_is_left_of_hold_at_least_is_kept_by_the_next_holder() -> list[Life]:
+def test_what_is_left_of_hold_at_least_is_kept_by_the_next_holder():
     """R28."""
     handed: list[str] = []
     began: list[float] = []
 
-    def takes(at: At) -> Steps:
+    def takes(at):
         began.append(at.now)
         yield from at.until(lambda: handed)
         yield at.within(at.masters.resume(handed[0]))
@@ -224,11 +224,11 @@ def test_what_is_left_of_hold_at_least_is_kept_by_the_next_holder() -> list[Life
 
 
 @scene()
-def test_an_extension_under_way_of_the_first_process_takes_no_time_from_the_next_one() -> list[Life]:
+def test_an_extension_under_way_of_the_first_process_takes_no_time_from_the_next_one():
     """Its shorter TTL comes to three masters behind the first extension of the next process."""
     handed: list[str] = []
 
-    def gives(at: At) -> Steps:
+    def gives(at):
         lock, lease = yield from at.held("job", ttl=20.0, auto_extend=False, bound=False)
         at.cut(3)
         job = yield at.begin(at.raises(at.errors.LockLost, partial(lock.extend, TTL)))
@@ -238,7 +238,7 @@ def test_an_extension_under_way_of_the_first_process_takes_no_time_from_the_next
         yield at.sleep(1.0)
         at.heal(3)
 
-    def takes(at: At) -> Steps:
+    def takes(at):
         yield from at.until(lambda: handed)
         lock = at.masters.resume(handed[0], auto_extend=False)
         lease = yield lock.acquire

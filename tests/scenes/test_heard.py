@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 NEVER = wait_fixed(1000)
@@ -21,12 +21,12 @@ CHANNEL = "redlock:job:released"
 class Held:
     """One process has the lock, and others wait for it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.began: list[float] = []
         self.released: list[float] = []
         self.got: list[float] = []
 
-    def holds(self, at: At, *, released: Any = None, gone: int = 1) -> Steps:
+    def holds(self, at, *, released=None, gone=1):
         """Until ``released``, a part of the scene, is over; and until so many have had it."""
         lock = at.masters.lock("job", ttl=50.0)
         yield partial(at.masters.status, "job")
@@ -38,7 +38,7 @@ class Held:
         yield lock.release
         yield from at.until(lambda: len(self.got) >= gone, 20.0)
 
-    def waits(self, at: At, *, retry: Any = NEVER, within: float = 0.05) -> Steps:
+    def waits(self, at, *, retry=NEVER, within=0.05):
         yield partial(at.masters.status, "job")
         yield from at.until(lambda: self.began)
         lock, _ = yield from at.held("job", ttl=50.0, retry=retry)
@@ -47,15 +47,15 @@ class Held:
         yield lock.release
 
 
-def once(at: At) -> Steps:
+def once(at):
     yield at.sleep(1.0)
 
 
 @scene()
-def test_a_release_wakes_a_waiter_that_has_asked_twice_until_then() -> list[Any]:
+def test_a_release_wakes_a_waiter_that_has_asked_twice_until_then():
     held = Held()
 
-    def released(at: At) -> Steps:
+    def released(at):
         before = at.play.judge.calls
         for seconds in (0.2, 10.0):
             yield at.sleep(seconds)
@@ -65,10 +65,10 @@ def test_a_release_wakes_a_waiter_that_has_asked_twice_until_then() -> list[Any]
 
 
 @scene()
-def test_a_release_that_a_bare_majority_announces_is_enough() -> list[Any]:
+def test_a_release_that_a_bare_majority_announces_is_enough():
     held = Held()
 
-    def released(at: At) -> Steps:
+    def released(at):
         yield at.sleep(1.0)
         at.freeze([3, 4])
 
@@ -77,11 +77,11 @@ def test_a_release_that_a_bare_majority_announces_is_enough() -> list[Any]:
 
 @proves("R24")
 @scene(delay=0.05)
-def test_a_release_before_it_had_subscribed_is_not_missed() -> list[Any]:
+def test_a_release_before_it_had_subscribed_is_not_missed():
     """Subscribe, look again, then wait."""
     held = Held()
 
-    def released(at: At) -> Steps:
+    def released(at):
         before = at.play.judge.calls
         yield from at.until(lambda: at.play.judge.calls == before + 5, tick=0.001)  # it was refused
 
@@ -89,10 +89,10 @@ def test_a_release_before_it_had_subscribed_is_not_missed() -> list[Any]:
 
 
 @scene()
-def test_a_release_while_its_connections_were_broken_is_not_missed() -> list[Any]:
+def test_a_release_while_its_connections_were_broken_is_not_missed():
     held = Held()
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         job = yield at.begin(held.waits(at, within=1.0))
         yield from at.until(lambda: held.began)
         yield at.sleep(0.8)
@@ -107,16 +107,16 @@ def test_a_release_while_its_connections_were_broken_is_not_missed() -> list[Any
 
 
 @scene(announces=False)
-def test_where_no_announcement_is_permitted_a_waiter_tries_again_after_its_pause() -> list[Any]:
+def test_where_no_announcement_is_permitted_a_waiter_tries_again_after_its_pause():
     held = Held()
     return [held.holds, partial(held.waits, retry=wait_fixed(3.0), within=3.1)]
 
 
 @scene()
-def test_each_of_a_crowd_is_served_soon_although_they_collide() -> list[Any]:
+def test_each_of_a_crowd_is_served_soon_although_they_collide():
     rounds: list[float] = []
 
-    def takes_turns(at: At) -> Steps:
+    def takes_turns(at):
         lock = at.masters.lock("job", ttl=50.0, retry=NEVER)
         for _ in range(5):
             yield lock.acquire
@@ -129,7 +129,7 @@ def test_each_of_a_crowd_is_served_soon_although_they_collide() -> list[Any]:
 
 
 @scene()
-def test_the_pause_that_keeps_contenders_apart_does_not_grow_without_end(at: At) -> Steps:
+def test_the_pause_that_keeps_contenders_apart_does_not_grow_without_end(at):
     lock = at.masters.lock("job", ttl=50.0, retry=NEVER)
     for token, masters in (("one", [0, 1]), ("two", [2, 3]), ("three", [4])):
         at.put("redlock:job", token, masters=masters)
@@ -144,15 +144,15 @@ def test_the_pause_that_keeps_contenders_apart_does_not_grow_without_end(at: At)
 
 
 @scene()
-def test_a_release_that_came_while_a_process_stood_still_is_not_missed_by_its_next_waiter() -> list[Any]:
+def test_a_release_that_came_while_a_process_stood_still_is_not_missed_by_its_next_waiter():
     """The channel is on, for another waiter of the process has listened before: it looks again at once."""
     held = Held()
 
-    def released(at: At) -> Steps:
+    def released(at):
         yield from at.until(lambda: at.other(1).stopped)
         yield at.sleep(0.01)
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         yield from at.until(lambda: held.began)
         assert (yield partial(at.masters.wait_until_free, "job", timeout=0.5)) is False
         lock = at.masters.lock("job", ttl=50.0, retry=NEVER)
@@ -166,11 +166,11 @@ def test_a_release_that_came_while_a_process_stood_still_is_not_missed_by_its_ne
 
 
 @scene()
-def test_an_announcement_during_an_attempt_leads_to_another_one() -> list[Any]:
+def test_an_announcement_during_an_attempt_leads_to_another_one():
     """Two masters have announced it before, and one does so while the waiter is refused by two others."""
     held = Held()
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock = at.masters.lock("job", ttl=50.0)
         yield partial(at.masters.status, "job")
         yield lock.acquire
@@ -191,7 +191,7 @@ def test_an_announcement_during_an_attempt_leads_to_another_one() -> list[Any]:
 
 
 @scene()
-def test_an_announcement_is_remembered_among_others_and_across_an_attempt(at: At) -> Steps:
+def test_an_announcement_is_remembered_among_others_and_across_an_attempt(at):
     lock = at.masters.lock("job", ttl=50.0, retry=wait_fixed(3.0))
     at.put("redlock:job", "ours")
     job = yield at.begin(takes(lock))
@@ -207,42 +207,42 @@ def test_an_announcement_is_remembered_among_others_and_across_an_attempt(at: At
     yield from at.until(lambda: at.over(job), 0.1)
 
 
-def announce(at: At, token: str, masters: list[int]) -> None:
+def announce(at, token, masters):
     for index in masters:
         at.servers[index].master.command("PUBLISH", CHANNEL, token)
 
 
-def takes(lock: Any) -> Steps:
+def takes(lock):
     yield lock.acquire
     yield lock.release
 
 
 @scene()
-def test_a_waiter_still_hears_when_another_one_of_its_process_has_gone_home() -> list[Any]:
+def test_a_waiter_still_hears_when_another_one_of_its_process_has_gone_home():
     held = Held()
 
-    def looks(at: At) -> Steps:
+    def looks(at):
         yield from at.until(lambda: held.began)
         yield at.sleep(0.5)
         assert (yield partial(at.masters.wait_until_free, "job", timeout=1.0)) is False
 
-    def released(at: At) -> Steps:
+    def released(at):
         yield at.sleep(3.0)
 
     return [partial(held.holds, released=released), (held.waits, looks)]
 
 
 @scene()
-def test_a_process_that_lets_others_go_first_does_not_wait_for_one_that_stands_still() -> list[Any]:
+def test_a_process_that_lets_others_go_first_does_not_wait_for_one_that_stands_still():
     held = Held()
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         yield from held.holds(at, released=stops, gone=0)
         lock, _ = yield from at.held("job", retry=NEVER)
         assert at.now - held.released[0] < 0.1
         yield lock.release
 
-    def stops(at: At) -> Steps:
+    def stops(at):
         yield at.sleep(1.0)
         at.stop(at.other(1), 30.0)
 
@@ -250,10 +250,10 @@ def test_a_process_that_lets_others_go_first_does_not_wait_for_one_that_stands_s
 
 
 @scene()
-def test_a_process_that_stood_still_in_its_release_lets_others_go_first_no_longer_than_usual() -> list[Any]:
+def test_a_process_that_stood_still_in_its_release_lets_others_go_first_no_longer_than_usual():
     held = Held()
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         yield from held.holds(at, released=stops, gone=0)
         began, lock = at.now, at.masters.lock("job", retry=NEVER)
         assert began - held.released[0] > 20.0
@@ -261,7 +261,7 @@ def test_a_process_that_stood_still_in_its_release_lets_others_go_first_no_longe
         assert at.now - began < 1.0
         yield lock.release
 
-    def stops(at: At) -> Steps:
+    def stops(at):
         yield at.sleep(1.0)
         at.stop(at.client, 20.0)  # as soon as it waits for answers
 
@@ -271,7 +271,7 @@ def test_a_process_that_stood_still_in_its_release_lets_others_go_first_no_longe
 # -- no hurry (R25) --------------------------------------------------------------------------------------
 
 
-def counts(at: At, ready: list[Any], held_by: range, restarted: list[int]) -> Steps:
+def counts(at, ready, held_by, restarted):
     """A key is left on some masters, and others have restarted without theirs: no attempt can succeed."""
     yield partial(at.masters.status, "job")
     yield at.sleep(0.5)
@@ -286,7 +286,7 @@ def counts(at: At, ready: list[Any], held_by: range, restarted: list[int]) -> St
     assert attempts < 2 * 10.0 / 0.5
 
 
-def waits_in_vain(at: At, ready: list[Any]) -> Steps:
+def waits_in_vain(at, ready):
     yield partial(at.masters.status, "job")
     yield from at.until(lambda: ready)
     lock = at.masters.lock("job", ttl=50.0, retry=wait_fixed(0.5), timeout=9.0)
@@ -294,7 +294,7 @@ def waits_in_vain(at: At, ready: list[Any]) -> Steps:
 
 
 @scene(guard=True)
-def test_waiters_do_not_wake_each_other_while_masters_may_not_vote() -> list[Any]:
+def test_waiters_do_not_wake_each_other_while_masters_may_not_vote():
     """Each failed attempt takes its keys back, and masters announce that."""
     ready: list[Any] = []
     return [
@@ -306,7 +306,7 @@ def test_waiters_do_not_wake_each_other_while_masters_may_not_vote() -> list[Any
 @proves("R25")
 @scene(masters=3, guard=True)
 @pytest.mark.parametrize("waiters", [1, 3])
-def test_waiters_do_not_wake_themselves_where_one_master_refuses_and_one_may_not_vote(waiters: int) -> list[Any]:
+def test_waiters_do_not_wake_themselves_where_one_master_refuses_and_one_may_not_vote(waiters):
     """Two of three masters, a majority, announce the rollback of each failed attempt."""
     ready: list[Any] = []
     return [
@@ -316,10 +316,10 @@ def test_waiters_do_not_wake_themselves_where_one_master_refuses_and_one_may_not
 
 
 @scene()
-def test_waiters_do_not_wake_each_other_where_a_majority_answers_too_late() -> list[Any]:
+def test_waiters_do_not_wake_each_other_where_a_majority_answers_too_late():
     """Their rollbacks are announced, late as well."""
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         for index in range(3):
             at.client.lines[f"m{index}:6379"]._delay = 0.5
         yield at.sleep(5.0)
@@ -335,7 +335,7 @@ def test_waiters_do_not_wake_each_other_where_a_majority_answers_too_late() -> l
 
 
 @scene()
-def test_of_a_waiter_that_gave_up_no_channel_and_no_connection_is_left(at: At) -> Steps:
+def test_of_a_waiter_that_gave_up_no_channel_and_no_connection_is_left(at):
     at.put("redlock:job", "another")
     yield partial(at.masters.lock("other").acquire)
     connections = len(at.client.descriptors)
@@ -347,13 +347,11 @@ def test_of_a_waiter_that_gave_up_no_channel_and_no_connection_is_left(at: At) -
 
 
 @scene()
-def test_connections_that_go_silent_are_replaced_and_the_lease_of_one_process_and_the_waiter_of_another_go_on() -> list[
-    Any
-]:
+def test_connections_that_go_silent_are_replaced_and_the_lease_of_one_process_and_the_waiter_of_another_go_on():
     """R10, R24: those of subscribers as well, though no operation depends on them."""
     released: list[float] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock = at.masters.lock("job", ttl=6.0)
         lease = yield lock.acquire
         yield at.sleep(2.0 - at.now)
@@ -363,14 +361,14 @@ def test_connections_that_go_silent_are_replaced_and_the_lease_of_one_process_an
         released.append(at.now)
         yield lock.release
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         yield at.sleep(1.0)
         lock = at.masters.lock("job", retry=wait_fixed(1000))
         yield lock.acquire
         assert at.exactly(released[0])
         yield lock.release
 
-    def goes_silent(at: At) -> Steps:
+    def goes_silent(at):
         yield at.sleep(3.0)
         at.put("redlock:another", "theirs", ttl=60.0)
         at.hush()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 LEAST = 1.5  # seconds
 LATEST = LEAST * 1.01 + 0.002 + 0.1  # the allowance for clocks, and an attempt
 
 
-def next_grant(at: At, **options: Any) -> Steps:
+def next_grant(at, **options):
     """When another client gets it."""
     other = at.masters.lock("job", ttl=10.0, **options)
     yield other.acquire
@@ -27,7 +26,7 @@ def next_grant(at: At, **options: Any) -> Steps:
 @proves("R28")
 @scene()
 @pytest.mark.parametrize(("ttl", "retry"), [(10.0, 0.005), (60.0, 60.0)])
-def test_a_release_before_the_time_gives_the_name_to_no_other_client(at: At, ttl: float, retry: float) -> Steps:
+def test_a_release_before_the_time_gives_the_name_to_no_other_client(at, ttl, retry):
     """A waiter that pauses longer comes back then, for masters have said when, and not at the end of the TTL."""
     lock = at.masters.lock("job", ttl=ttl, hold_at_least=LEAST)
     began = at.now
@@ -41,7 +40,7 @@ def test_a_release_before_the_time_gives_the_name_to_no_other_client(at: At, ttl
 
 
 @scene()
-def test_a_lease_that_ends_by_max_hold_is_kept_from_others_as_well(at: At) -> Steps:
+def test_a_lease_that_ends_by_max_hold_is_kept_from_others_as_well(at):
     lock = at.masters.lock("job", ttl=10.0, max_hold=0.2, hold_at_least=LEAST)
     began = at.now
     lease = yield lock.acquire
@@ -53,7 +52,7 @@ def test_a_lease_that_ends_by_max_hold_is_kept_from_others_as_well(at: At) -> St
 
 
 @scene()
-def test_fast_clocks_of_masters_give_nothing_away_sooner(at: At) -> Steps:
+def test_fast_clocks_of_masters_give_nothing_away_sooner(at):
     at.rate(5, 1.009)  # `drift_factor` allows for one per cent
     lock, other = (at.masters.lock("job", ttl=60.0, hold_at_least=least) for least in (50.0, 0.0))
     began = at.now
@@ -67,7 +66,7 @@ def test_fast_clocks_of_masters_give_nothing_away_sooner(at: At) -> Steps:
 
 
 @scene()
-def test_a_release_makes_no_key_live_longer(at: At) -> Steps:
+def test_a_release_makes_no_key_live_longer(at):
     lock = at.masters.lock("job", ttl=30.0, hold_at_least=30.0)
     began = at.now
     yield lock.acquire
@@ -77,7 +76,7 @@ def test_a_release_makes_no_key_live_longer(at: At) -> Steps:
 
 
 @scene()
-def test_a_grant_that_leaves_less_than_that_is_none(at: At) -> Steps:
+def test_a_grant_that_leaves_less_than_that_is_none(at):
     """Its holder may die right after it, and then what is left of the lease is all that keeps others out."""
     lock = at.masters.lock("job", ttl=2.0, hold_at_least=LEAST, min_validity=0.1, bound=False)
     yield partial(at.masters.status, "job")  # over connections that are up
@@ -91,7 +90,7 @@ def test_a_grant_that_leaves_less_than_that_is_none(at: At) -> Steps:
 
 
 @scene()
-def test_an_attempt_that_fails_keeps_nothing(at: At) -> Steps:
+def test_an_attempt_that_fails_keeps_nothing(at):
     at.put("redlock:job", "another", masters=3)
     lock = at.masters.lock("job", ttl=10.0, hold_at_least=LEAST)
     assert (yield partial(lock.acquire, timeout=0)) is None
@@ -99,7 +98,7 @@ def test_an_attempt_that_fails_keeps_nothing(at: At) -> Steps:
     assert at.values() == ["another"] * 3 + [None] * 2
 
 
-def guarded(at: At) -> Steps:
+def guarded(at):
     lock = at.masters.lock("job", ttl=8.0, guard=2.0, max_hold=1.0)
     began = at.now
     lease = yield lock.acquire
@@ -119,7 +118,7 @@ test_a_guard_where_expiries_are_confirmed = scene(confirm=True)(guarded)  # R35
 
 
 @scene()
-def test_clocks_that_step_by_less_than_the_guard_give_a_name_away_to_no_one(at: At) -> Steps:
+def test_clocks_that_step_by_less_than_the_guard_give_a_name_away_to_no_one(at):
     lock = at.masters.lock("job", ttl=8.0, guard=4.0, auto_extend=False)
     for extended in (False, True):
         lease = yield lock.acquire
@@ -136,7 +135,7 @@ def test_clocks_that_step_by_less_than_the_guard_give_a_name_away_to_no_one(at: 
 
 
 @scene()
-def test_keys_live_no_longer_than_max_ttl_with_their_guard(at: At) -> Steps:
+def test_keys_live_no_longer_than_max_ttl_with_their_guard(at):
     with pytest.raises(at.errors.ConfigurationError, match="allowed is max_ttl for both together"):
         at.masters.lock("job", ttl=50.0, guard=10.1)  # a master that has forgotten a key votes after max_ttl (P5)
     yield at.sleep(0.0)

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 TTL = 3.0
 
 
-def leads(at: At, led: list[Any], after: float, lasts: float = 1000.0) -> Steps:
+def leads(at, led, after, lasts=1000.0):
     """Stand for election, and lead for so long."""
     yield at.sleep(after)
 
-    def body(election: Any, term: Any) -> Steps:
+    def body(election, term):
         began = at.now
         led.append((at.now, at.client.name, term.number))
         while not term.should_stop and at.now < began + lasts:
@@ -31,10 +31,10 @@ def leads(at: At, led: list[Any], after: float, lasts: float = 1000.0) -> Steps:
 
 
 @scene()
-def test_another_candidate_leads_within_a_ttl_of_a_kill_and_of_a_freeze() -> list[Any]:
+def test_another_candidate_leads_within_a_ttl_of_a_kill_and_of_a_freeze():
     led: list[Any] = []
 
-    def nemesis(at: At) -> Steps:
+    def nemesis(at):
         yield at.sleep(5.0)
         assert [name for _, name, _ in led] == [at.other(1).name]
         killed = at.now
@@ -58,14 +58,14 @@ def test_another_candidate_leads_within_a_ttl_of_a_kill_and_of_a_freeze() -> lis
 
 
 @scene()
-def test_others_have_their_turn_after_a_term_that_ended_by_max_hold_and_its_guard() -> list[Any]:
+def test_others_have_their_turn_after_a_term_that_ended_by_max_hold_and_its_guard():
     led: list[Any] = []
 
-    def leads_in_turn(at: At, after: float) -> Steps:
+    def leads_in_turn(at, after):
         yield at.sleep(after)
         election = at.masters.leader("beat", ttl=TTL, max_hold=1.0, guard=0.5)
 
-        def body(_: Any, term: Any) -> Steps:
+        def body(_, term):
             led.append((at.now, at.client.name))
             while not term.should_stop:
                 yield at.sleep(0.01)
@@ -74,7 +74,7 @@ def test_others_have_their_turn_after_a_term_that_ended_by_max_hold_and_its_guar
 
         yield partial(at.client.kind.lead, election, body)
 
-    def looks(at: At) -> Steps:
+    def looks(at):
         yield from at.until(lambda: len(led) > 6)
         for (began, leader), (ended, follower) in itertools.pairwise(led):
             assert follower != leader
@@ -84,10 +84,10 @@ def test_others_have_their_turn_after_a_term_that_ended_by_max_hold_and_its_guar
 
 
 @scene()
-def test_a_former_leader_that_lets_others_go_first_can_be_stopped(at: At) -> Steps:
+def test_a_former_leader_that_lets_others_go_first_can_be_stopped(at):
     election = at.masters.leader("beat", ttl=TTL, max_hold=1.0, guard=20.0)
 
-    def body(_: Any, term: Any) -> Steps:
+    def body(_, term):
         while not term.should_stop:
             yield at.sleep(0.01)
 
@@ -98,12 +98,12 @@ def test_a_former_leader_that_lets_others_go_first_can_be_stopped(at: At) -> Ste
 
 
 @scene()
-def test_a_candidate_can_be_stopped_while_no_master_answers(at: At) -> Steps:
+def test_a_candidate_can_be_stopped_while_no_master_answers(at):
     led: list[Any] = []
     at.kill(5)
     election = at.masters.leader("beat", ttl=TTL)
 
-    def body(_: Any, __: Any) -> Steps:
+    def body(_, __):
         led.append(at.now)
         yield at.sleep(0.0)
 
@@ -120,10 +120,10 @@ def test_a_candidate_can_be_stopped_while_no_master_answers(at: At) -> Steps:
 
 @proves("R31")
 @scene()
-def test_a_body_that_raises_ends_the_election_after_on_stopped_and_the_lock_is_free_at_once(at: At) -> Steps:
+def test_a_body_that_raises_ends_the_election_after_on_stopped_and_the_lock_is_free_at_once(at):
     election, said = at.masters.leader("job", ttl=30.0), list[str]()
 
-    def body(_: Any) -> Steps:
+    def body(_):
         if said:
             election.stop()
         said.append("leads")
@@ -137,10 +137,10 @@ def test_a_body_that_raises_ends_the_election_after_on_stopped_and_the_lock_is_f
 
 
 @scene()
-def test_the_lock_is_given_back_when_the_body_has_ended_and_on_stopped_was_told(at: At) -> Steps:
+def test_the_lock_is_given_back_when_the_body_has_ended_and_on_stopped_was_told(at):
     election, keys = at.masters.leader("job", ttl=30.0), list[int]()
 
-    def body(_: Any) -> Steps:
+    def body(_):
         yield at.sleep(1.0)
         keys.append(at.keys())
         election.stop()
@@ -151,10 +151,10 @@ def test_the_lock_is_given_back_when_the_body_has_ended_and_on_stopped_was_told(
 
 
 @scene()
-def test_at_max_hold_the_lock_stays_until_the_body_has_ended(at: At) -> Steps:
+def test_at_max_hold_the_lock_stays_until_the_body_has_ended(at):
     election, keys = at.masters.leader("job", ttl=20.0, max_hold=1.0), list[int]()
 
-    def body(term: Any) -> Steps:
+    def body(term):
         try:
             yield from at.until(lambda: term.lost)
             yield at.sleep(0.1)  # a task is cancelled here
@@ -169,10 +169,10 @@ def test_at_max_hold_the_lock_stays_until_the_body_has_ended(at: At) -> Steps:
 
 
 @scene()
-def test_a_lost_term_ends_silently_and_the_next_one_begins(at: At) -> Steps:
+def test_a_lost_term_ends_silently_and_the_next_one_begins(at):
     election, said, cancelled = at.masters.leader("job", ttl=TTL), list[tuple[str, int]](), list[str]()
 
-    def body(term: Any) -> Steps:
+    def body(term):
         said.append(("leads", term.number))
         if len(said) > 2:
             election.stop()
@@ -200,10 +200,10 @@ def test_a_lost_term_ends_silently_and_the_next_one_begins(at: At) -> Steps:
 
 
 @scene()
-def test_no_body_begins_while_that_of_a_lost_term_goes_on(at: At) -> Steps:
+def test_no_body_begins_while_that_of_a_lost_term_goes_on(at):
     election, bodies = at.masters.leader("job", ttl=TTL), list[str]()
 
-    def body(term: Any) -> Steps:
+    def body(term):
         bodies.append("begins")
         if len(bodies) > 2:
             election.stop()
@@ -222,12 +222,12 @@ def test_no_body_begins_while_that_of_a_lost_term_goes_on(at: At) -> Steps:
 
 @scene()
 @pytest.mark.parametrize("loops", [False, True])
-def test_a_candidate_that_is_stopped_in_the_moment_of_the_grant_begins_no_body(at: At, loops: bool) -> Steps:
+def test_a_candidate_that_is_stopped_in_the_moment_of_the_grant_begins_no_body(at, loops):
     election, led = at.masters.leader("job", ttl=30.0), list[float]()
     elected = election._elected
     election._elected = lambda term: (election.stop(), elected(term))[1]
 
-    def body(*_: Any) -> Steps:
+    def body(*_):
         led.append(at.now)
         yield at.sleep(0.0)
 
@@ -238,11 +238,11 @@ def test_a_candidate_that_is_stopped_in_the_moment_of_the_grant_begins_no_body(a
 
 @scene()
 @pytest.mark.parametrize("loops", [False, True])
-def test_a_candidate_that_was_frozen_until_its_term_was_over_stands_again(at: At, loops: bool) -> Steps:
+def test_a_candidate_that_was_frozen_until_its_term_was_over_stands_again(at, loops):
     election, led = at.masters.leader("job", ttl=TTL), list[bool]()
     elected = election._elected
 
-    def frozen(term: Any) -> Any:
+    def frozen(term):
         if len(granted := [*granted_before, term.number]) == 1:
             at.cut(5)
             at.block(2 * TTL)
@@ -250,7 +250,7 @@ def test_a_candidate_that_was_frozen_until_its_term_was_over_stands_again(at: At
         granted_before[:] = granted
         return elected(term)
 
-    def body(*of: Any) -> Steps:
+    def body(*of):
         led.append(of[-1].valid)
         election.stop()
         yield at.sleep(0.0)
@@ -263,14 +263,14 @@ def test_a_candidate_that_was_frozen_until_its_term_was_over_stands_again(at: At
 
 
 @scene()
-def test_what_a_signal_handler_raises_between_two_steps_ends_the_election_in_order(at: At) -> Steps:
+def test_what_a_signal_handler_raises_between_two_steps_ends_the_election_in_order(at):
     election, said = at.masters.leader("job", ttl=30.0), list[str]()
 
-    def struck(*_: Any) -> None:
+    def struck(*_):
         del election._say_stopped
         raise KeyboardInterrupt
 
-    def body(_: Any) -> Steps:
+    def body(_):
         yield at.sleep(1.0)
         election._say_stopped = struck
 

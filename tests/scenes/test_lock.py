@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 
-def every_set_is_occupied(at: At) -> Steps:
+def every_set_is_occupied(at):
     """R1, R2: success exactly with a free majority, at once; nothing of ours stays, and nothing else changes (P7, P8)."""
     lock, every = at.masters.lock("job", ttl=30.0), range(len(at.servers))
     for occupied in itertools.chain.from_iterable(
@@ -41,7 +41,7 @@ test_any_set_of_two_masters_that_another_client_occupies = proves("P8", "R1")(sc
 
 @scene()
 @pytest.mark.parametrize("fault", ["frozen", "refuses", "cut", "answers lost", "dead"])
-def test_no_client_waits_for_a_minority(at: At, fault: str) -> Steps:
+def test_no_client_waits_for_a_minority(at, fault):
     """P4, and P7 once it is back."""
     faults: dict[str, Any] = {
         "frozen": (partial(at.freeze, [3, 4]), partial(at.thaw, [3, 4])),
@@ -64,17 +64,17 @@ def test_no_client_waits_for_a_minority(at: At, fault: str) -> Steps:
 
 @proves("P3")
 @scene()
-def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most() -> list[Any]:
+def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most():
     granted: list[float] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         yield at.masters.lock("job", ttl=3.0).acquire
         granted.append(at.now)
         yield at.sleep(0.5)
         at.crash()
         yield at.sleep(0.1)
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         yield from at.until(lambda: granted)
         lock, _ = yield from at.held("job", ttl=3.0, retry=wait_fixed(0.01))
         assert 2.99 < at.now - granted[0] < 3.1  # P3
@@ -85,7 +85,7 @@ def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most() -> list[Any]:
 
 @proves("R10")
 @scene()
-def test_a_master_that_refuses_a_release_is_asked_again(at: At) -> Steps:
+def test_a_master_that_refuses_a_release_is_asked_again(at):
     lock, _ = yield from at.held("job", ttl=60.0)
     yield at.sleep(0.1)
     at.freeze([3])
@@ -99,11 +99,11 @@ def test_a_master_that_refuses_a_release_is_asked_again(at: At) -> Steps:
 
 
 @scene()
-def test_a_with_raises_at_its_end_that_the_lease_was_lost_and_never_hides_the_error_of_its_body(at: At) -> Steps:
-    def lasts(_: object) -> Steps:
+def test_a_with_raises_at_its_end_that_the_lease_was_lost_and_never_hides_the_error_of_its_body(at):
+    def lasts(_):
         yield at.sleep(2.5)
 
-    def raises(_: object) -> Steps:
+    def raises(_):
         if at.threads:
             yield at.sleep(2.5)
         else:
@@ -123,10 +123,10 @@ def test_a_with_raises_at_its_end_that_the_lease_was_lost_and_never_hides_the_er
 
 @proves("R26")
 @scene()
-def test_each_level_that_is_inside_is_told_of_the_loss_once(at: At) -> Steps:
+def test_each_level_that_is_inside_is_told_of_the_loss_once(at):
     told: list[str] = []
 
-    def fails(_: object) -> None:
+    def fails(_):
         told.append("fails")
         raise ZeroDivisionError
 
@@ -147,7 +147,7 @@ def test_each_level_that_is_inside_is_told_of_the_loss_once(at: At) -> Steps:
 
 
 @scene()
-def test_a_lost_lease_is_not_entered_again_and_each_level_is_told(at: At) -> Steps:
+def test_a_lost_lease_is_not_entered_again_and_each_level_is_told(at):
     told: list[Any] = []
     one, two = (at.masters.lock("job", on_lost=told.append) for _ in range(2))
     old = yield one.acquire
@@ -172,7 +172,7 @@ def test_a_lost_lease_is_not_entered_again_and_each_level_is_told(at: At) -> Ste
 
 @proves("C5")
 @scene()
-def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at: At) -> Steps:
+def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at):
     """C5: it has both, and would get one of them when it has given both back."""
     both, one, other = at.masters.lock(["a", "b"]), at.masters.lock("a"), at.masters.lock(["b", "c"])
     for held, wanted in ((both, one), (both, other), (one, both)):
@@ -186,13 +186,13 @@ def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at: At) -> Steps
 
 @proves("C10")
 @scene()
-def test_another_thread_or_task_releases_and_extends_nothing(at: At) -> Steps:
+def test_another_thread_or_task_releases_and_extends_nothing(at):
     """C10: but for a lock that belongs to nobody."""
     lock, free = at.masters.lock("job"), at.masters.lock("free", bound=False)
     for one in (lock, free):
         yield one.acquire
 
-    def another() -> Steps:
+    def another():
         for call in (lock.release, lock.extend):
             yield from at.raises(at.errors.NotHeld, call)
         yield free.release
@@ -208,10 +208,10 @@ def test_another_thread_or_task_releases_and_extends_nothing(at: At) -> Steps:
 
 @proves("R33")
 @scene()
-def test_a_writer_waits_for_the_last_reader_and_is_woken() -> list[Any]:
+def test_a_writer_waits_for_the_last_reader_and_is_woken():
     released: list[float] = []
 
-    def reads(at: At) -> Steps:
+    def reads(at):
         readers = [at.masters.lock("job", shared=True, bound=False) for _ in range(2)]
         for reader in readers:
             yield reader.acquire
@@ -220,7 +220,7 @@ def test_a_writer_waits_for_the_last_reader_and_is_woken() -> list[Any]:
             released.append(at.now)
             yield reader.release
 
-    def writes(at: At) -> Steps:
+    def writes(at):
         yield at.sleep(1.0)
         lock, _ = yield from at.held("job", retry=wait_fixed(1000))
         assert len(released) == 2
@@ -234,10 +234,10 @@ def test_a_writer_waits_for_the_last_reader_and_is_woken() -> list[Any]:
 
 
 @scene(guard=True, max_ttl=20.0)
-def test_restarted_without_its_memory_a_master_may_not_give_away_what_it_forgot() -> list[Any]:
+def test_restarted_without_its_memory_a_master_may_not_give_away_what_it_forgot():
     granted: list[float] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         _, lease = yield from at.held("job", ttl=10.0, auto_extend=False)
         granted.append(at.now)
         at.kill([0, 1, 2])
@@ -245,7 +245,7 @@ def test_restarted_without_its_memory_a_master_may_not_give_away_what_it_forgot(
         yield at.sleep(9.5)
         assert lease.valid
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         yield from at.until(lambda: granted)
         yield at.sleep(1.0)
         other = partial(at.masters.lock("other", ttl=10.0).acquire, timeout=2.0)
@@ -263,20 +263,20 @@ class Alarm(BaseException):
 
 
 @scene()
-def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_its_error_is_kept(at: At) -> Steps:
+def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_its_error_is_kept(at):
     """P7: contextlib keeps the end of a stack as long as the error, and that in a cycle."""
     lock = at.masters.lock("job", ttl=10.0)
 
-    def struck(_: object) -> None:
+    def struck(_):
         raise Alarm
 
     lock._check = struck
 
-    def in_a_thread() -> None:
+    def in_a_thread():
         with contextlib.ExitStack() as stack:
             stack.enter_context(lock)
 
-    async def in_a_task() -> None:
+    async def in_a_task():
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(lock)
 
@@ -288,20 +288,20 @@ def test_a_stack_that_is_struck_before_its_release_leaves_no_key_while_its_error
 
 
 @scene(worlds=["threads"], delay=0.02)
-def test_what_the_background_gives_back_just_then_arrives_before_close_is_over(at: At) -> Steps:
+def test_what_the_background_gives_back_just_then_arrives_before_close_is_over(at):
     """P7: the lock was dropped, the background has begun to give it back, and another thread runs on."""
     driver = at.masters._runtime.driver()
     send, tick, struck = driver.send, driver.background.tick, []
 
-    def acquire_and_drop() -> None:
+    def acquire_and_drop():
         at.masters.lock("job", bound=False).acquire()
 
-    def preempted_before_it_is_asked_for(*request: Any) -> None:
+    def preempted_before_it_is_asked_for(*request):
         struck.append(at.now)
         at.block(0.1)
         send(*request)
 
-    def preempted_before_it_is_written() -> Any:
+    def preempted_before_it_is_written():
         at.block(0.01 if driver._connections.corked else 0.0)
         return tick()
 
@@ -315,10 +315,10 @@ def test_what_the_background_gives_back_just_then_arrives_before_close_is_over(a
 
 @scene()
 @pytest.mark.parametrize("what", ["acquire", "slots", "extend"])
-def test_the_first_attempt_after_a_freeze_meets_connections_that_the_servers_have_closed(what: str) -> list[Any]:
+def test_the_first_attempt_after_a_freeze_meets_connections_that_the_servers_have_closed(what):
     """R10, P4: masters are asked again over new ones, within the time of the attempt."""
 
-    def sleeps(at: At) -> Steps:
+    def sleeps(at):
         make = partial(at.masters.slots, limit=3) if what == "slots" else at.masters.lock
         lock = make("job", ttl=30.0, auto_extend=False)
         yield lock.acquire
@@ -329,7 +329,7 @@ def test_the_first_attempt_after_a_freeze_meets_connections_that_the_servers_hav
         assert (yield lock.extend if what == "extend" else partial(lock.acquire, timeout=0)) is not None
         yield lock.release
 
-    def freezes(at: At) -> Steps:
+    def freezes(at):
         yield at.sleep(2.0)
         at.stop(at.other(0), 4.0)
         yield at.sleep(2.0)

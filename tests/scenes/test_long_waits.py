@@ -7,33 +7,33 @@ from typing import Any
 
 import pytest
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 pytestmark = proves("R45")
 
 
-def records(at: At) -> list[str]:
+def records(at):
     return [text for text in at.log if "of waiting" in text]
 
 
-def holds(at: At, seconds: float, **options: Any) -> Steps:
+def holds(at, seconds, **options):
     lock, _ = yield from at.held("job", owner="web-3/17", **options)
     yield at.sleep(seconds)
     yield lock.release
 
 
-def waits(at: At, came: float, **options: Any) -> Steps:
+def waits(at, came, **options):
     yield at.sleep(came)
     lock = at.masters.lock("job", **options)
     if (yield lock.acquire) is not None:
         yield lock.release
 
 
-def sees(at: At, says: dict[float, str], until: float) -> Steps:
+def sees(at, says, until):
     """Each of these records comes at its moment, and no other one."""
     for number, (moment, text) in enumerate(says.items(), 1):
-        yield from at.until(lambda number=number: len(records(at)) >= number)  # type: ignore[misc]
+        yield from at.until(lambda number=number: len(records(at)) >= number)
         assert at.exactly(moment)
         assert text in records(at)[-1]
     yield at.sleep(until - at.now)
@@ -49,7 +49,7 @@ WAITS: dict[str, Any] = {  # for whom a process waits, how, and what it says: fi
 
 @scene()
 @pytest.mark.parametrize("who", WAITS)
-def test_a_process_that_waits_says_for_whom_after_ten_seconds_and_each_minute(who: str) -> list[Any]:
+def test_a_process_that_waits_says_for_whom_after_ten_seconds_and_each_minute(who):
     """One record for all of its waiters, when the first one has waited for ten seconds."""
     held, waited, first, next_ = WAITS[who]
     comes = [partial(waits, came=came, **waited) for came in (1.0, 2.0, 30.0, 65.0)]
@@ -58,19 +58,19 @@ def test_a_process_that_waits_says_for_whom_after_ten_seconds_and_each_minute(wh
 
 
 @scene()
-def test_a_holder_of_the_same_process_is_in_the_way_as_well() -> list[Any]:
+def test_a_holder_of_the_same_process_is_in_the_way_as_well():
     says = {13.0: "held by another thread or task of this process for 13 s"}
     comes = [partial(waits, came=came, timeout=100.0) for came in (3.0, 4.0)]
     return [(partial(holds, seconds=40.0), *comes, partial(sees, says=says, until=45.0))]
 
 
 @scene()
-def test_short_waits_and_candidates_are_not_in_the_log() -> list[Any]:
-    def stands(at: At) -> Steps:
+def test_short_waits_and_candidates_are_not_in_the_log():
+    def stands(at):
         yield at.sleep(1.0)
         election = at.masters.leader("job")
 
-        def leads(_: object) -> Steps:
+        def leads(_):
             election.stop()
             yield at.sleep(0.0)
 
@@ -81,8 +81,8 @@ def test_short_waits_and_candidates_are_not_in_the_log() -> list[Any]:
 
 
 @scene()
-def test_masters_that_are_gone_are_an_outage_and_no_holder() -> list[Any]:
-    def outage(at: At) -> Steps:
+def test_masters_that_are_gone_are_an_outage_and_no_holder():
+    def outage(at):
         yield at.sleep(2.0)
         at.freeze(3)
         yield from sees(at, {}, until=50.0)
@@ -93,10 +93,10 @@ def test_masters_that_are_gone_are_an_outage_and_no_holder() -> list[Any]:
 
 @scene(worlds=["threads"])
 @pytest.mark.parametrize("kind", ["a lock", "a term"])
-def test_at_max_hold_the_log_says_that_the_body_of_a_thread_goes_on(at: At, kind: str) -> Steps:
+def test_at_max_hold_the_log_says_that_the_body_of_a_thread_goes_on(at, kind):
     """... beside others; those have to wait for the end of a leader's."""
 
-    def body(*_: object) -> Steps:
+    def body(*_):
         yield at.sleep(5.0)
         if kind == "a term":
             election.stop()

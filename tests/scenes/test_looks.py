@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 
 @scene()
-def test_a_name_is_not_free_because_a_minority_has_lost_its_key(at: At) -> Steps:
+def test_a_name_is_not_free_because_a_minority_has_lost_its_key(at):
     lock, _ = yield from at.held("job", ttl=10.0)
     yield at.sleep(0.1)
     at.put("redlock:job", None, masters=[1, 3])
@@ -20,11 +20,11 @@ def test_a_name_is_not_free_because_a_minority_has_lost_its_key(at: At) -> Steps
 
 @proves("R41")
 @scene()
-def test_a_watcher_is_told_of_each_holder_once_and_of_a_free_name_when_it_is_free(at: At) -> Steps:
+def test_a_watcher_is_told_of_each_holder_once_and_of_a_free_name_when_it_is_free(at):
     told: list[tuple[float, str]] = []
     statuses = at.masters.watch("job")
 
-    def watches() -> Steps:
+    def watches():
         while len(told) < 3:
             status = yield partial(next if at.threads else anext, statuses)
             told.append((at.now, status.owner if status.token else "free"))
@@ -44,7 +44,7 @@ def test_a_watcher_is_told_of_each_holder_once_and_of_a_free_name_when_it_is_fre
 
 @proves("R29")
 @scene()
-def test_a_list_has_each_lock_once_whichever_masters_have_its_key(at: At) -> Steps:
+def test_a_list_has_each_lock_once_whichever_masters_have_its_key(at):
     locks = {name: at.masters.lock(name, ttl=60.0) for name in ("a", "b", "c")}
     for lock in locks.values():
         yield lock.acquire

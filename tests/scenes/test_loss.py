@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 
 @proves("P6")
 @scene()
-def test_a_lease_that_is_not_renewed_is_lost_at_its_end(at: At) -> Steps:
+def test_a_lease_that_is_not_renewed_is_lost_at_its_end(at):
     told: list[float] = []
     lock = at.masters.lock("job", ttl=1.5, auto_extend=False, on_lost=lambda _: told.append(at.now))
     began = at.now
@@ -29,7 +29,7 @@ def test_a_lease_that_is_not_renewed_is_lost_at_its_end(at: At) -> Steps:
 
 @proves("C9")
 @scene()
-def test_a_lease_is_lost_in_time_although_every_master_hangs(at: At) -> Steps:
+def test_a_lease_is_lost_in_time_although_every_master_hangs(at):
     told: list[float] = []
     lock = at.masters.lock("job", ttl=1.5, on_lost=lambda _: told.append(at.now))
     began = at.now
@@ -47,7 +47,7 @@ def test_a_lease_is_lost_in_time_although_every_master_hangs(at: At) -> Steps:
 
 @proves("C7")
 @scene()
-def test_max_hold_ends_a_lease_and_gives_its_keys_back(at: At) -> Steps:
+def test_max_hold_ends_a_lease_and_gives_its_keys_back(at):
     told: list[float] = []
     lock = at.masters.lock("job", ttl=10.0, max_hold=3.0, on_lost=lambda _: told.append(at.now))
     began = at.now
@@ -61,7 +61,7 @@ def test_max_hold_ends_a_lease_and_gives_its_keys_back(at: At) -> Steps:
 
 
 @scene()
-def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(at: At) -> Steps:
+def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(at):
     lock = at.masters.lock("job", ttl=3.0)
     began = at.now
     lease = yield lock.acquire
@@ -75,7 +75,7 @@ def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(a
 
 
 @scene()
-def test_an_extension_without_answers_takes_nothing_away(at: At) -> Steps:
+def test_an_extension_without_answers_takes_nothing_away(at):
     lock, lease = yield from at.held("job", ttl=5.0)
     yield at.sleep(0.1)
     before = lease.valid_until
@@ -91,7 +91,7 @@ def test_an_extension_without_answers_takes_nothing_away(at: At) -> Steps:
 
 
 @scene()
-def test_a_lease_is_renewed_while_a_level_that_asks_for_that_is_inside(at: At) -> Steps:
+def test_a_lease_is_renewed_while_a_level_that_asks_for_that_is_inside(at):
     """R26: its time ran out in there, without a word."""
     lease = yield at.masters.lock("job", ttl=3.0, auto_extend=False).acquire
     inner = at.masters.lock("job", ttl=3.0)
@@ -106,10 +106,10 @@ def test_a_lease_is_renewed_while_a_level_that_asks_for_that_is_inside(at: At) -
 
 @proves("R15")
 @scene()
-def test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more(at: At) -> Steps:
+def test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more(at):
     leases: list[Any] = []
 
-    def takes() -> Steps:
+    def takes():
         leases.append((yield at.masters.lock("job", ttl=1.5).acquire))
 
     yield from at.done(takes())
@@ -122,7 +122,7 @@ def test_a_lease_whose_owner_has_ended_without_releasing_is_renewed_no_more(at: 
 
 
 @scene()
-def test_a_hold_that_is_not_bound_outlives_its_thread_or_task_and_any_other_releases_it(at: At) -> Steps:
+def test_a_hold_that_is_not_bound_outlives_its_thread_or_task_and_any_other_releases_it(at):
     lock = at.masters.lock("job", ttl=3.0, bound=False)
 
     yield from at.done(lock.acquire)
@@ -136,7 +136,7 @@ def test_a_hold_that_is_not_bound_outlives_its_thread_or_task_and_any_other_rele
 
 
 @scene()
-def test_a_process_that_was_stopped_beyond_its_ttl_finds_its_lease_lost_at_the_first_look(at: At) -> Steps:
+def test_a_process_that_was_stopped_beyond_its_ttl_finds_its_lease_lost_at_the_first_look(at):
     told: list[float] = []
     _, lease = yield from at.held("job", ttl=1.5, on_lost=lambda _: told.append(at.now))
     stopped = at.now
@@ -150,13 +150,13 @@ def test_a_process_that_was_stopped_beyond_its_ttl_finds_its_lease_lost_at_the_f
 
 
 @scene()
-def test_an_on_lost_that_raises_is_logged_and_ends_nothing_else(at: At) -> Steps:
+def test_an_on_lost_that_raises_is_logged_and_ends_nothing_else(at):
     told: list[Any] = []
 
-    def raises(_: object) -> None:
+    def raises(_):
         raise ZeroDivisionError
 
-    def exits(_: object) -> None:  # in a thread of the library there is nothing to exit from; a loop ends by it
+    def exits(_):  # in a thread of the library there is nothing to exit from; a loop ends by it
         raise SystemExit if at.threads else ZeroDivisionError
 
     at.expects("ZeroDivisionError", "SystemExit")
@@ -172,7 +172,7 @@ def test_an_on_lost_that_raises_is_logged_and_ends_nothing_else(at: At) -> Steps
 
 @proves("C8")
 @scene()
-def test_a_release_is_no_loss_in_the_log(at: At) -> Steps:
+def test_a_release_is_no_loss_in_the_log(at):
     for options in ({}, {"guard": 1.0}, {"hold_at_least": 1.0}, {"shared": True}):
         lock, _ = yield from at.held(f"job-{len(options)}-{[*options]}", ttl=3.0, **options)
         yield lock.release
@@ -183,7 +183,7 @@ def test_a_release_is_no_loss_in_the_log(at: At) -> Steps:
 # -- what is logged --------------------------------------------------------------------------------------
 
 
-def losses(at: At) -> list[str]:
+def losses(at):
     return [text for text in at.log if "was lost" in text]
 
 
@@ -199,9 +199,7 @@ def losses(at: At) -> list[str]:
     ("all hang", {"auto_extend": True}, "it could not be renewed in time", True),
     ("it lasts", {"max_hold": 0.5}, "max_hold was reached", True),
 ])  # fmt: skip
-def test_a_loss_is_logged_once_with_its_reason_and_whether_its_body_still_ran(
-    at: At, what: str, options: Any, how: str, ran: bool
-) -> Steps:
+def test_a_loss_is_logged_once_with_its_reason_and_whether_its_body_still_ran(at, what, options, how, ran):
     lock = at.masters.lock("job", owner="web-3/17", **{"ttl": 3.0, "auto_extend": False, **options})
     if "ended" in what:
         yield from at.done(lock.acquire)
@@ -228,7 +226,7 @@ def test_a_loss_is_logged_once_with_its_reason_and_whether_its_body_still_ran(
 
 @scene()
 @pytest.mark.parametrize("slot", [True, False])
-def test_a_slot_and_several_names_are_one_lease_in_the_log(at: At, slot: bool) -> Steps:
+def test_a_slot_and_several_names_are_one_lease_in_the_log(at, slot):
     options: dict[str, Any] = {"ttl": 1.5, "auto_extend": False}
     lock = at.masters.slots("a", limit=1, **options) if slot else at.masters.lock(["a", "b"], **options)
     yield lock.acquire
@@ -239,7 +237,7 @@ def test_a_slot_and_several_names_are_one_lease_in_the_log(at: At, slot: bool) -
 
 
 @scene()
-def test_a_loss_that_is_found_right_before_masters_are_closed_is_told_and_logged(at: At) -> Steps:
+def test_a_loss_that_is_found_right_before_masters_are_closed_is_told_and_logged(at):
     told: list[Any] = []
     lock, _ = yield from at.held("job", on_lost=told.append)
     yield at.sleep(0.1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 from tests.scenes.test_agreement import gets
 
@@ -16,13 +16,13 @@ ANNOUNCED = "redlock-max-ttl:redlock:"
 THREE: dict[str, Any] = {"masters": 3, "guard": True, "max_ttl": LONG, "ttl": 3.0}
 
 
-def restart_two(at: At) -> None:
+def restart_two(at):
     """Without their memory.  The third one has what was announced."""
     at.kill([0, 1])
     at.start([0, 1])
 
 
-def begins(at: At, until: float) -> Steps:
+def begins(at, until):
     """``yield from`` it: masters with the short one, which are in use."""
     yield at.sleep(1.0)
     masters = yield partial(at.client.make, max_ttl=SHORT)
@@ -31,14 +31,14 @@ def begins(at: At, until: float) -> Steps:
     return masters
 
 
-def waits(at: At, masters: Any) -> Steps:
+def waits(at, masters):
     """``yield from`` it: when does it get the lock?"""
     while not (yield from gets(at, of=masters)):
         yield at.sleep(0.5)
     return at.now
 
 
-def once(at: At) -> Steps:
+def once(at):
     """A client with the long one is there for a moment."""
     assert (yield from gets(at))
     yield at.masters.close
@@ -46,8 +46,8 @@ def once(at: At) -> Steps:
 
 @proves("R21")
 @scene(**THREE)
-def test_no_restart_lets_two_in_whoever_announces_less() -> list[Any]:
-    def long(at: At) -> Steps:
+def test_no_restart_lets_two_in_whoever_announces_less():
+    def long(at):
         """It is there for nearly as long as one announcement counts, and its lease is for longer."""
         assert (yield from gets(at))
         yield at.sleep(75.0 - at.now)
@@ -55,7 +55,7 @@ def test_no_restart_lets_two_in_whoever_announces_less() -> list[Any]:
         at.crash()
         yield at.sleep(1.0)
 
-    def short(at: At) -> Steps:
+    def short(at):
         masters = yield from begins(at, 82.0)
         restart_two(at)
         assert 82.0 + LONG <= (yield from waits(at, masters)) < 82.0 + LONG + 3.0
@@ -65,8 +65,8 @@ def test_no_restart_lets_two_in_whoever_announces_less() -> list[Any]:
 
 
 @scene(**THREE)
-def test_a_wrong_one_ends_by_itself() -> list[Any]:
-    def short(at: At) -> Steps:
+def test_a_wrong_one_ends_by_itself():
+    def short(at):
         masters = yield from begins(at, 60.0)
         restart_two(at)
         assert 2 * LONG <= (yield from waits(at, masters)) < 2 * LONG + 4.0
@@ -81,12 +81,10 @@ def test_a_wrong_one_ends_by_itself() -> list[Any]:
 
 @scene(**THREE)
 @pytest.mark.parametrize(("deleted", "counts"), [([1, 2], LONG), ([0, 1, 2], SHORT)])
-def test_what_a_master_has_forgotten_counts_to_its_end_and_what_somebody_deletes_is_gone(
-    deleted: list[int], counts: float
-) -> list[Any]:
+def test_what_a_master_has_forgotten_counts_to_its_end_and_what_somebody_deletes_is_gone(deleted, counts):
     """The next announcement tells a client that it was deleted.  A master that comes back empty tells nothing."""
 
-    def short(at: At) -> Steps:
+    def short(at):
         masters = yield from begins(at, 2.0)
         at.put(ANNOUNCED, None, masters=deleted)
         yield at.sleep(8.0)

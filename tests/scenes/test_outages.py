@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 
 OUTAGE = 20.0  # the outage_timeout, as max_ttl is
 SLACK = 1.2  # the pause between two attempts, and two rounds at `node_timeout`
@@ -24,11 +23,11 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 class Asked:
     """The waiters by the time at which they came, and what became of them."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind):
         self.told: list[tuple[float, str, float]] = []
         self.make = KINDS[kind]
 
-    def asks(self, at: At, *, came: float, masters: Any = None) -> Steps:
+    def asks(self, at, *, came, masters=None):
         yield partial(at.masters.status, "job")
         yield at.sleep(came - at.now)
         lock, what = self.make(masters or at.masters, ttl=OUTAGE), "granted"
@@ -39,13 +38,13 @@ class Asked:
             what = "unreachable"
         self.told.append((came, what, at.now))
 
-    def check(self, *expected: tuple[float, str, float]) -> None:
+    def check(self, *expected):
         assert [one[:2] for one in sorted(self.told)] == [one[:2] for one in expected]
         for (*_, when), (*_, since) in zip(sorted(self.told), expected, strict=True):
             assert 0.0 <= when - since < SLACK, (self.told, expected)
 
 
-def gone(at: At, *, since: float, until: float) -> Steps:
+def gone(at, *, since, until):
     """Of five masters two are there."""
     yield at.sleep(since - at.now)
     at.freeze(3)
@@ -55,10 +54,10 @@ def gone(at: At, *, since: float, until: float) -> Steps:
 
 @scene(max_ttl=OUTAGE)
 @kinds
-def test_each_waits_through_an_outage_for_a_time_of_its_own_in_line_or_in_front_of_it(kind: str) -> list[Any]:
+def test_each_waits_through_an_outage_for_a_time_of_its_own_in_line_or_in_front_of_it(kind):
     asked = Asked(kind)
 
-    def outage(at: At) -> Steps:
+    def outage(at):
         yield from gone(at, since=0.5, until=40.0)
         yield at.sleep(10.0)
         asked.check(*((came, "unreachable", came + OUTAGE) for came in (1.0, 2.0, 7.0, 14.0)), (35.0, "granted", 40.0))
@@ -68,11 +67,11 @@ def test_each_waits_through_an_outage_for_a_time_of_its_own_in_line_or_in_front_
 
 @scene(max_ttl=OUTAGE)
 @kinds
-def test_an_outage_counts_from_the_last_attempt_in_which_a_majority_took_part(kind: str) -> list[Any]:
+def test_an_outage_counts_from_the_last_attempt_in_which_a_majority_took_part(kind):
     """An attempt of any waiter of the line; until then the holder was in the way."""
     asked, options = Asked(kind), {"shared": False} if kind == "readers" else {}
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock = asked.make(at.masters, ttl=19.0, auto_extend=False, **options)
         yield lock.acquire
         yield from gone(at, since=8.0, until=15.0)
@@ -85,10 +84,10 @@ def test_an_outage_counts_from_the_last_attempt_in_which_a_majority_took_part(ki
 
 @scene(max_ttl=OUTAGE)
 @kinds
-def test_with_outage_timeout_none_they_wait_through_it(kind: str) -> list[Any]:
+def test_with_outage_timeout_none_they_wait_through_it(kind):
     asked = Asked(kind)
 
-    def asks(at: At) -> Steps:
+    def asks(at):
         masters = yield partial(at.client.make, outage_timeout=None)
         job = yield at.begin(asked.asks(at, came=2.0, masters=masters))
         yield from asked.asks(at, came=1.0, masters=masters)
@@ -100,11 +99,11 @@ def test_with_outage_timeout_none_they_wait_through_it(kind: str) -> list[Any]:
 
 
 @scene()
-def test_a_crowd_that_waits_in_an_outage_is_no_crowd(at: At) -> Steps:
+def test_a_crowd_that_waits_in_an_outage_is_no_crowd(at):
     """R40, C2: what the waiter in front has learned of the masters is true for the one that is refused as well."""
     at.kill(3)
 
-    def waits(timeout: float) -> Steps:
+    def waits(timeout):
         lock = at.masters.lock("job", max_waiters=1)
         yield from at.raises(at.errors.QuorumUnreachable, partial(lock.acquire, timeout=timeout))
 

@@ -9,13 +9,13 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from redlock import scripts
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 FENCE = "{redlock:job}:fence"
 
 
-def unreachable(at: At, lock: Any, says: str | None = None) -> Steps:
+def unreachable(at, lock, says=None):
     return at.raises(at.errors.QuorumUnreachable, partial(lock.acquire, timeout=0), match=says)
 
 
@@ -24,7 +24,7 @@ def unreachable(at: At, lock: Any, says: str | None = None) -> Steps:
 
 @proves("R6")
 @scene()
-def test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ(at: At) -> Steps:
+def test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ(at):
     lock, began = at.masters.lock("job", ttl=50.0, auto_extend=False), at.now
     lease = yield lock.acquire
     assert (yield partial(lease.wait_lost, 60))
@@ -34,7 +34,7 @@ def test_a_lease_ends_earlier_than_its_keys_by_what_clocks_may_differ(at: At) ->
 
 @proves("R5")
 @scene()
-def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at: At) -> Steps:
+def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at):
     lock, _ = yield from at.held("job", ttl=5.0, auto_extend=False)
     yield lock.release
     began = at.now
@@ -50,7 +50,7 @@ def test_a_wall_clock_that_is_set_moves_the_end_of_no_lease(at: At) -> Steps:
 
 @proves("R7")
 @scene()
-def test_masters_that_grant_too_late_grant_nothing(at: At) -> Steps:
+def test_masters_that_grant_too_late_grant_nothing(at):
     """R7: less than the `min_validity` would be left."""
     lock, _ = yield from at.held("job", ttl=2.0, min_validity=1.9)
     yield lock.release
@@ -64,7 +64,7 @@ def test_masters_that_grant_too_late_grant_nothing(at: At) -> Steps:
 
 @proves("R2")
 @scene()
-def test_no_client_waits_for_the_rest_of_a_round_that_a_refused_connection_decides(at: At) -> Steps:
+def test_no_client_waits_for_the_rest_of_a_round_that_a_refused_connection_decides(at):
     at.kill([0, 1])
     yield at.sleep(0.5)
     at.freeze([2])
@@ -81,7 +81,7 @@ def test_no_client_waits_for_the_rest_of_a_round_that_a_refused_connection_decid
 
 @proves("R9")
 @scene()
-def test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_were_silent(at: At) -> Steps:
+def test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_were_silent(at):
     at.put("redlock:job", "another", masters=[0, 1])
     at.freeze([3, 4])
     yield partial(at.masters.lock("job", ttl=30.0).acquire, timeout=0)
@@ -93,7 +93,7 @@ def test_a_failed_attempt_is_taken_back_where_it_was_granted_and_where_masters_w
 
 @proves("R8")
 @scene()
-def test_each_attempt_has_a_token_of_its_own(at: At) -> Steps:
+def test_each_attempt_has_a_token_of_its_own(at):
     """R8: else what is late of one takes away the key of the next."""
     at.put("redlock:job", "another", masters=3)
     lock, tokens = at.masters.lock("job", retry=wait_fixed(0.1)), {"another", None}
@@ -105,15 +105,13 @@ def test_each_attempt_has_a_token_of_its_own(at: At) -> Steps:
     yield from at.until(lambda: at.over(job))
 
 
-def waits(lock: Any) -> Steps:
+def waits(lock):
     yield lock.acquire
     yield lock.release
 
 
 @scene()
-def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters_that_have_forgotten_the_script(
-    at: At,
-) -> Steps:
+def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters_that_have_forgotten_the_script(at):
     lock, _ = yield from at.held("job", ttl=30.0)
     yield lock.release
     for server in at.servers:
@@ -130,7 +128,7 @@ def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters
 
 @proves("R12")
 @scene()
-def test_an_extension_brings_no_lost_lease_back(at: At) -> Steps:
+def test_an_extension_brings_no_lost_lease_back(at):
     lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False)
     yield at.sleep(2.5)
     yield from at.raises(at.errors.LockLost, partial(lock.extend, 10.0))
@@ -141,7 +139,7 @@ def test_an_extension_brings_no_lost_lease_back(at: At) -> Steps:
 
 
 @scene(delay=0.02)
-def test_an_extension_whose_answers_are_read_after_the_end_of_the_lease_comes_too_late(at: At) -> Steps:
+def test_an_extension_whose_answers_are_read_after_the_end_of_the_lease_comes_too_late(at):
     lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False, bound=False)
     yield at.sleep(1.0)
     job = yield at.begin(at.raises(at.errors.LockLost, partial(lock.extend, 10.0)))
@@ -155,7 +153,7 @@ def test_an_extension_whose_answers_are_read_after_the_end_of_the_lease_comes_to
 
 @proves("C6")
 @scene(delay=0.02)
-def test_an_extension_to_a_shorter_ttl_counts_from_when_it_is_sent(at: At) -> Steps:
+def test_an_extension_to_a_shorter_ttl_counts_from_when_it_is_sent(at):
     lock, lease = yield from at.held("job", ttl=30.0, auto_extend=False)
     at.cut(5, requests=False)  # they do it, and their answers are lost
     yield from at.raises(at.errors.NotExtended, partial(lock.extend, 1.0))
@@ -165,7 +163,7 @@ def test_an_extension_to_a_shorter_ttl_counts_from_when_it_is_sent(at: At) -> St
 
 
 @scene(delay=0.02)
-def test_an_extension_that_was_won_does_not_undo_a_shorter_one_that_was_sent_after_it(at: At) -> Steps:
+def test_an_extension_that_was_won_does_not_undo_a_shorter_one_that_was_sent_after_it(at):
     lock, lease = yield from at.held("job", ttl=10.0, auto_extend=False, bound=False)
     at.cut(5, requests=False)
     job = yield at.begin(partial(lock.extend, 60.0))
@@ -180,7 +178,7 @@ def test_an_extension_that_was_won_does_not_undo_a_shorter_one_that_was_sent_aft
 
 
 @scene()
-def test_a_release_is_owed_for_as_long_as_an_extension_without_an_answer_lets_keys_live(at: At) -> Steps:
+def test_a_release_is_owed_for_as_long_as_an_extension_without_an_answer_lets_keys_live(at):
     lock, _ = yield from at.held("job", ttl=10.0, auto_extend=False)
     at.cut(5, requests=False)
     yield from at.raises(at.errors.NotExtended, partial(lock.extend, 60.0))
@@ -198,10 +196,10 @@ def test_a_release_is_owed_for_as_long_as_an_extension_without_an_answer_lets_ke
 
 @proves("R17")
 @scene()
-def test_fences_rise_whatever_the_wall_clocks_of_clients_show() -> list[Any]:
+def test_fences_rise_whatever_the_wall_clocks_of_clients_show():
     fences: list[int] = []
 
-    def takes(at: At, *, turn: int) -> Steps:
+    def takes(at, *, turn):
         at.client.skew = -60.0 * turn
         yield from at.until(lambda: len(fences) == turn)
         lock = at.masters.lock("job")
@@ -215,7 +213,7 @@ def test_fences_rise_whatever_the_wall_clocks_of_clients_show() -> list[Any]:
 
 @proves("R18")
 @scene()
-def test_a_fence_that_masters_have_already_is_not_granted_a_second_time(at: At) -> Steps:
+def test_a_fence_that_masters_have_already_is_not_granted_a_second_time(at):
     lock = at.masters.lock("job")
     first = (yield lock.acquire).fence
     yield lock.release
@@ -226,10 +224,10 @@ def test_a_fence_that_masters_have_already_is_not_granted_a_second_time(at: At) 
 
 
 @scene()
-def test_an_event_has_the_votes_of_a_second_round_where_there_was_one(at: At) -> Steps:
+def test_an_event_has_the_votes_of_a_second_round_where_there_was_one(at):
     told: list[Any] = []
 
-    def observe(event: Any) -> None:
+    def observe(event):
         at.client._observe(event)
         if type(event).__name__ == "LockAcquired":
             told.append(event.settled)
@@ -251,11 +249,11 @@ def test_an_event_has_the_votes_of_a_second_round_where_there_was_one(at: At) ->
 
 
 @scene(masters=1, guard=True, max_ttl=10.0)
-def test_an_uptime_of_one_second_may_be_hardly_more_than_nothing() -> list[Any]:
+def test_an_uptime_of_one_second_may_be_hardly_more_than_nothing():
     """P5: it is counted in whole seconds of wall time."""
     granted: list[float] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         master = at.servers[0].master
         yield from at.until(lambda: 0.9 < master.wall() % 1 < 0.95)
         _, lease = yield from at.held("job", ttl=10.0, auto_extend=False)
@@ -265,7 +263,7 @@ def test_an_uptime_of_one_second_may_be_hardly_more_than_nothing() -> list[Any]:
         yield at.sleep(9.5)
         assert lease.valid
 
-    def comes(at: At) -> Steps:
+    def comes(at):
         yield from at.until(lambda: granted)
         yield at.masters.close
         yield at.sleep(granted[0] + 0.15 - at.now)  # it says that it is up for 1 s
@@ -281,7 +279,7 @@ def test_an_uptime_of_one_second_may_be_hardly_more_than_nothing() -> list[Any]:
 
 @proves("P4")
 @scene()
-def test_a_master_that_went_away_votes_again_when_it_is_back(at: At) -> Steps:
+def test_a_master_that_went_away_votes_again_when_it_is_back(at):
     lock = at.masters.lock("job")
     for masters in ([0, 1, 2], [2, 3, 4]):
         at.kill(masters)

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from redlock._core.outcomes import ErrorReply
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redlock._core.wire import Call
 
 SLEWED = 1.0833  # what chrony does to a clock by default
 
 
-def quarantined(error: object) -> list[str]:
-    return [vote.reason for vote in error.votes if vote.outcome == "quarantined"]  # type: ignore[attr-defined]
+def quarantined(error):
+    return [vote.reason for vote in error.votes if vote.outcome == "quarantined"]
 
 
-def outcomes(at: At) -> Steps:
+def outcomes(at):
     """What each master says: an acquire is decided before the last ones have answered."""
     return [(vote.outcome, vote.reason) for vote in (yield partial(at.masters.status, "job")).votes]
 
 
 @proves("R43")
 @scene()
-def test_a_master_whose_clock_is_slewed_does_not_vote_until_it_was_right_for_max_ttl(at: At) -> Steps:
+def test_a_master_whose_clock_is_slewed_does_not_vote_until_it_was_right_for_max_ttl(at):
     at.rate([4], SLEWED)
     began = at.now
     assert (yield from outcomes(at)) == [("free", "")] * 5, "it was not measured yet"
@@ -48,7 +42,7 @@ def test_a_master_whose_clock_is_slewed_does_not_vote_until_it_was_right_for_max
 
 @scene(ttl=30.0, masters=3)
 def test_where_the_clocks_of_all_masters_are_slewed_no_second_client_is_let_in_and_both_say_why():
-    def first(at: At) -> Steps:
+    def first(at):
         lease = yield at.masters.lock("job", auto_extend=False).acquire
         yield at.sleep(0.5)
         at.rate(3, SLEWED)
@@ -58,7 +52,7 @@ def test_where_the_clocks_of_all_masters_are_slewed_no_second_client_is_let_in_a
         refused = yield from at.raises(at.errors.QuorumUnreachable, partial(at.masters.status, "job"))
         assert all("all masters look fast" in text for text in quarantined(refused))
 
-    def second(at: At) -> Steps:
+    def second(at):
         yield at.sleep(0.2)
         lock = at.masters.lock("job")
         yield from at.raises((at.errors.QuorumUnreachable, at.errors.NotAcquired), partial(lock.acquire, timeout=29.0))
@@ -69,7 +63,7 @@ def test_where_the_clocks_of_all_masters_are_slewed_no_second_client_is_let_in_a
 
 
 @scene()
-def test_answers_that_take_longer_now_and_then_make_no_clock_look_fast(at: At) -> Steps:
+def test_answers_that_take_longer_now_and_then_make_no_clock_look_fast(at):
     """The first answer came late, the second at once: from one to the other too little has passed."""
     yield from outcomes(at)
     at.far(3, 0.2)
@@ -82,7 +76,7 @@ def test_answers_that_take_longer_now_and_then_make_no_clock_look_fast(at: At) -
 
 
 @scene()
-def test_a_master_that_is_fast_does_not_vote_over_a_new_connection_either(at: At) -> Steps:
+def test_a_master_that_is_fast_does_not_vote_over_a_new_connection_either(at):
     at.rate([2], SLEWED)
     yield from outcomes(at)
     yield at.sleep(2.0)
@@ -92,10 +86,10 @@ def test_a_master_that_is_fast_does_not_vote_over_a_new_connection_either(at: At
 
 
 @scene()
-def test_a_client_that_may_not_announce_its_list_measures_all_the_same(at: At) -> Steps:
+def test_a_client_that_may_not_announce_its_list_measures_all_the_same(at):
     """Its user has no right to the key of lists (R34)."""
     for server in at.servers:
-        server.master.evaluate = partial(_without_lists, server.master.evaluate)  # type: ignore[method-assign]
+        server.master.evaluate = partial(_without_lists, server.master.evaluate)
     yield from outcomes(at)
     yield at.sleep(5.0)
     at.rate([3], SLEWED)
@@ -103,14 +97,14 @@ def test_a_client_that_may_not_announce_its_list_measures_all_the_same(at: At) -
     assert (yield from outcomes(at))[3][0] == "quarantined"
 
 
-def _without_lists(evaluate: Callable[..., Any], call: Call, *given: Any, **more: Any) -> Any:
+def _without_lists(evaluate, call, *given, **more):
     if call.keys and call.keys[0].startswith("redlock-fleet:"):
         return ErrorReply("NOPERM this user has no permissions to access one of the keys used as arguments")
     return evaluate(call, *given, **more)
 
 
 @scene()
-def test_a_slow_master_votes_and_is_told_once(at: At) -> Steps:
+def test_a_slow_master_votes_and_is_told_once(at):
     at.rate([1], 0.9)
     yield from outcomes(at)
     yield at.sleep(70.0)
@@ -119,7 +113,7 @@ def test_a_slow_master_votes_and_is_told_once(at: At) -> Steps:
 
 
 @scene()
-def test_a_client_whose_own_clock_is_slow_is_told_that_all_masters_look_fast(at: At) -> Steps:
+def test_a_client_whose_own_clock_is_slow_is_told_that_all_masters_look_fast(at):
     at.own_rate(0.9)
     yield from outcomes(at)
     yield at.sleep(3.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import At, Life, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 TTL = 3.0
@@ -16,7 +16,7 @@ TTL = 3.0
 
 @proves("R13")
 @scene()
-def test_a_renewal_that_nobody_answers_takes_nothing_away(at: At) -> Steps:
+def test_a_renewal_that_nobody_answers_takes_nothing_away(at):
     lock, lease = yield from at.held("job", ttl=TTL)
     yield at.sleep(0.1)
     at.cut(5)
@@ -30,7 +30,7 @@ def test_a_renewal_that_nobody_answers_takes_nothing_away(at: At) -> Steps:
 
 
 @scene()
-def test_renewals_are_tried_again_with_pauses_while_all_masters_are_down(at: At) -> Steps:
+def test_renewals_are_tried_again_with_pauses_while_all_masters_are_down(at):
     _, lease = yield from at.held("job", ttl=TTL)
     yield at.sleep(0.1)
     at.kill(5)
@@ -43,7 +43,7 @@ def test_renewals_are_tried_again_with_pauses_while_all_masters_are_down(at: At)
 
 
 @scene()
-def test_what_becomes_of_each_of_many_leases_that_are_renewed_together(at: At) -> Steps:
+def test_what_becomes_of_each_of_many_leases_that_are_renewed_together(at):
     told: list[str] = []
     names = [f"job-{number}" for number in range(8)]
     leases = {}
@@ -67,7 +67,7 @@ def test_what_becomes_of_each_of_many_leases_that_are_renewed_together(at: At) -
 
 
 @scene()
-def test_many_leases_outlive_each_master_in_turn(at: At) -> Steps:
+def test_many_leases_outlive_each_master_in_turn(at):
     told: list[Any] = []
     names = [f"job-{number}" for number in range(12)]
     locks = [at.masters.lock(name, ttl=TTL, bound=False, on_lost=told.append) for name in names]
@@ -94,12 +94,12 @@ def test_many_leases_outlive_each_master_in_turn(at: At) -> Steps:
 
 
 @scene()
-def test_an_extension_that_is_over_does_not_come_behind_a_later_one() -> list[Life]:
+def test_an_extension_that_is_over_does_not_come_behind_a_later_one():
     """R12: two masters have forgotten its script, and say so late.  It asked for less time than the later one."""
     over: list[float] = []
     taught: list[float] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock, _ = yield from at.held("job", ttl=60.0, auto_extend=False)
         yield at.sleep(0.1)
         for server in at.servers[:2]:
@@ -114,7 +114,7 @@ def test_an_extension_that_is_over_does_not_come_behind_a_later_one() -> list[Li
         assert at.keys() == 5
         yield lock.release
 
-    def teaches(at: At) -> Steps:
+    def teaches(at):
         lock, _ = yield from at.held("other", ttl=30.0, auto_extend=False)
         yield from at.until(lambda: over)
         yield lock.extend
@@ -125,7 +125,7 @@ def test_an_extension_that_is_over_does_not_come_behind_a_later_one() -> list[Li
 
 
 @scene()
-def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothing(at: At) -> Steps:
+def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothing(at):
     told: list[Any] = []
     lock, lease = yield from at.held("job", ttl=60.0, bound=False, on_lost=told.append)
     yield at.sleep(0.1)
@@ -146,7 +146,7 @@ def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothin
 
 @proves("R37")
 @scene()
-def test_masters_that_refused_a_grant_get_its_key_soon(at: At) -> Steps:
+def test_masters_that_refused_a_grant_get_its_key_soon(at):
     at.put("redlock:job", "another", masters=[3, 4])
     lock, lease = yield from at.held("job", ttl=10.0, auto_extend=False)
     at.put("redlock:job", None, masters=[3])
@@ -159,7 +159,7 @@ def test_masters_that_refused_a_grant_get_its_key_soon(at: At) -> Steps:
 
 
 @scene()
-def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release(at: At) -> Steps:
+def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release(at):
     lock, _ = yield from at.held("job", ttl=TTL)
     yield at.sleep(0.1)
     at.put("redlock:job", None, masters=[0])
@@ -173,14 +173,14 @@ def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release
 @proves("R14")
 @scene(worlds=["threads"])
 @pytest.mark.parametrize("lacks", ["when it is renewed", "from the beginning"])
-def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(at: At, lacks: str) -> Steps:
+def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(at, lacks):
     """The thread that renews is preempted just before it writes that, and its holder releases meanwhile."""
     repair, driver, repairs = at.library["_core.kernel.extension"].Repair, at.masters._runtime.driver(), []
     send = driver.send
     for master in range(1, 5):  # what master 0 lacks is known before the others have decided
         at.far(master, 0.01)
 
-    def preempted(request: Any, operation: Any) -> None:
+    def preempted(request, operation):
         if isinstance(request, repair):
             repairs.append(at.now)
             at.block(0.1)
@@ -197,14 +197,14 @@ def test_a_key_that_is_about_to_be_given_back_is_not_written_behind_the_release(
 
 
 @scene()
-def test_a_lease_that_nobody_can_release_any_more_is_released_at_once(at: At) -> Steps:
+def test_a_lease_that_nobody_can_release_any_more_is_released_at_once(at):
     yield (lambda: at.masters.lock("job", ttl=10.0, bound=False).acquire())
     gc.collect()
     yield from at.none_left()  # R15
 
 
 @scene()
-def test_so_are_the_keys_of_one_that_was_lost_before(at: At) -> Steps:
+def test_so_are_the_keys_of_one_that_was_lost_before(at):
     told: list[Any] = []
     locks = [at.masters.lock("job", ttl=TTL, bound=False, on_lost=told.append)]
     yield locks[0].acquire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 MARGIN = 0.4  # of a TTL of eight seconds: SIGKILL comes so much before its end
@@ -13,9 +13,7 @@ one = scene(worlds=["threads"])
 
 @proves("C23")
 @one
-def test_a_command_that_does_not_heed_sigterm_is_killed_before_its_lease_is_over_where_all_masters_hang(
-    at: At,
-) -> Steps:
+def test_a_command_that_does_not_heed_sigterm_is_killed_before_its_lease_is_over_where_all_masters_hang(at):
     run = at.run("job", "--ttl", "8", "--grace", "2")
     yield from at.until(lambda: run.works)
     yield at.sleep(20.0)
@@ -32,7 +30,7 @@ def test_a_command_that_does_not_heed_sigterm_is_killed_before_its_lease_is_over
 
 
 @one
-def test_max_hold_is_how_long_a_command_may_run_and_nobody_else_has_the_lock_during_its_grace(at: At) -> Steps:
+def test_max_hold_is_how_long_a_command_may_run_and_nobody_else_has_the_lock_during_its_grace(at):
     run = at.run("job", "--ttl", "8", "--grace", "2.5", "--max-hold", "3", obeys=1.0)
     yield from at.until(lambda: run.works, tick=0.001)
     began = at.now
@@ -48,7 +46,7 @@ def test_max_hold_is_how_long_a_command_may_run_and_nobody_else_has_the_lock_dur
 
 
 @one
-def test_masters_that_hang_during_the_grace_of_max_hold_do_not_lengthen_it(at: At) -> Steps:
+def test_masters_that_hang_during_the_grace_of_max_hold_do_not_lengthen_it(at):
     run = at.run("job", "--ttl", "8", "--grace", "4", "--max-hold", "7")
     yield from at.until(lambda: run.works)
     began = at.now
@@ -62,7 +60,7 @@ def test_masters_that_hang_during_the_grace_of_max_hold_do_not_lengthen_it(at: A
 
 
 @one
-def test_nothing_ends_what_a_command_has_left_behind_while_the_lock_is_released(at: At) -> Steps:
+def test_nothing_ends_what_a_command_has_left_behind_while_the_lock_is_released(at):
     run = at.run("job", "--ttl", "8", "--grace", "2", "--node-timeout", "2.6", lasts=5.4)
     yield from at.until(lambda: run.works)
     yield at.sleep(2.0)
@@ -80,9 +78,7 @@ def test_nothing_ends_what_a_command_has_left_behind_while_the_lock_is_released(
 @pytest.mark.parametrize("mode", [[], ["--shared"], ["--slots", "1"], ["--hold-at-least", "1"], ["--confirm-expiry"]])
 @pytest.mark.parametrize("why", ["max-hold", "outage"])
 @scene(worlds=["threads"], slots=1)
-def test_after_a_loss_the_name_stays_taken_for_the_guard_and_not_for_a_whole_ttl_more(
-    at: At, why: str, mode: list[str]
-) -> Steps:
+def test_after_a_loss_the_name_stays_taken_for_the_guard_and_not_for_a_whole_ttl_more(at, why, mode):
     """R36: what the command has under way gets that time to arrive."""
     held = ["--max-hold", "0.2"] if why == "max-hold" else []
     run = at.run("job", "--ttl", "12", "--guard", "6", "--grace", "1", *mode, *held, obeys=0.0)

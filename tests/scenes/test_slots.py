@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 
 @proves("R32")
 @scene(masters=3)
-def test_each_client_reaches_two_masters_and_no_more_hold_a_slot_than_there_are() -> list[Any]:
+def test_each_client_reaches_two_masters_and_no_more_hold_a_slot_than_there_are():
     """Each master sees two of them, and any two of them share one master."""
     given: list[Any] = []
 
-    def takes(at: At, far: int) -> Steps:
+    def takes(at, far):
         yield at.sleep(1.0 + far)
         at.cut([far])
         slot = at.masters.slots("group", limit=2)
@@ -33,11 +33,11 @@ def test_each_client_reaches_two_masters_and_no_more_hold_a_slot_than_there_are(
 
 
 @scene(masters=2)
-def test_clients_that_masters_give_different_slots_hold_different_slots() -> list[Any]:
+def test_clients_that_masters_give_different_slots_hold_different_slots():
     """Each is near to another master, so one gives it this slot, and the other one that slot: a vote is for one of them."""
     turns, given = range(20), {}
 
-    def takes(at: At, near: int) -> Steps:
+    def takes(at, near):
         for master in range(2):
             at.far(master, 0.0003 if master == near else 0.003)
         for turn in turns:
@@ -56,10 +56,10 @@ def test_clients_that_masters_give_different_slots_hold_different_slots() -> lis
 
 
 @scene()
-def test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it() -> list[Any]:
+def test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it():
     released: list[float] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         slots = [at.masters.slots("group", limit=3, ttl=50.0, bound=False) for _ in range(3)]
         for slot in slots:
             yield slot.acquire
@@ -73,7 +73,7 @@ def test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it()
             yield slot.release
             yield at.sleep(2.0)
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         yield at.sleep(1.0 - at.now)
         slot = at.masters.slots("group", limit=3, retry=wait_fixed(1000))
         yield slot.acquire
@@ -85,13 +85,13 @@ def test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it()
 
 
 @pytest.mark.parametrize(("slots", "masters"), [(3, 3), (8, 3), (3, 5)])
-def test_contenders_for_as_many_free_slots_need_two_rounds(slots: int, masters: int) -> None:
+def test_contenders_for_as_many_free_slots_need_two_rounds(slots, masters):
     """A third one is rare, although each message takes another time (0.2 to 1.8 of the usual one)."""
     rounds: list[int] = []
     turns = 960 // slots
 
-    def contends(at: At) -> Steps:
-        def attempts() -> int:
+    def contends(at):
+        def attempts():
             client: Any = at.client
             return sum(one.client is client for one in at.play.judge._by_token.values())
 
@@ -105,7 +105,7 @@ def test_contenders_for_as_many_free_slots_need_two_rounds(slots: int, masters: 
             yield slot.release
 
     @scene(masters=masters, worlds=["tasks"])
-    def contend() -> list[Any]:
+    def contend():
         return [contends] * slots
 
     contend(world="tasks")

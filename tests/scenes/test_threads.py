@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from tests.bench import At, Life, Steps, play
+from tests.bench import Life, play
 from tests.bench.judge import HANGS
 from tests.bench.library import Patch
 from tests.simulation.invariants import Violation
@@ -48,11 +48,11 @@ BROKEN = {
 }  # fmt: skip
 
 
-def slowest(*patches: Patch, names: int, naps: float, waits: int = 0, within: float = 0.004) -> float:
+def slowest(*patches, names, naps, waits=0, within=0.004):
     """The seconds of the slowest of many operations of four threads, which come at almost the same time."""
     found: list[float] = []
 
-    def works(at: At, number: int) -> Steps:
+    def works(at, number):
         yield at.sleep(1.0)
         for one in range(ROUNDS):
             yield at.sleep(EVERY * (one + 1) - at.now + at.client.chance.random() * within)
@@ -61,7 +61,7 @@ def slowest(*patches: Patch, names: int, naps: float, waits: int = 0, within: fl
             yield lock.release
             found.append(at.now - began)
 
-    def stays(at: At) -> Steps:
+    def stays(at):
         at.put("redlock:taken", "another", ttl=1e5)
         lock = at.masters.lock("taken", ttl=50.0, retry=wait_fixed(1e5))
         assert (yield partial(lock.acquire, timeout=EVERY * (ROUNDS + 1))) is None

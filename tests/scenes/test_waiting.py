@@ -10,14 +10,14 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.fair import tickets
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.owners import proves
 
 NEVER = wait_fixed(1000)  # only what masters say wakes a waiter
 A_SECOND = tickets.LIFE + 0.3  # the life of a ticket, and an attempt
 
 
-def takes(at: At, served: list[Any], after: float, **options: Any) -> Steps:
+def takes(at, served, after, **options):
     """Come, wait, and give it back a little later."""
     yield at.sleep(after)
     lock, lease = yield from at.held("job", **options)
@@ -28,10 +28,10 @@ def takes(at: At, served: list[Any], after: float, **options: Any) -> Steps:
 
 @proves("R42")
 @scene(skew=3.0)  # their wall clocks
-def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came() -> list[Any]:
+def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came():
     served: list[Any] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock, _ = yield from at.held("job")
         yield at.sleep(6.0)  # some lives of a ticket: waiting renews it
         yield lock.release
@@ -43,10 +43,10 @@ def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came
 
 
 @scene()
-def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[Any]:
+def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it():
     served: list[Any] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock, _ = yield from at.held("job")
         yield at.sleep(3.0)
         released = at.now
@@ -54,7 +54,7 @@ def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[An
         yield from at.until(lambda: served, 10.0)
         assert served[0][0] - released < 0.05  # R23
 
-    def gives_up(at: At) -> Steps:
+    def gives_up(at):
         yield at.sleep(0.1)
         yield from at.raises(at.errors.NotAcquired, at.within(at.masters.lock("job", timeout=1.0)))
 
@@ -67,11 +67,11 @@ def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it() -> list[An
 @proves("C3")
 @scene(masters=3)
 @pytest.mark.parametrize("kind", ["name", "names", "slots"])
-def test_of_clients_that_try_once_at_the_same_moment_one_gets_it(kind: str) -> list[Any]:
+def test_of_clients_that_try_once_at_the_same_moment_one_gets_it(kind):
     """Each is near to one master, and refused by those that are near to others."""
     rounds, clients, won = 10, 4, []
 
-    def tries(at: At, number: int) -> Steps:
+    def tries(at, number):
         for line in at.client.lines.values():
             line._delay *= 1 if line.server.master.index == number % 3 else 15
         name = ["job", "other"] if kind == "names" else "job"
@@ -90,10 +90,10 @@ def test_of_clients_that_try_once_at_the_same_moment_one_gets_it(kind: str) -> l
 
 
 @scene()
-def test_waiters_that_have_died_cost_a_second_once() -> list[Any]:
+def test_waiters_that_have_died_cost_a_second_once():
     served: list[Any] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock, _ = yield from at.held("job")
         yield at.sleep(5.0)
         for number in (1, 2):
@@ -108,7 +108,7 @@ def test_waiters_that_have_died_cost_a_second_once() -> list[Any]:
 
 
 @scene()
-def test_no_other_client_is_granted_a_name_while_a_client_waits_in_order(at: At) -> Steps:
+def test_no_other_client_is_granted_a_name_while_a_client_waits_in_order(at):
     call = tickets.stand(wire.keys_for("redlock:", ["job"]), "another", 1_700_000_000_000_000, 60.0, new=False)
     for server in at.servers:
         server.master.evaluate(call, text=True)
@@ -123,13 +123,13 @@ def test_no_other_client_is_granted_a_name_while_a_client_waits_in_order(at: At)
 
 
 @scene()
-def test_a_waiter_that_gives_up_leaves_no_ticket_behind() -> list[Any]:
-    def holds(at: At) -> Steps:
+def test_a_waiter_that_gives_up_leaves_no_ticket_behind():
+    def holds(at):
         lock, _ = yield from at.held("job")
         yield at.sleep(2.1 - at.now)
         yield lock.release
 
-    def gives_up(at: At) -> Steps:
+    def gives_up(at):
         yield at.sleep(1.0 - at.now)
         assert (yield partial(at.masters.lock("job", fair=True).acquire, timeout=1.0)) is None
         yield at.sleep(0.2)
@@ -144,7 +144,7 @@ def test_a_waiter_that_gives_up_leaves_no_ticket_behind() -> list[Any]:
 # -- too few masters (C2) --------------------------------------------------------------------------------
 
 
-def tries(at: At, told: list[str], patience: float, *, slots: int, after: float = 0.0) -> Steps:
+def tries(at, told, patience, *, slots, after=0.0):
     """One of the threads or tasks of a process, which come in the same moment."""
     yield at.sleep(1.0 + after - at.now)
     lock = at.masters.slots("job", limit=slots) if slots else at.masters.lock("job", bound=False)
@@ -159,7 +159,7 @@ def tries(at: At, told: list[str], patience: float, *, slots: int, after: float 
         yield lock.release
 
 
-def breaks(at: At, outage: str) -> Steps:
+def breaks(at, outage):
     yield at.sleep(0.9)
     getattr(at, outage)(3)
     yield at.sleep(5.0)
@@ -171,10 +171,10 @@ def breaks(at: At, outage: str) -> Steps:
 @pytest.mark.parametrize("slots", [0, 2])
 @pytest.mark.parametrize("outage", ["kill", "freeze"])
 @pytest.mark.parametrize("patience", [2.0, 0.1, 0.0])
-def test_an_outage_is_told_to_all_that_wait_in_a_process(patience: float, outage: str, slots: int) -> list[Any]:
+def test_an_outage_is_told_to_all_that_wait_in_a_process(patience, outage, slots):
     told: list[str] = []
 
-    def checks(at: At) -> Steps:
+    def checks(at):
         yield at.sleep(5.0)
         assert told == ["unreachable"] * 5
 
@@ -184,10 +184,10 @@ def test_an_outage_is_told_to_all_that_wait_in_a_process(patience: float, outage
 
 @scene()
 @pytest.mark.parametrize("slots", [0, 2])
-def test_an_outage_is_told_to_a_client_that_only_tries_behind_one_that_waits(slots: int) -> list[Any]:
+def test_an_outage_is_told_to_a_client_that_only_tries_behind_one_that_waits(slots):
     told: list[str] = []
 
-    def checks(at: At) -> Steps:
+    def checks(at):
         yield at.sleep(3.0)
         assert told == ["unreachable"] * 3
 
@@ -198,10 +198,10 @@ def test_an_outage_is_told_to_a_client_that_only_tries_behind_one_that_waits(slo
 
 @scene()
 @pytest.mark.parametrize("slots", [0, 1])
-def test_while_masters_answer_another_client_has_the_name(slots: int) -> list[Any]:
+def test_while_masters_answer_another_client_has_the_name(slots):
     told: list[str] = []
 
-    def checks(at: At) -> Steps:
+    def checks(at):
         yield at.sleep(3.0)
         assert sorted(told) == ["granted", *["held"] * 4]
 
@@ -212,7 +212,7 @@ def test_while_masters_answer_another_client_has_the_name(slots: int) -> list[An
 @pytest.mark.parametrize(("ends", "options"), [
     (3.0 / 3, {"ttl": 3.0}), (0.5, {"max_hold": 0.5}), (3.0, {"ttl": 3.0, "auto_extend": False}),
 ], ids=["stolen", "max_hold", "expired"])  # fmt: skip
-def test_a_lease_that_is_lost_lets_the_next_waiter_of_its_process_pass(at: At, ends: float, options: Any) -> Steps:
+def test_a_lease_that_is_lost_lets_the_next_waiter_of_its_process_pass(at, ends, options):
     """R23: long before its holder looks at it, and without a word of it."""
     served: list[Any] = []
     lock, began = at.masters.lock("job", **options), at.now
@@ -235,7 +235,7 @@ def test_a_lease_that_is_lost_lets_the_next_waiter_of_its_process_pass(at: At, e
 
 
 @scene()
-def test_wait_until_free_ends_at_its_timeout(at: At) -> Steps:
+def test_wait_until_free_ends_at_its_timeout(at):
     lock, _ = yield from at.held("job", bound=False)
     assert (yield partial(at.masters.wait_until_free, "job", 0)) is False
     began = at.now
@@ -245,10 +245,10 @@ def test_wait_until_free_ends_at_its_timeout(at: At) -> Steps:
 
 
 @scene()
-def test_a_release_wakes_all_that_wait_until_a_name_is_free_and_none_of_them_polls() -> list[Any]:
+def test_a_release_wakes_all_that_wait_until_a_name_is_free_and_none_of_them_polls():
     free: list[float] = []
 
-    def holds(at: At) -> Steps:
+    def holds(at):
         lock, _ = yield from at.held("job", ttl=50.0)
         yield at.sleep(2.0)
         before = at.play.judge.calls
@@ -260,7 +260,7 @@ def test_a_release_wakes_all_that_wait_until_a_name_is_free_and_none_of_them_pol
         assert len(free) == 4
         assert max(free) - released < 0.1  # R24; and R23: none stands in a queue
 
-    def waits(at: At) -> Steps:
+    def waits(at):
         yield at.sleep(1.0)
         assert (yield partial(at.masters.wait_until_free, "job"))
         free.append(at.now)

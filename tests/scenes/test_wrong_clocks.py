@@ -6,13 +6,8 @@ key goes when the play says so.  The decision is that of `expiry`.  In `test_con
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from tests.bench import At, Steps, scene
+from tests.bench import scene
 from tests.simulation.master import ENGINE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 TTL = 30.0
 HOUR = 3600.0
@@ -21,7 +16,7 @@ HOUR = 3600.0
 class Stage:
     """The masters, and what clients send them.  Time does not pass: a lock key goes when the play says so."""
 
-    def __init__(self, at: At, names: tuple[str, ...]) -> None:
+    def __init__(self, at, names):
         self.masters = [server.master for server in at.servers]
         for master in self.masters:
             master.tick()
@@ -29,46 +24,44 @@ class Stage:
         self.records, self._expiry = at.library["_core.confirm.records"], at.library["_core.confirm.expiry"]
         self.keys = at.library["_core.wire"].keys_for("redlock:", list(names), records=True)
 
-    def _run(self, call: Any, masters: Iterable[int]) -> dict[int, Any]:
+    def _run(self, call, masters):
         """Not on behalf of a process, so the judge does not look."""
         script, keys, args = call.script, list(call.keys), list(call.args)
         return {one: ENGINE.run(script.name, script.text, self.masters[one], keys, args) for one in masters}
 
     # -- what clients send ---------------------------------------------------------------------------
 
-    def acquire(self, token: str, fence: int, *masters: int) -> dict[int, Any]:
+    def acquire(self, token, fence, *masters):
         return self._run(self.records.acquire(self.keys, token, TTL, fence, HOUR), masters)
 
-    def extend(self, token: str, mark: str, fence: int | None, *masters: int) -> list[bool]:
+    def extend(self, token, mark, fence, *masters):
         answers = self._run(self.records.extend(self.keys, token, TTL, HOUR, mark, fence), masters)
         return [answer == [1] for answer in answers.values()]
 
-    def repair(self, token: str, fence: int, *masters: int) -> list[bool]:
+    def repair(self, token, fence, *masters):
         answers = self._run(self.records.repair(self.keys, token, TTL, fence, HOUR), masters)
         return [answer == [1] for answer in answers.values()]
 
-    def release(self, token: str, fence: int | None, *masters: int, keep: float = 0.0) -> None:
+    def release(self, token, fence, *masters, keep=0.0):
         self._run(self.records.release(self.keys, token, keep, fence), masters)
 
-    def settle(
-        self, token: str, fence: int, shown: Iterable[set[str]], *masters: int, phantom: bool = False
-    ) -> list[bool]:
+    def settle(self, token, fence, shown, *masters, phantom=False):
         call = self.records.confirm(self.keys, token, TTL, fence, HOUR, list(shown), phantom=phantom)
         return [answer[0] == 1 for answer in self._run(call, masters).values()]
 
     # -- what becomes of it --------------------------------------------------------------------------
 
-    def gone(self, *masters: int) -> None:
+    def gone(self, *masters):
         """The lock keys end: in time, or because a clock is wrong, or because a master loses them."""
         for master in masters:
             for key in self.keys.locks:
                 self.masters[master].keys.pop(key, None)
 
-    def verdict(self, answers: dict[int, Any]) -> str:
+    def verdict(self, answers):
         """What the client makes of ``answers``, if the other masters never answer."""
-        return self._judge(answers).verdict  # type: ignore[no-any-return]
+        return self._judge(answers).verdict
 
-    def granted(self, token: str, fence: int, answers: dict[int, Any]) -> bool:
+    def granted(self, token, fence, answers):
         """Whether these ``answers`` end in a grant: the second round goes to those that have not refused."""
         found, clean = self._judge(answers), [master for master, answer in answers.items() if answer[0] in (1, 2)]
         if found.verdict == "confirmed" or (found.verdict == "clean" and any(answers[one][0] == 2 for one in clean)):
@@ -77,20 +70,20 @@ class Stage:
             return sum(self.settle(token, fence, may, *clean, *self._shown(answers))) >= self.need
         return bool(found.verdict == "clean")
 
-    def _judge(self, answers: dict[int, Any]) -> Any:
+    def _judge(self, answers):
         clean = sum(answer[0] in (1, 2) for answer in answers.values())
         return self._expiry.judge(len(self.masters), clean, self._shown(answers), 0)
 
-    def _shown(self, answers: dict[int, Any]) -> dict[int, Any]:
+    def _shown(self, answers):
         read = {master: self.records.read_flagged(answer) for master, answer in answers.items()}
         return {master: flagged[1] for master, flagged in read.items() if flagged is not None}
 
 
-def play(masters: int = 3, *names: str) -> Callable[[Callable[[Stage], None]], Callable[..., None]]:
+def play(masters=3, *names):
     """A scene of these masters, and of a lock of these names."""
 
-    def decorate(told: Callable[[Stage], None]) -> Callable[..., None]:
-        def steps(at: At) -> Steps:
+    def decorate(told):
+        def steps(at):
             yield from at.nothing()
             told(Stage(at, names or ("a",)))
 
@@ -101,7 +94,7 @@ def play(masters: int = 3, *names: str) -> Callable[[Callable[[Stage], None]], C
 
 
 @play(5)
-def test_an_extension_that_misses_two_of_five(stage: Stage) -> None:
+def test_an_extension_that_misses_two_of_five(stage):
     """Then one wrong clock would be enough: that of 2."""
     stage.acquire("A", 10, 0, 1, 2, 3, 4)
     stage.extend("A", "1", 10, 0, 1, 2)
@@ -110,7 +103,7 @@ def test_an_extension_that_misses_two_of_five(stage: Stage) -> None:
 
 
 @play()
-def test_answers_that_are_not_of_one_moment(stage: Stage) -> None:
+def test_answers_that_are_not_of_one_moment(stage):
     """0 has told C that A holds it; then A ends, B is granted by 0 and 1, and 1 loses the key of B."""
     stage.acquire("A", 10, 0, 1)
     asked = stage.acquire("C", 30, 0, 2)
@@ -122,7 +115,7 @@ def test_answers_that_are_not_of_one_moment(stage: Stage) -> None:
 
 
 @play()
-def test_a_rollback_takes_nothing_off_the_record(stage: Stage) -> None:
+def test_a_rollback_takes_nothing_off_the_record(stage):
     """A failed attempt proposed a greater fence than that of the lease that lives."""
     stage.acquire("A", 10, 0, 1)
     stage.gone(1)
@@ -132,7 +125,7 @@ def test_a_rollback_takes_nothing_off_the_record(stage: Stage) -> None:
 
 
 @play()
-def test_two_clients_that_are_shown_the_same_by_the_same_masters(stage: Stage) -> None:
+def test_two_clients_that_are_shown_the_same_by_the_same_masters(stage):
     """A is over, and only one of B and C may have its name."""
     stage.acquire("A", 10, 0, 1, 2)
     stage.gone(0, 1, 2)
@@ -142,7 +135,7 @@ def test_two_clients_that_are_shown_the_same_by_the_same_masters(stage: Stage) -
 
 
 @play()
-def test_an_extension_on_a_master_that_was_given_the_key_back(stage: Stage) -> None:
+def test_an_extension_on_a_master_that_was_given_the_key_back(stage):
     """A on 0 and 1; 2 is repaired; 0 restarts empty, and votes again when its quarantine is over; the clock of 2 steps."""
     stage.acquire("A", 10, 0, 1)
     stage.extend("A", "1", 10, 0, 1)
@@ -153,7 +146,7 @@ def test_an_extension_on_a_master_that_was_given_the_key_back(stage: Stage) -> N
     assert not stage.granted("B", 21, stage.acquire("B", 20, 0, 2))
 
 
-def _in_flight(stage: Stage, meanwhile: Callable[[], object]) -> None:
+def _in_flight(stage, meanwhile):
     """X asks 1, which loses its key.  T has the name meanwhile, and ends.  Then X gets its last vote, and Y asks 1 and 2."""
     x = stage.acquire("X", 50, 1)
     stage.gone(1)
@@ -166,14 +159,14 @@ def _in_flight(stage: Stage, meanwhile: Callable[[], object]) -> None:
 
 
 @play()
-def test_a_release_takes_only_what_is_older_off_the_record(stage: Stage) -> None:
+def test_a_release_takes_only_what_is_older_off_the_record(stage):
     """The record of X has a greater fence than T, and stays when T ends."""
     _in_flight(stage, lambda: None)
 
 
 @play()
-def test_a_key_is_not_given_back_where_another_client_is_on_record(stage: Stage) -> None:
-    def meanwhile() -> None:
+def test_a_key_is_not_given_back_where_another_client_is_on_record(stage):
+    def meanwhile():
         stage.repair("T", 20, 1)
         stage.extend("T", "2", 20, 0, 1, 2)
 
@@ -181,7 +174,7 @@ def test_a_key_is_not_given_back_where_another_client_is_on_record(stage: Stage)
 
 
 @play(5)
-def test_a_phantom_that_comes_late(stage: Stage) -> None:
+def test_a_phantom_that_comes_late(stage):
     """The clocks of 2 and 3 are wrong.  The phantom comes to 2 nearly a TTL later than to 4; there T was repaired and extended."""
     stage.acquire("T", 10, 0, 1, 2, 3)
     stage.gone(2)
@@ -199,7 +192,7 @@ def test_a_phantom_that_comes_late(stage: Stage) -> None:
 
 
 @play()
-def test_a_fence_key_that_is_lost(stage: Stage) -> None:
+def test_a_fence_key_that_is_lost(stage):
     """An old lease X is released late; the fence key of 0 is gone, and the record of A is not."""
     stage.acquire("A", 11, 0, 1)
     stage.gone(0)
@@ -209,7 +202,7 @@ def test_a_fence_key_that_is_lost(stage: Stage) -> None:
 
 
 @play()
-def test_a_fence_that_was_never_raised(stage: Stage) -> None:
+def test_a_fence_that_was_never_raised(stage):
     """2 has the key of A by a repair, and its record by an extension.  C, an old lease, has a greater fence than is there."""
     stage.acquire("A", 25, 0, 1)
     stage.repair("A", 25, 2)
@@ -222,7 +215,7 @@ def test_a_fence_that_was_never_raised(stage: Stage) -> None:
 
 
 @play()
-def test_an_earlier_extension_that_comes_late(stage: Stage) -> None:
+def test_an_earlier_extension_that_comes_late(stage):
     """The second extension came to 0 and 2, and the first one to 1; then it comes to 0, late."""
     stage.acquire("A", 10, 0, 1, 2)
     stage.extend("A", "1", 10, 1)
@@ -233,7 +226,7 @@ def test_an_earlier_extension_that_comes_late(stage: Stage) -> None:
 
 
 @play()
-def test_a_lease_that_is_handed_over(stage: Stage) -> None:
+def test_a_lease_that_is_handed_over(stage):
     """1 is out of reach of the process that extends it now, and ends in time; the clock of 0 is wrong."""
     stage.acquire("A", 10, 0, 1, 2)
     stage.extend("A", "r1f", 10, 0, 2)
@@ -242,7 +235,7 @@ def test_a_lease_that_is_handed_over(stage: Stage) -> None:
 
 
 @play()
-def test_extensions_of_two_processes(stage: Stage) -> None:
+def test_extensions_of_two_processes(stage):
     """An extension of the one came to 1 only; one of the other to 0 and 2.  Their marks agree with none."""
     stage.acquire("A", 10, 0, 1, 2)
     assert stage.extend("A", "r1", 10, 1) == [True]
@@ -254,7 +247,7 @@ def test_extensions_of_two_processes(stage: Stage) -> None:
 
 
 @play(3, "a", "b")
-def test_two_names_on_one_master_are_no_two_witnesses(stage: Stage) -> None:
+def test_two_names_on_one_master_are_no_two_witnesses(stage):
     """A has both on 1 and 2; the clock of 2 jumps; then 1 is out of B's reach, and 3 is back."""
     assert stage.granted("A", 10, stage.acquire("A", 10, 0, 1))
     stage.gone(1)
@@ -262,7 +255,7 @@ def test_two_names_on_one_master_are_no_two_witnesses(stage: Stage) -> None:
 
 
 @play(1)
-def test_a_lease_that_is_released_is_not_on_record_any_more(stage: Stage) -> None:
+def test_a_lease_that_is_released_is_not_on_record_any_more(stage):
     """P4: else the next client would need a second round, or a TTL."""
     (grant,), (fence,), (master,) = stage.keys.grants, stage.keys.fences, stage.masters
     stage.acquire("A", 10, 0)
@@ -274,7 +267,7 @@ def test_a_lease_that_is_released_is_not_on_record_any_more(stage: Stage) -> Non
 
 
 @play(3, "a", "b")
-def test_a_name_without_a_record_is_taken_with_one_whose_lease_is_over(stage: Stage) -> None:
+def test_a_name_without_a_record_is_taken_with_one_whose_lease_is_over(stage):
     """A had the one name, and no client the other.  `NONE` is what a master has shown of that one."""
     for master in stage.masters:
         master.command("SET", stage.keys.grants[0], f"0 {TTL * 1000:.0f} 10 A", "PX", 10**8)
@@ -287,7 +280,7 @@ def test_a_name_without_a_record_is_taken_with_one_whose_lease_is_over(stage: St
 
 
 @play(1)
-def test_a_lease_that_is_over_is_kept_from_no_client_by_its_release(stage: Stage) -> None:
+def test_a_lease_that_is_over_is_kept_from_no_client_by_its_release(stage):
     """R28: where only the record is left it goes, and no client is kept out by a key that was not there."""
     (lock,), (grant,), (master,) = stage.keys.locks, stage.keys.grants, stage.masters
     stage.acquire("A", 10, 0)
