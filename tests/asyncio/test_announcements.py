@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from redlock import RedlockError
-from tests.asyncio.virtual import MASTERS, run
+from tests.asyncio.virtual import MASTERS, virtual
 
 ALL = tuple(range(MASTERS))
 
@@ -17,75 +17,65 @@ def scripts(deployment):
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_masters_that_are_dropped_roll_back_before_they_take_their_list_back(others):
+@virtual(tidy=False, agreement="warn")
+async def test_masters_that_are_dropped_roll_back_before_they_take_their_list_back(d, others):
     """Both are sent; and the same with several operations, whose requests leave together."""
-
-    async def scene(d):
-        d.mute(*ALL)
-        tasks = [asyncio.create_task(d.masters.lock(f"job-{n}", ttl=10).acquire()) for n in range(1 + others)]
-        await d.quiet()
-        d.driver.shut()
-        for task in tasks:
-            with pytest.raises(RedlockError):
-                await task
-        await d.quiet()
-        heard = scripts(d)
-        d.shut()
-        return heard
-
     count = 1 + others
     expected = [*["acquire"] * count, *["release"] * count, "fleet"]
-    assert run(scene, tidy=False, agreement="warn") == [expected] * MASTERS
+    d.mute(*ALL)
+    tasks = [asyncio.create_task(d.masters.lock(f"job-{n}", ttl=10).acquire()) for n in range(1 + others)]
+    await d.quiet()
+    d.driver.shut()
+    for task in tasks:
+        with pytest.raises(RedlockError):
+            await task
+    await d.quiet()
+    heard = scripts(d)
+    d.shut()
+    assert heard == [expected] * MASTERS
 
 
-def test_closing_waits_for_what_is_owed_and_then_takes_the_list_back():
+@virtual(tidy=False, agreement="warn")
+async def test_closing_waits_for_what_is_owed_and_then_takes_the_list_back(d):
     """The masters are slow to answer a release."""
 
-    async def scene(d):
-        async def holding():
-            async with d.masters.lock("job", ttl=10):
-                d.mute(*ALL)
+    async def holding():
+        async with d.masters.lock("job", ttl=10):
+            d.mute(*ALL)
 
-        releasing = asyncio.create_task(holding())
-        await d.quiet()
-        closing = asyncio.create_task(d.masters.close())
-        await d.quiet()
-        assert all(set(heard[1:]) == {"release"} for heard in scripts(d)), "the answers are awaited"
-        d.speak()
-        await closing
-        await asyncio.wait([releasing])
-        releasing.exception()
-        await d.quiet()
-        heard = scripts(d)
-        d.shut()
-        return heard
-
-    for heard in run(scene, tidy=False, agreement="warn"):
-        assert heard[0] == "acquire"
-        assert heard[-1] == "fleet"
+    releasing = asyncio.create_task(holding())
+    await d.quiet()
+    closing = asyncio.create_task(d.masters.close())
+    await d.quiet()
+    assert all(set(heard[1:]) == {"release"} for heard in scripts(d)), "the answers are awaited"
+    d.speak()
+    await closing
+    await asyncio.wait([releasing])
+    releasing.exception()
+    await d.quiet()
+    for heard in scripts(d):
+        assert (heard[0], heard[-1]) == ("acquire", "fleet")
         assert set(heard[1:-1]) == {"release"}, "once, or once more as it was interrupted"
+    d.shut()
 
 
-def test_a_release_is_still_owed_while_announcements_go_out():
+@virtual(tidy=False, agreement="warn")
+async def test_a_release_is_still_owed_while_announcements_go_out(d):
     """A master that is down gets it first when it is back, and then what else there is."""
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=50)
-        await lock.acquire()
-        d.hang_up(0)
-        await d.quiet()
-        await lock.release()
-        await asyncio.sleep(4.0)  # the first announcement is due after 3 s
-        assert [heard[-1] for heard in scripts(d)[1:]] == ["fleet"] * (MASTERS - 1)
-        assert d.connections.owe()
-        d.fakes[0].connect()
-        d.attach(0)
-        await d.quiet()
-        assert not d.connections.owe()
-        heard = scripts(d)[0]
-        await d.masters.close()
-        await d.quiet()
-        d.shut()
-        return heard
-
-    assert run(scene, tidy=False, agreement="warn") == ["acquire", "release"]
+    lock = d.masters.lock("job", ttl=50)
+    await lock.acquire()
+    d.hang_up(0)
+    await d.quiet()
+    await lock.release()
+    await asyncio.sleep(4.0)  # the first announcement is due after 3 s
+    assert [heard[-1] for heard in scripts(d)[1:]] == ["fleet"] * (MASTERS - 1)
+    assert d.connections.owe()
+    d.fakes[0].connect()
+    d.attach(0)
+    await d.quiet()
+    assert not d.connections.owe()
+    heard = scripts(d)[0]
+    await d.masters.close()
+    await d.quiet()
+    d.shut()
+    assert heard == ["acquire", "release"]

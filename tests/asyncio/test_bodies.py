@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redlock import AsyncLease, LockLost, NotAcquired, NotExtended, QuorumUnreachable
-from tests.asyncio.virtual import MASTERS, Deployment, run
+from tests.asyncio.virtual import MASTERS, Deployment, run, virtual
 from tests.servers.interrupt import Interrupt, at_every_line
 
 BOUND = pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
@@ -55,200 +55,178 @@ async def another(coroutine: Any) -> Any:
 @BOUND
 @pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
 @pytest.mark.parametrize("how", ["closed", "dropped", "goes on"])
-def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(bound, stack, how):
+@virtual
+async def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(d, bound, stack, how):
     """P8: it is closed in the task of that holder, or in one that Python makes for it."""
+    lock = short(d, bound=bound)
 
-    async def scene(d):
-        lock = short(d, bound=bound)
+    async def items():
+        if stack:
+            async with contextlib.AsyncExitStack() as entered:
+                await entered.enter_async_context(lock)
+                yield 1
+        else:
+            async with lock:
+                yield 1
 
-        async def items():
-            if stack:
-                async with contextlib.AsyncExitStack() as entered:
-                    await entered.enter_async_context(lock)
-                    yield 1
-            else:
-                async with lock:
-                    yield 1
-
-        generator = items()
-        await another(anext(generator))
-        await lost(d)
-        async with lock as lease:
-            if how == "closed":
-                await generator.aclose()
-            elif how == "dropped":
-                del generator
-                gc.collect()
-            elif bound and stack:
-                return  # in another frame of another task: nothing says that this is not the end of ours
-            else:
-                with pytest.raises(LockLost):
-                    await anext(generator)
-            await d.quiet()
-            assert held(d, lease)
+    generator = items()
+    await another(anext(generator))
+    await lost(d)
+    async with lock as lease:
+        if how == "closed":
+            await generator.aclose()
+        elif how == "dropped":
+            del generator
+            gc.collect()
+        elif bound and stack:
+            return  # in another frame of another task: nothing says that this is not the end of ours
+        else:
+            with pytest.raises(LockLost):
+                await anext(generator)
         await d.quiet()
-        assert not any(d.keys())
-
-    run(scene)
+        assert held(d, lease)
+    await d.quiet()
+    assert not any(d.keys())
 
 
 @BOUND
-def test_a_pending_task_that_is_collected_leaves_the_next_holder_alone(bound):
+@virtual
+async def test_a_pending_task_that_is_collected_leaves_the_next_holder_alone(d, bound):
     """P8: whoever happens to run then."""
+    lock = short(d, bound=bound, cancel_on_loss=False)
 
-    async def scene(d):
-        lock = short(d, bound=bound, cancel_on_loss=False)
+    async def waits():
+        async with lock:
+            await d.loop.create_future()
 
-        async def waits():
-            async with lock:
-                await d.loop.create_future()
-
-        task = asyncio.create_task(waits())
-        await lost(d)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        async with lock as lease:
-            del task
-            gc.collect()
-            await d.quiet()
-            assert held(d, lease)
-
-    run(scene)
+    task = asyncio.create_task(waits())
+    await lost(d)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    async with lock as lease:
+        del task
+        gc.collect()
+        await d.quiet()
+        assert held(d, lease)
 
 
 @pytest.mark.parametrize("cancel_on_loss", [True, False])
-def test_a_pending_task_is_collected_as_any_other(cancel_on_loss):
+@virtual
+async def test_a_pending_task_is_collected_as_any_other(d, cancel_on_loss):
     """Nothing of ours keeps it: its lock is given back."""
 
-    async def scene(d):
-        async def waits():
-            async with d.masters.lock("job", ttl=10, cancel_on_loss=cancel_on_loss):
-                await d.loop.create_future()
+    async def waits():
+        async with d.masters.lock("job", ttl=10, cancel_on_loss=cancel_on_loss):
+            await d.loop.create_future()
 
-        task = asyncio.create_task(waits())
-        await d.quiet()
-        assert all(d.keys())
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        known = weakref.ref(task)
-        del task
-        gc.collect()
-        assert known() is None
-        await d.quiet()
-        assert not any(d.keys())
-
-    run(scene)
+    task = asyncio.create_task(waits())
+    await d.quiet()
+    assert all(d.keys())
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    known = weakref.ref(task)
+    del task
+    gc.collect()
+    assert known() is None
+    await d.quiet()
+    assert not any(d.keys())
 
 
 @BOUND
 @pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
-def test_a_generator_that_is_left_in_the_middle_gives_it_back(bound, stack):
+@virtual
+async def test_a_generator_that_is_left_in_the_middle_gives_it_back(d, bound, stack):
     """P7: Python closes it in a task of its own, while the one that entered goes on."""
+    lock = d.masters.lock("job", ttl=10, bound=bound)
 
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10, bound=bound)
+    async def items():
+        async with contextlib.AsyncExitStack() if stack else lock as entered:
+            if stack:
+                await entered.enter_async_context(lock)
+            yield 1
 
-        async def items():
-            async with contextlib.AsyncExitStack() if stack else lock as entered:
-                if stack:
-                    await entered.enter_async_context(lock)
-                yield 1
-
-        async for _ in items():
-            assert all(d.keys())
-            break
-        gc.collect()
-        await d.quiet()
-        assert not any(d.keys())
-
-    run(scene)
+    async for _ in items():
+        assert all(d.keys())
+        break
+    gc.collect()
+    await d.quiet()
+    assert not any(d.keys())
 
 
-def test_two_generators_of_one_task_on_one_lock():
+@virtual
+async def test_two_generators_of_one_task_on_one_lock(d):
     """The first one has lost it, and goes on: each ends its own."""
+    lock = short(d, cancel_on_loss=False)
 
-    async def scene(d):
-        lock = short(d, cancel_on_loss=False)
-
-        async def items():
-            async with lock:
-                yield 1
-
-        first = items()
-        await anext(first)
-        await lost(d)
+    async def items():
         async with lock:
-            await d.quiet()
-        await d.quiet()
-        assert not any(d.keys())
-        async with lock as lease:
-            with pytest.raises(LockLost):
-                await anext(first)
-            assert held(d, lease)
+            yield 1
 
-    run(scene)
+    first = items()
+    await anext(first)
+    await lost(d)
+    async with lock:
+        await d.quiet()
+    await d.quiet()
+    assert not any(d.keys())
+    async with lock as lease:
+        with pytest.raises(LockLost):
+            await anext(first)
+        assert held(d, lease)
 
 
 # -- entered here, left there ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cancel_on_loss", [True, False])
-def test_a_task_that_entered_is_not_kept(cancel_on_loss):
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10, bound=False, cancel_on_loss=cancel_on_loss)
-        tasks = []
-        for _ in range(3):
-            task = asyncio.create_task(lock.__aenter__())
-            tasks.append(weakref.ref(task))
-            await task
-            del task
-            await another(lock.__aexit__(None, None, None))
-        gc.collect()
-        assert [known() for known in tasks] == [None] * 3
-
-    run(scene)
+@virtual
+async def test_a_task_that_entered_is_not_kept(d, cancel_on_loss):
+    lock = d.masters.lock("job", ttl=10, bound=False, cancel_on_loss=cancel_on_loss)
+    tasks = []
+    for _ in range(3):
+        task = asyncio.create_task(lock.__aenter__())
+        tasks.append(weakref.ref(task))
+        await task
+        del task
+        await another(lock.__aexit__(None, None, None))
+    gc.collect()
+    assert [known() for known in tasks] == [None] * 3
 
 
-def test_a_stack_is_given_what_was_acquired():
+@virtual
+async def test_a_stack_is_given_what_was_acquired(d):
     """`push` leaves what it has not entered."""
-
-    async def scene(d):
-        for bound in (True, False):
-            lock = d.masters.lock("job", ttl=10, bound=bound)
-            async with contextlib.AsyncExitStack() as stack:
-                assert await lock.acquire()
-                stack.push_async_exit(lock)
-            await d.quiet()
-            assert not any(d.keys())
-
-    run(scene)
+    for bound in (True, False):
+        lock = d.masters.lock("job", ttl=10, bound=bound)
+        async with contextlib.AsyncExitStack() as stack:
+            assert await lock.acquire()
+            stack.push_async_exit(lock)
+        await d.quiet()
+        assert not any(d.keys())
 
 
 # -- what the statement raises ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("meanwhile", ["masters closed", "released"])
-def test_a_lost_body_that_has_nothing_left_to_release(meanwhile):
+@virtual(tidy=False)
+async def test_a_lost_body_that_has_nothing_left_to_release(d, meanwhile):
     """Its cancellation is taken back whatever the release says, or it would strike what is around."""
-
-    async def scene(d):
-        lock = short(d)
-        with pytest.raises(LockLost):
-            async with asyncio.timeout(5), lock:
-                try:
-                    await asyncio.sleep(10)
-                finally:
-                    if meanwhile == "released":
-                        with contextlib.suppress(LockLost):
-                            await lock.release()
-                    else:
-                        await close(d)
-        assert myself().cancelling() == 0
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await asyncio.sleep(1)
-        if meanwhile == "released":
-            await close(d)
-
-    run(scene, tidy=False)
+    lock = short(d)
+    with pytest.raises(LockLost):
+        async with asyncio.timeout(5), lock:
+            try:
+                await asyncio.sleep(10)
+            finally:
+                if meanwhile == "released":
+                    with contextlib.suppress(LockLost):
+                        await lock.release()
+                else:
+                    await close(d)
+    assert myself().cancelling() == 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await asyncio.sleep(1)
+    if meanwhile == "released":
+        await close(d)
 
 
 def test_a_cancelled_release_is_observed():
@@ -297,7 +275,8 @@ class AfterTheGrant(Interrupt):
 
 @BOUND
 @pytest.mark.parametrize("how", ["acquire", "async with", "by hand", "stack"])
-def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, bound):
+@virtual
+async def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(d, how, bound):
     """R11: at every line of ours from the end of the wait on.  No key stays, and the name is free for others."""
 
     async def takes(lock: Any, strike: AfterTheGrant) -> None:
@@ -317,20 +296,17 @@ def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, boun
             async with lock:
                 strike.over = True
 
-    async def scene(d):
-        for strike in at_every_line(7, AfterTheGrant):
-            lock = d.masters.lock("job", ttl=10, bound=bound)
-            with strike.strikes():
-                await takes(lock, strike)
-            await d.quiet()
-            assert not any(d.keys()), strike.where
-            assert not lock.owned()
-            assert await another(d.masters.lock("job", ttl=10).acquire(timeout=0.1)), strike.where
-            for fake in d.fakes:
-                fake.space.keys.clear()
-            await asyncio.sleep(10)
-
-    run(scene)
+    for strike in at_every_line(7, AfterTheGrant):
+        lock = d.masters.lock("job", ttl=10, bound=bound)
+        with strike.strikes():
+            await takes(lock, strike)
+        await d.quiet()
+        assert not any(d.keys()), strike.where
+        assert not lock.owned()
+        assert await another(d.masters.lock("job", ttl=10).acquire(timeout=0.1)), strike.where
+        for fake in d.fakes:
+            fake.space.keys.clear()
+        await asyncio.sleep(10)
 
 
 # -- the loop --------------------------------------------------------------------------------------------
@@ -357,68 +333,57 @@ async def _tries(d: Deployment, attempt: Any, seconds: float = 1.0) -> int:
 
 
 @pytest.mark.parametrize("how", ["acquire", "async with"])
-def test_who_is_refused_at_once_lets_the_holder_go_on(how):
+@virtual
+async def test_who_is_refused_at_once_lets_the_holder_go_on(d, how):
     """What is known already needs no wait: without a turn for others the holder would never release."""
+    release = asyncio.Event()
 
-    async def scene(d):
-        release = asyncio.Event()
+    async def holds():
+        async with d.masters.lock("job", ttl=10):
+            await release.wait()
 
-        async def holds():
-            async with d.masters.lock("job", ttl=10):
-                await release.wait()
+    async def enters():
+        async with d.masters.lock("job", ttl=10, timeout=0):
+            return True
 
-        async def enters():
-            async with d.masters.lock("job", ttl=10, timeout=0):
-                return True
-
-        holder = asyncio.create_task(holds())
-        await d.quiet()
-        await _tries(
-            d, enters if how == "async with" else lambda: d.masters.lock("job", ttl=10).acquire(blocking=False)
-        )
-        release.set()
-        await holder
-
-    run(scene)
+    holder = asyncio.create_task(holds())
+    await d.quiet()
+    await _tries(d, enters if how == "async with" else lambda: d.masters.lock("job", ttl=10).acquire(blocking=False))
+    release.set()
+    await holder
 
 
 @pytest.mark.parametrize("what", ["acquire", "extend", "locked", "status"])
-def test_an_outage_lets_others_go_on(what):
+@virtual(tidy=False)
+async def test_an_outage_lets_others_go_on(d, what):
     """... nor would the masters ever be connected again."""
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10)
-        await lock.acquire()
-        for number in range(MASTERS):
-            d.hang_up(number)
-        await d.quiet()
-        await _tries(
-            d,
-            {
-                "acquire": lambda: d.masters.lock("other", ttl=10).acquire(blocking=False),
-                "extend": lock.extend,
-                "locked": lock.locked,
-                "status": lambda: d.masters.status("job"),
-            }[what],
-        )
-        for fake in d.fakes:
-            fake.space.keys.clear()
-        d.driver.shut()
-
-    run(scene, tidy=False)
+    lock = d.masters.lock("job", ttl=10)
+    await lock.acquire()
+    for number in range(MASTERS):
+        d.hang_up(number)
+    await d.quiet()
+    await _tries(
+        d,
+        {
+            "acquire": lambda: d.masters.lock("other", ttl=10).acquire(blocking=False),
+            "extend": lock.extend,
+            "locked": lock.locked,
+            "status": lambda: d.masters.status("job"),
+        }[what],
+    )
+    for fake in d.fakes:
+        fake.space.keys.clear()
+    d.driver.shut()
 
 
-def test_a_lost_body_beside_very_many_holds():
+@virtual
+async def test_a_lost_body_beside_very_many_holds(d):
     """The holds of a task that never releases are searched (`_MANY`), and the loss of a statement is reported all the same."""
-
-    async def scene(d):
-        with pytest.raises(LockLost):
-            async with short(d, cancel_on_loss=False):
-                await lost(d)
-                for number in range(101):
-                    await d.masters.lock(f"other-{number}", ttl=10, auto_extend=False).acquire()
-        await asyncio.sleep(10)
-        for fake in d.fakes:
-            fake.space.keys.clear()
-
-    run(scene)
+    with pytest.raises(LockLost):
+        async with short(d, cancel_on_loss=False):
+            await lost(d)
+            for number in range(101):
+                await d.masters.lock(f"other-{number}", ttl=10, auto_extend=False).acquire()
+    await asyncio.sleep(10)
+    for fake in d.fakes:
+        fake.space.keys.clear()

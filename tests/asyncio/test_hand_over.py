@@ -17,7 +17,7 @@ from redlock import (
     NotHeld,
     RedlockError,
 )
-from tests.asyncio.virtual import MASTERS, Deployment, run
+from tests.asyncio.virtual import MASTERS, Deployment, run, virtual
 
 TTL = 10.0
 BOUND = pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
@@ -44,170 +44,149 @@ async def close(d: Deployment) -> None:
     d.shut()
 
 
-def test_it_says_what_another_process_needs():
-    async def scene(d):
-        async with d.masters.lock(["a", "b"], ttl=TTL, owner="web-3", hold_at_least=6.0) as lease:
-            await asyncio.sleep(2.0)
-            handed = lease.hand_over()
-        assert json.loads(handed) == {
-            "names": ["a", "b"], "token": lease.token, "fence": lease.fence, "shared": False, "ttl": TTL, "guard": 0.0,
-            "hold_at_least": 4.0, "prefix": "redlock:",
-        }  # fmt: skip
-        async with d.masters.resume(handed) as same:
-            assert (same.token, same.fence, same.owner) == (lease.token, lease.fence, "web-3")
-        kept = {heard.args[1] for fake in d.fakes for heard in fake.heard if heard.script == "release"}
-        assert kept == {"4042"}, "milliseconds, and what clocks may differ by (R28)"
-        await close(d)
-
-    run(scene, tidy=False)
+@virtual(tidy=False)
+async def test_it_says_what_another_process_needs(d):
+    async with d.masters.lock(["a", "b"], ttl=TTL, owner="web-3", hold_at_least=6.0) as lease:
+        await asyncio.sleep(2.0)
+        handed = lease.hand_over()
+    assert json.loads(handed) == {
+        "names": ["a", "b"], "token": lease.token, "fence": lease.fence, "shared": False, "ttl": TTL, "guard": 0.0,
+        "hold_at_least": 4.0, "prefix": "redlock:",
+    }  # fmt: skip
+    async with d.masters.resume(handed) as same:
+        assert (same.token, same.fence, same.owner) == (lease.token, lease.fence, "web-3")
+    kept = {heard.args[1] for fake in d.fakes for heard in fake.heard if heard.script == "release"}
+    assert kept == {"4042"}, "milliseconds, and what clocks may differ by (R28)"
+    await close(d)
 
 
 @BOUND
-def test_the_end_of_its_with_does_nothing(bound):
+@virtual
+async def test_the_end_of_its_with_does_nothing(d, bound):
     """However it is left: by an error, thrown away, by a stack."""
 
-    async def scene(d):
-        def lock() -> Any:
-            return d.masters.lock("job", ttl=TTL, bound=bound)
+    def lock() -> Any:
+        return d.masters.lock("job", ttl=TTL, bound=bound)
 
-        with pytest.raises(ZeroDivisionError) as caught:
-            async with lock() as lease:
-                handed = lease.hand_over()
-                raise ZeroDivisionError
-        assert getattr(caught.value, "__notes__", []) == []
-        await takes_over(d, handed)
+    with pytest.raises(ZeroDivisionError) as caught:
+        async with lock() as lease:
+            handed = lease.hand_over()
+            raise ZeroDivisionError
+    assert getattr(caught.value, "__notes__", []) == []
+    await takes_over(d, handed)
 
-        async with contextlib.AsyncExitStack() as stack:
-            handed = (await stack.enter_async_context(lock())).hand_over()
-        await takes_over(d, handed)
+    async with contextlib.AsyncExitStack() as stack:
+        handed = (await stack.enter_async_context(lock())).hand_over()
+    await takes_over(d, handed)
 
-        async def lines():
-            async with lock() as lease:
-                while True:
-                    yield lease.hand_over()
+    async def lines():
+        async with lock() as lease:
+            while True:
+                yield lease.hand_over()
 
-        for close in (True, False):
-            generator = lines()
-            handed = await anext(generator)
-            if close:
-                await generator.aclose()
-            del generator
-            gc.collect()
-            await d.quiet()
-            assert all(d.keys())
-            await takes_over(d, handed)
-
-    run(scene)
-
-
-def test_a_lock_that_is_dropped_after_it_releases_nothing():
-    """It is not bound: it is itself the holder."""
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=TTL, bound=False)
-        lease = await lock.acquire()
-        handed = lease.hand_over()
-        del lock
+    for close in (True, False):
+        generator = lines()
+        handed = await anext(generator)
+        if close:
+            await generator.aclose()
+        del generator
         gc.collect()
         await d.quiet()
-        assert held(d, lease.token)
+        assert all(d.keys())
         await takes_over(d, handed)
 
-    run(scene)
+
+@virtual
+async def test_a_lock_that_is_dropped_after_it_releases_nothing(d):
+    """It is not bound: it is itself the holder."""
+    lock = d.masters.lock("job", ttl=TTL, bound=False)
+    lease = await lock.acquire()
+    handed = lease.hand_over()
+    del lock
+    gc.collect()
+    await d.quiet()
+    assert held(d, lease.token)
+    await takes_over(d, handed)
 
 
-def test_the_next_waiter_of_this_process_has_its_turn():
+@virtual(tidy=False)
+async def test_the_next_waiter_of_this_process_has_its_turn(d):
     """R23: it asks the masters, as a waiter of any other process does."""
-
-    async def scene(d):
-        async with d.masters.lock("job", ttl=TTL) as lease:
-            waiter = asyncio.create_task(d.masters.lock("job", ttl=TTL).acquire(timeout=60))
-            await d.quiet()
-            before = asked(d)
-            handed = lease.hand_over()
-            await d.quiet()
-        assert asked(d) > before
-        assert not waiter.done()
-        async with d.masters.resume(handed):
-            pass
-        got = await waiter
-        assert got.fence > lease.fence
-        assert held(d, got.token)
-        await close(d)
-
-    run(scene, tidy=False)
+    async with d.masters.lock("job", ttl=TTL) as lease:
+        waiter = asyncio.create_task(d.masters.lock("job", ttl=TTL).acquire(timeout=60))
+        await d.quiet()
+        before = asked(d)
+        handed = lease.hand_over()
+        await d.quiet()
+    assert asked(d) > before
+    assert not waiter.done()
+    async with d.masters.resume(handed):
+        pass
+    got = await waiter
+    assert got.fence > lease.fence
+    assert held(d, got.token)
+    await close(d)
 
 
-def test_who_entered_it_again_leaves_it_first():
+@virtual
+async def test_who_entered_it_again_leaves_it_first(d):
     """R26: the outer one counts on having it."""
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=TTL)
-        async with lock as lease:
-            async with lock as same:
-                with pytest.raises(RedlockError, match=r"'job' was entered more than once, .*: hand it over there"):
-                    same.hand_over()
-                assert lease.valid
-            handed = lease.hand_over()
-        await takes_over(d, handed)
-
-    run(scene)
-
-
-def test_another_task_cannot_hand_it_over():
-    """C10."""
-
-    async def scene(d):
-        async with d.masters.lock("job", ttl=TTL) as lease:
-
-            async def other() -> None:
-                with pytest.raises(NotHeld, match="its holder is another task"):
-                    lease.hand_over()
-
-            await asyncio.create_task(other())
+    lock = d.masters.lock("job", ttl=TTL)
+    async with lock as lease:
+        async with lock as same:
+            with pytest.raises(RedlockError, match=r"'job' was entered more than once, .*: hand it over there"):
+                same.hand_over()
             assert lease.valid
-        assert not any(d.keys())
-
-    run(scene)
-
-
-def test_a_lease_that_is_over_cannot_be_handed_over():
-    async def scene(d):
-        async with d.masters.lock("job", ttl=TTL) as lease:
-            pass
-        with pytest.raises(LockLost, match="it was released"):
-            lease.hand_over()
-        lock = d.masters.lock("job", ttl=1.0, auto_extend=False, cancel_on_loss=False)
-        lease = await lock.acquire()
-        await asyncio.sleep(2.0)
-        with pytest.raises(LockLost, match="it expired"):
-            lease.hand_over()
-        assert lease.lost
-        with pytest.raises(LockLost):
-            await lock.release()
-        with pytest.raises(NotHeld, match="the lock object that acquired 'job' is gone: keep it as well"):
-            (await d.masters.lock("job", ttl=TTL).acquire()).hand_over()
-        await close(d)
-
-    run(scene, tidy=False)
+        handed = lease.hand_over()
+    await takes_over(d, handed)
 
 
-def test_a_term_is_not_handed_over():
+@virtual
+async def test_another_task_cannot_hand_it_over(d):
+    """C10."""
+    async with d.masters.lock("job", ttl=TTL) as lease:
+
+        async def other() -> None:
+            with pytest.raises(NotHeld, match="its holder is another task"):
+                lease.hand_over()
+
+        await asyncio.create_task(other())
+        assert lease.valid
+    assert not any(d.keys())
+
+
+@virtual(tidy=False)
+async def test_a_lease_that_is_over_cannot_be_handed_over(d):
+    async with d.masters.lock("job", ttl=TTL) as lease:
+        pass
+    with pytest.raises(LockLost, match="it was released"):
+        lease.hand_over()
+    lock = d.masters.lock("job", ttl=1.0, auto_extend=False, cancel_on_loss=False)
+    lease = await lock.acquire()
+    await asyncio.sleep(2.0)
+    with pytest.raises(LockLost, match="it expired"):
+        lease.hand_over()
+    assert lease.lost
+    with pytest.raises(LockLost):
+        await lock.release()
+    with pytest.raises(NotHeld, match="the lock object that acquired 'job' is gone: keep it as well"):
+        (await d.masters.lock("job", ttl=TTL).acquire()).hand_over()
+    await close(d)
+
+
+@virtual
+async def test_a_term_is_not_handed_over(d):
     """Its number and its body are one: another candidate follows with a greater number."""
+    election = d.masters.leader("job", ttl=TTL)
 
-    async def scene(d):
-        election = d.masters.leader("job", ttl=TTL)
+    async def lead(term: Any) -> None:
+        with pytest.raises(RedlockError, match=r"'job' belongs to a term, .*: stop the election"):
+            term.lease.hand_over()
+        assert term.valid
+        election.stop()
 
-        async def lead(term: Any) -> None:
-            with pytest.raises(RedlockError, match=r"'job' belongs to a term, .*: stop the election"):
-                term.lease.hand_over()
-            assert term.valid
-            election.stop()
-
-        await election.run(lead)
-        assert not any(d.keys())
-
-    run(scene)
+    await election.run(lead)
+    assert not any(d.keys())
 
 
 def test_from_another_thread_a_lock_that_is_not_bound(caplog):
@@ -240,18 +219,16 @@ def test_from_another_thread_a_lock_that_is_not_bound(caplog):
     (lambda text: json.dumps(json.loads(text) | {"hold_at_least": -1.0}), "hold_at_least=-1"),
     (lambda text: json.dumps(json.loads(text) | {"prefix": "other:"}), "prefix='redlock:': the lease that was handed"),
 ])  # fmt: skip
-def test_a_text_that_is_another_one_is_refused_when_it_is_given(change, why):
-    async def scene(d):
-        async with d.masters.lock("job", ttl=TTL) as lease:
-            handed = lease.hand_over()
-        with pytest.raises(ConfigurationError, match=why) as caught:
-            d.masters.resume(change(handed))
-        assert lease.token not in str(caught.value)
-        for twice in ({"fence": 5}, {"ttl": TTL}, {"guard": 0.0}, {"shared": True}):
-            with pytest.raises(ConfigurationError, match="the text of hand_over"):
-                d.masters.resume(handed, **twice)
-        with pytest.raises(TypeError, match="'timeout': allowed are"):
-            d.masters.resume(handed, timeout=5)
-        await takes_over(d, handed)
-
-    run(scene)
+@virtual
+async def test_a_text_that_is_another_one_is_refused_when_it_is_given(d, change, why):
+    async with d.masters.lock("job", ttl=TTL) as lease:
+        handed = lease.hand_over()
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        d.masters.resume(change(handed))
+    assert lease.token not in str(caught.value)
+    for twice in ({"fence": 5}, {"ttl": TTL}, {"guard": 0.0}, {"shared": True}):
+        with pytest.raises(ConfigurationError, match="the text of hand_over"):
+            d.masters.resume(handed, **twice)
+    with pytest.raises(TypeError, match="'timeout': allowed are"):
+        d.masters.resume(handed, timeout=5)
+    await takes_over(d, handed)

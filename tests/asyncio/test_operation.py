@@ -13,15 +13,7 @@ import pytest
 from redlock import RedlockError
 from redlock._core.effects import Wait
 from redlock._io.host_async import Operation
-from tests.asyncio.virtual import (
-    MASTERS,
-    Deployment,
-    Fake,
-    Question,
-    Stuck,
-    asks,
-    run,
-)
+from tests.asyncio.virtual import MASTERS, Deployment, Fake, Question, Stuck, asks, run, virtual
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
@@ -60,21 +52,19 @@ def test_a_grant_that_its_caller_never_gets_is_not_kept_from_others():
     assert turn > 3
 
 
-def test_cancelled_while_it_waits_for_the_connections():
-    async def scene(d):
-        driver = d.driver
-        driver.ready.clear()
-        driver._until_ready = itertools.repeat(1.0)  # somebody else has begun to connect
-        task = asyncio.create_task(d.masters.lock("job", ttl=10).acquire())
-        await d.quiet()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        driver.ready.set()
-        await d.quiet()
-        return [fake.heard for fake in d.fakes]
-
-    assert run(scene) == [[]] * MASTERS
+@virtual
+async def test_cancelled_while_it_waits_for_the_connections(d):
+    driver = d.driver
+    driver.ready.clear()
+    driver._until_ready = itertools.repeat(1.0)  # somebody else has begun to connect
+    task = asyncio.create_task(d.masters.lock("job", ttl=10).acquire())
+    await d.quiet()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    driver.ready.set()
+    await d.quiet()
+    assert [fake.heard for fake in d.fakes] == [[]] * MASTERS
 
 
 # -- thrown away -------------------------------------------------------------------------------------------
@@ -99,57 +89,51 @@ def packets(d: Deployment) -> list[int]:
 
 
 @pytest.mark.parametrize("when", ["acquire", "release", "at once", "in the tick of others"])
-def test_a_coroutine_that_is_closed_is_rolled_back(when):
+@virtual
+async def test_a_coroutine_that_is_closed_is_rolled_back(d, when):
     """In one packet, behind what it asked for."""
-
-    async def scene(d):
-        other = d.masters.lock("other", ttl=10, bound=False)
-        first: asyncio.Future[Any] | None = None
-        if when in ("acquire", "release"):
-            coroutine = await begun(d, when)
-        else:
-            if when == "in the tick of others":
-                first = asyncio.ensure_future(other.acquire())
-            await asyncio.sleep(0)  # an operation that is alone does not wait for the end of the tick
-            before = packets(d)
-            coroutine = d.masters.lock("job", ttl=10).acquire()
-            coroutine.send(None)
-            assert (packets(d) == before) == bool(first)
+    other = d.masters.lock("other", ttl=10, bound=False)
+    first: asyncio.Future[Any] | None = None
+    if when in ("acquire", "release"):
+        coroutine = await begun(d, when)
+    else:
+        if when == "in the tick of others":
+            first = asyncio.ensure_future(other.acquire())
+        await asyncio.sleep(0)  # an operation that is alone does not wait for the end of the tick
         before = packets(d)
-        coroutine.close()
-        assert packets(d) == before  # the collector may do that in the middle of what the loop writes
-        await asyncio.sleep(0)
-        assert [now - was for now, was in zip(packets(d), before, strict=True)] == [1 + bool(first)] * MASTERS
-        if first is not None:
-            await first
-            await other.release()
-        await d.quiet()
-        return [asked[-1] for fake in d.fakes for asked in fake.by_token().values()]
+        coroutine = d.masters.lock("job", ttl=10).acquire()
+        coroutine.send(None)
+        assert (packets(d) == before) == bool(first)
+    before = packets(d)
+    coroutine.close()
+    assert packets(d) == before  # the collector may do that in the middle of what the loop writes
+    await asyncio.sleep(0)
+    assert [now - was for now, was in zip(packets(d), before, strict=True)] == [1 + bool(first)] * MASTERS
+    if first is not None:
+        await first
+        await other.release()
+    await d.quiet()
+    assert {asked[-1] for fake in d.fakes for asked in fake.by_token().values()} == {"release"}
 
-    assert set(run(scene)) == {"release"}
 
-
-def test_a_hold_of_nobody_in_particular_needs_no_task():
+@virtual
+async def test_a_hold_of_nobody_in_particular_needs_no_task(d):
     """Anything may step its coroutine, as long as a loop runs: there is no task to end it, or to be cancelled."""
+    lock = d.masters.lock("job", ttl=10, bound=False, cancel_on_loss=False)
+    stepped = asyncio.get_running_loop().create_future()
 
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10, bound=False, cancel_on_loss=False)
-        stepped = asyncio.get_running_loop().create_future()
+    def step(coroutine: Any) -> None:
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as stop:
+            stepped.set_result(stop.value)
+        else:
+            awaited.add_done_callback(lambda _: step(coroutine))
 
-        def step(coroutine: Any) -> None:
-            try:
-                awaited = coroutine.send(None)
-            except StopIteration as stop:
-                stepped.set_result(stop.value)
-            else:
-                awaited.add_done_callback(lambda _: step(coroutine))
-
-        d.loop.call_soon(step, lock.acquire())
-        lease = await stepped
-        assert lease.valid
-        await lock.release()
-
-    run(scene)
+    d.loop.call_soon(step, lock.acquire())
+    lease = await stepped
+    assert lease.valid
+    await lock.release()
 
 
 @pytest.mark.parametrize("how", ["closed", "collected"])
@@ -191,48 +175,38 @@ def waits(until: float) -> Op[Any]:
     return (yield Wait(until))
 
 
-async def outcome(d: Deployment, op: Op[Any]) -> Any:
-    operation = Operation(op, d.host)
-    operation.start()
-    return await operation.future
-
-
 @pytest.mark.parametrize("need", [3, 6])
-def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted(need):
+@virtual
+async def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted(d, need):
     """The loop has not come to them yet: there is no `Timeout` for who has been answered.  What comes then is not counted."""
-
-    async def scene(d):
-        d.mute(*ALL)
-        question = Question(need)
-        operation = Operation(asks(question, d.clock.now + 0.2), d.host)
-        operation.start()
-        await d.quiet()
-        d.clock.advance(0.2)
-        d.speak()
-        assert not question.answers
-        operation.on_alarm()
-        return operation.future.result() is question, question.open, question.answers
-
-    assert run(scene) == (need == 3, False, [0, 1, 2, 3, 4][:need])
+    d.mute(*ALL)
+    question = Question(need)
+    operation = Operation(asks(question, d.clock.now + 0.2), d.host)
+    operation.start()
+    await d.quiet()
+    d.clock.advance(0.2)
+    d.speak()
+    assert not question.answers
+    operation.on_alarm()
+    assert (operation.future.result() is question) == (need == 3)
+    assert (question.open, question.answers) == (False, [0, 1, 2, 3, 4][:need])
 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])
-def test_the_clock_of_the_loop_need_not_be_ours(rate):
+@virtual
+async def test_the_clock_of_the_loop_need_not_be_ours(d, rate):
     """R5: it is ours that counts.  An alarm that is too early is set anew, and does not ring on and on."""
-
-    async def scene(d):
-        d.clock.rate = rate
-        rounds, until = d.loop.selector.rounds, d.clock.now + 0.2
-        event = await outcome(d, waits(until))
-        return event.at - until, d.loop.selector.rounds - rounds
-
-    late, rounds = run(scene)
+    d.clock.rate = rate
+    rounds, until = d.loop.selector.rounds, d.clock.now + 0.2
+    operation = Operation(waits(until), d.host)
+    operation.start()
     # A clock of the loop that is slow makes alarms late, and what is late is excused once.
-    assert 0 <= late < (0.01 if rate > 1 else 0.7)
-    assert rounds < 30
+    assert 0 <= (await operation.future).at - until < (0.01 if rate > 1 else 0.7)
+    assert d.loop.selector.rounds - rounds < 30
 
 
-def test_an_operation_that_wants_to_wait_though_it_was_interrupted_is_closed():
+@virtual
+async def test_an_operation_that_wants_to_wait_though_it_was_interrupted_is_closed(d):
     """None of ours does; nobody would ever wake it."""
     closed: list[bool] = []
 
@@ -245,21 +219,19 @@ def test_an_operation_that_wants_to_wait_though_it_was_interrupted_is_closed():
         finally:
             closed.append(True)
 
-    async def scene(d):
-        operation = Operation(op(), d.host)
-        operation.start()
-        assert not operation.over
-        operation.interrupt(ValueError())
-        assert operation.over
-        operation.interrupt(ValueError())  # it is over: nothing happens
-        operation.future.cancel()
-
-    run(scene)
+    operation = Operation(op(), d.host)
+    operation.start()
+    assert not operation.over
+    operation.interrupt(ValueError())
+    assert operation.over
+    operation.interrupt(ValueError())  # it is over: nothing happens
+    operation.future.cancel()
     assert closed == [True]
 
 
 @pytest.mark.parametrize("where", ["before", "behind"])
-def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(monkeypatch, where):
+@virtual
+async def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(d, monkeypatch, where):
     """R11: whoever waits for what was granted has to learn it, or nobody releases it."""
     real = Operation._conclude
     raised: list[bool] = []
@@ -278,14 +250,11 @@ def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(monkeypatc
         yield Wait(0.0)
         return "granted"
 
-    async def scene(d):
-        operation = Operation(op(), d.host)
-        with pytest.raises(TimeoutError):  # for whoever stepped it
-            operation.start()
-        assert operation.over
-        return await operation.future
-
-    assert run(scene) == "granted"
+    operation = Operation(op(), d.host)
+    with pytest.raises(TimeoutError):  # for whoever stepped it
+        operation.start()
+    assert operation.over
+    assert await operation.future == "granted"
 
 
 def test_ctrl_c_inside_of_a_step_is_for_whoever_runs_the_loop():
@@ -321,22 +290,20 @@ def test_a_test_that_hangs_says_so():
         run(scene, tidy=False)
 
 
-def test_a_renewal_that_close_breaks_off_is_no_failure(caplog):
+@virtual(tidy=False)
+async def test_a_renewal_that_close_breaks_off_is_no_failure(d, caplog):
     """Also while close waits for what is owed, with the connections still open."""
-
-    async def scene(d: Deployment) -> None:
-        await d.masters.lock("job", ttl=0.9).acquire()
-        other = d.masters.lock("other", ttl=5, bound=False)
-        await other.acquire()
-        d.mute(*ALL)
-        await asyncio.sleep(0.25)
-        releasing = asyncio.ensure_future(other.release())
-        while len(d.host.operations) < 2:  # the release, and the renewal of the first  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        await d.masters.close()
-        with pytest.raises(RedlockError, match="closed"):
-            await releasing
-        d.shut()
-
-    run(scene, tidy=False)
+    await d.masters.lock("job", ttl=0.9).acquire()
+    other = d.masters.lock("other", ttl=5, bound=False)
+    await other.acquire()
+    d.mute(*ALL)
+    await asyncio.sleep(0.25)
+    releasing = asyncio.ensure_future(other.release())
+    while len(d.host.operations) < 2:  # the release, and the renewal of the first  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await d.masters.close()
+    with pytest.raises(RedlockError, match="closed"):
+        await releasing
+    d.shut()
+    await d.quiet()
     assert not caplog.records

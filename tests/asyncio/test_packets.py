@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.asyncio.virtual import MASTERS, NODE_TIMEOUT, Deployment, read_again, run, stop_reading
+from tests.asyncio.virtual import MASTERS, NODE_TIMEOUT, Deployment, read_again, stop_reading, virtual
 
 TASKS = 10
 
@@ -42,131 +42,114 @@ async def both(d: Deployment, count: int = TASKS) -> None:
 # -- one packet ----------------------------------------------------------------------------------------
 
 
-def test_what_tasks_ask_for_in_one_tick_leaves_in_one_packet():
+@virtual
+async def test_what_tasks_ask_for_in_one_tick_leaves_in_one_packet(d):
     """But for the first of them, which did not know of the others: it does not wait for the end of the tick."""
-
-    async def scene(d):
-        await both(d)
-        return sends(d), [len(fake.heard) for fake in d.fakes]
-
-    packets, heard = run(scene)
+    await both(d)
+    packets, heard = sends(d), [len(fake.heard) for fake in d.fakes]
     assert packets == [1 + 2 + 2] * MASTERS, (
         "TIME once, for the connection is new (R43); all acquires, then all releases"
     )
     assert heard == [2 * TASKS] * MASTERS
 
 
-def test_the_rollbacks_of_tasks_that_are_cancelled_in_one_tick_leave_in_one_packet():
-    async def scene(d):
-        d.mute(*range(MASTERS))
-        work = asyncio.gather(*(d.masters.lock(f"job-{number}").acquire() for number in range(TASKS)))
-        await d.quiet()
-        sends(d)
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        await d.quiet()
-        return sends(d)
-
-    assert run(scene) == [1] * MASTERS
+@virtual
+async def test_the_rollbacks_of_tasks_that_are_cancelled_in_one_tick_leave_in_one_packet(d):
+    d.mute(*range(MASTERS))
+    work = asyncio.gather(*(d.masters.lock(f"job-{number}").acquire() for number in range(TASKS)))
+    await d.quiet()
+    sends(d)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await d.quiet()
+    assert sends(d) == [1] * MASTERS
 
 
 # -- a master that does not read -----------------------------------------------------------------------
 
 
-def test_what_the_kernel_does_not_take_waits_and_keeps_its_order():
-    async def scene(d):
-        stop_reading(d, 0)
-        connection, fake = d.connections.all[0], d.fakes[0]
-        locks = await take(d, 200)
-        assert connection.backlog
-        await asyncio.gather(*(release(lock) for lock in locks[:100]))
-        packets = len(fake.theirs.sent)
-        rounds = d.loop.selector.rounds
-        await asyncio.sleep(0.2)
-        assert d.loop.selector.rounds - rounds < 5, "a full socket must not keep the loop busy"
-        assert len(fake.theirs.sent) == packets
-        read_again(d, 0)
-        await d.drained(0)
-        assert not connection.backlog
-        for lock in locks[100:]:
-            await lock.release()
-        return [(call.script, call.name) for call in fake.heard]
-
-    async def release(lock: Any) -> None:
-        await lock.release()
-
+@virtual
+async def test_what_the_kernel_does_not_take_waits_and_keeps_its_order(d):
     names = [f"redlock:job-{number}" for number in range(200)]
-    assert run(scene) == [("acquire", name) for name in names] + [("release", name) for name in names]
+    stop_reading(d, 0)
+    connection, fake = d.connections.all[0], d.fakes[0]
+    locks = await take(d, 200)
+    assert connection.backlog
+    await asyncio.gather(*(lock.release() for lock in locks[:100]))
+    packets = len(fake.theirs.sent)
+    rounds = d.loop.selector.rounds
+    await asyncio.sleep(0.2)
+    assert d.loop.selector.rounds - rounds < 5, "a full socket must not keep the loop busy"
+    assert len(fake.theirs.sent) == packets
+    read_again(d, 0)
+    await d.drained(0)
+    assert not connection.backlog
+    for lock in locks[100:]:
+        await lock.release()
+    assert [(call.script, call.name) for call in fake.heard] == [
+        (verb, name) for verb in ("acquire", "release") for name in names
+    ]
 
 
 # -- what is left --------------------------------------------------------------------------------------
 
 
-def test_timers_do_not_pile_up():
+@virtual
+async def test_timers_do_not_pile_up(d):
     """asyncio keeps a cancelled timer until its time has come, or until most of many are cancelled."""
-
-    async def scene(d):
-        most = 0
-        for _ in range(1000):
-            await both(d, 1)
-            most = max(most, len(d.loop.scheduled))
-        return most, d.loop.timers
-
-    most, timers = run(scene)
+    most = 0
+    for _ in range(1000):
+        await both(d, 1)
+        most = max(most, len(d.loop.scheduled))
     assert most <= 3
-    assert timers <= 3, "one alarm for all operations, the renewer's, and a look whether the masters have answered"
+    assert d.loop.timers <= 3, (
+        "one alarm for all operations, the renewer's, and a look whether the masters have answered"
+    )
 
 
-def test_many_that_wait_for_long_do_not_leave_their_alarms_behind():
-    async def scene(d):
-        holder = d.masters.lock("job", ttl=10)
-        await holder.acquire()
-        waiting = [asyncio.ensure_future(d.masters.lock("job", ttl=10).acquire(timeout=3600)) for _ in range(500)]
-        await asyncio.sleep(0)
-        for task in waiting:
-            task.cancel()
-        await asyncio.wait(waiting)
-        await holder.release()
-        left = len(d.loop.pending)
-        await asyncio.sleep(3600)
-        return left
-
-    assert run(scene) <= 102
+@virtual
+async def test_many_that_wait_for_long_do_not_leave_their_alarms_behind(d):
+    holder = d.masters.lock("job", ttl=10)
+    await holder.acquire()
+    waiting = [asyncio.ensure_future(d.masters.lock("job", ttl=10).acquire(timeout=3600)) for _ in range(500)]
+    await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    await holder.release()
+    left = len(d.loop.pending)
+    await asyncio.sleep(3600)
+    assert left <= 102
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_idle_it_does_nothing(held):
+@virtual
+async def test_idle_it_does_nothing(d, held):
     """Connected, also while a lease is held: the loop sleeps."""
-
-    async def scene(d):
-        lock = d.masters.lock("job", ttl=10)
-        await lock.acquire()
-        if not held:
-            await lock.release()
-        await d.quiet()
-        before = d.loop.selector.rounds
-        await asyncio.sleep(0.3)
-        rounds = d.loop.selector.rounds - before
-        if held:
-            await lock.release()
-        return rounds
-
-    assert run(scene) <= 3
+    lock = d.masters.lock("job", ttl=10)
+    await lock.acquire()
+    if not held:
+        await lock.release()
+    await d.quiet()
+    before = d.loop.selector.rounds
+    await asyncio.sleep(0.3)
+    rounds = d.loop.selector.rounds - before
+    if held:
+        await lock.release()
+    assert rounds <= 3
 
 
-def test_a_burst_that_takes_longer_than_node_timeout_to_begin_is_answered_meanwhile():
+@virtual
+async def test_a_burst_that_takes_longer_than_node_timeout_to_begin_is_answered_meanwhile(d):
     """Masters are processes of their own: they answer while our loop is still writing, and nobody reads."""
 
-    async def scene(d):
-        async def one(number: int) -> None:
-            d.clock.advance(NODE_TIMEOUT / 100)
-            for fake in d.fakes:
-                fake.hear()
-            lock = d.masters.lock(f"job-{number}", ttl=10, auto_extend=False)
-            assert await lock.acquire(blocking=False) is not None
-            await lock.release()
+    async def one(number: int) -> None:
+        d.clock.advance(NODE_TIMEOUT / 100)
+        for fake in d.fakes:
+            fake.hear()
+        lock = d.masters.lock(f"job-{number}", ttl=10, auto_extend=False)
+        assert await lock.acquire(blocking=False) is not None
+        await lock.release()
 
-        await asyncio.gather(*map(one, range(400)))
-
-    run(scene)
+    await asyncio.gather(*map(one, range(400)))

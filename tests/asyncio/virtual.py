@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import selectors
 import socket
 from dataclasses import dataclass
@@ -369,3 +371,19 @@ def run(scene: Callable[[Deployment], Coroutine[Any, Any, Any]], *, tidy: bool =
             raise
     assert not loop.complaints, loop.complaints
     return result
+
+
+def virtual(test: Callable[..., Coroutine[Any, Any, None]] | None = None, /, **options: Any) -> Any:
+    """A test that is played by `run`, with these ``options``; the deployment is its first argument."""
+    if test is None:
+        return functools.partial(virtual, **options)
+
+    def played(*fixtures: Any, **named: Any) -> None:
+        run(lambda deployment: test(deployment, *fixtures, **named), **options)
+
+    functools.update_wrapper(played, test)
+    del played.__wrapped__  # type: ignore[attr-defined]
+    signature = inspect.signature(test)
+    _, *arguments = signature.parameters.values()
+    played.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
+    return played
