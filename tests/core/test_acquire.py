@@ -47,8 +47,7 @@ def test_decided_at_the_first_moment_that_decides(masters: list[Master], granted
 ])  # fmt: skip
 def test_validity_is_what_R6_says(ttl: float, factor: float, decided: float, left: float) -> None:  # noqa: N802
     world = World(*[Master(decided)] * 3, drift_factor=factor)
-    grant = world.run(attempt(world.target(ttl=ttl, min_validity=0.0)))
-    assert isinstance(grant, Grant)
+    grant = world.granted(ttl=ttl, min_validity=0.0)
     assert grant.valid_until - grant.decided_at == pytest.approx(left)
     # Counted from the sending: the slowest vote makes it shorter, never longer.
     assert grant.valid_until == pytest.approx(START + ttl - ttl * factor - 0.002)
@@ -56,8 +55,7 @@ def test_validity_is_what_R6_says(ttl: float, factor: float, decided: float, lef
 
 def test_a_grant_says_where_keys_may_be_and_who_voted_how() -> None:
     world = World(Master(0.01), Master(0.02), Master(0.03), Master(0.1), down())
-    grant = world.run(attempt(world.target()))
-    assert isinstance(grant, Grant)
+    grant = world.granted()
     # The slow one may have a key by now, the one that is down cannot.
     assert grant.asked == {0, 1, 2, 3}
     assert outcomes(grant.votes()) == ["granted", "granted", "granted", "pending", "error"]
@@ -67,8 +65,7 @@ def test_a_grant_says_where_keys_may_be_and_who_voted_how() -> None:
 def test_every_vote_is_recorded_with_its_reason() -> None:
     """R3: master, outcome, latency and reason."""
     world = World(Master(0.01), held(0.02), down("no route to host"), refuses("NOPERM", after=0.01), Master(NEVER))
-    refusal = world.run(attempt(world.target()))
-    assert isinstance(refusal, Refusal)
+    refusal = world.refused()
     by_master = {vote.master: vote for vote in refusal.tally.votes()}
     assert list(by_master) == list(world.settings.masters)
     assert [(v.outcome, v.reason) for v in by_master.values()] == [
@@ -101,8 +98,7 @@ def test_every_vote_is_recorded_with_its_reason() -> None:
 ])  # fmt: skip
 def test_held_or_unreachable(masters: list[Master], kind: str) -> None:
     world = World(*masters)
-    refusal = world.run(attempt(world.target()))
-    assert isinstance(refusal, Refusal)
+    refusal = world.refused()
     assert refusal.kind == kind
     if kind == "unreachable":
         assert (refusal.holder, refusal.remaining) == ("", None)

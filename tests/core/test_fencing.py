@@ -30,18 +30,9 @@ def has(fence: int, after: float = 0.01, then: list[object] | None = None, later
     return master
 
 
-def granted(*masters: Master, names: tuple[str, ...] = (), **spec: Any) -> tuple[World, Grant]:
+def granted(*masters: Master, **spec: Any) -> tuple[World, Grant]:
     world = World(*masters)
-    grant = world.run(attempt(world.target(*names, **spec)))
-    assert isinstance(grant, Grant)
-    return world, grant
-
-
-def refused(*masters: Master, **spec: Any) -> Refusal:
-    world = World(*masters)
-    refusal = world.run(attempt(world.target(**spec)))
-    assert isinstance(refusal, Refusal)
-    return refusal
+    return world, world.granted(**spec)
 
 
 # -- the clock ---------------------------------------------------------------------------------------
@@ -135,8 +126,7 @@ def test_taken_is_not_stored_whatever_the_fence(masters: list[Master]) -> None:
 def test_a_grant_that_cannot_be_ours_is_no_vote(says: dict[str, object]) -> None:
     """P1: two processes read from one socket, as after a fork that nobody has noticed.  The connection is torn."""
     world = World(*[Master(0.01, says)] * 2, Master(0.01))
-    refusal = world.run(attempt(world.target()))
-    assert isinstance(refusal, Refusal)
+    refusal = world.refused()
     assert refusal.kind == "unreachable"
     assert [vote.outcome for vote in refusal.tally.votes()].count("error") == 2
     assert all("this client has not proposed it" in vote.reason for vote in refusal.tally.votes()[:2])
@@ -148,8 +138,7 @@ def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
     # Two of the three that count have stored it, and the one that does not count.
     world = World(Master(0.0), Master(0.01), Master(0.01), has(HIGH, 0.02), Master(NEVER), guard=True)
     world.settings.voters.admit(0, Facts(run_id="another", uptime=1), START)
-    grant = world.run(attempt(world.target()))
-    assert isinstance(grant, Grant)
+    grant = world.granted()
     assert world.verbs() == ["acquire", "fence"]
     assert world.sent[1].to == {1, 2, 3, 4}
     assert grant.fence == HIGH + 1
@@ -203,8 +192,7 @@ def test_it_learns_from_masters_whose_votes_do_not_count() -> None:
 def test_having_learned_the_next_attempt_needs_one_round() -> None:
     first_high = [turns([0, str(HIGH).encode(), b"ann", 10], lambda call: [1, call.args[3].encode()]) for _ in "abc"]
     world = World(*[Master(0.01, {"acquire": says}) for says in first_high])
-    grant = world.run(world.acquire(world.spec(), deadline=world.now + 0.1))
-    assert isinstance(grant, Grant)
+    grant = world.granted(world.acquire(world.spec(), deadline=world.now + 0.1))
     assert grant.fence == HIGH + 1
     assert world.verbs() == ["acquire", "release", "acquire"]
 

@@ -173,8 +173,7 @@ def test_not_its_turn_in_time(timeout: float) -> None:
     world = World(*[Master()] * 3)
     front = waiting_behind(world)  # of an empty line
     front.holds = START
-    refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + timeout))
-    assert isinstance(refusal, Refusal)
+    refusal = world.refused(world.acquire(world.spec("a"), deadline=world.now + timeout))
     assert (refusal.kind, refusal.waited.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
     assert refusal.at - START == pytest.approx(max(timeout, 0.0))
     assert not readings.misconfigured(refusal.tally)
@@ -218,8 +217,7 @@ def test_a_first_answer_that_is_on_its_way_is_waited_for(
 
     if learns:
         world.later(at, learn)
-    refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + patience))
-    assert isinstance(refusal, Refusal)
+    refusal = world.refused(world.acquire(world.spec("a"), deadline=world.now + patience))
     assert refusal.kind == told
     late = 0.05 if ends == 0.1 and not patience else ends  # who does not wait hears of it then
     assert refusal.at - START == pytest.approx(late if learns else patience + ends)

@@ -36,12 +36,6 @@ def world_of(*masters: Master, outage_timeout: float = OUTAGE) -> World:
     return world
 
 
-def ended(world: World, op: Op[Any]) -> Refusal:
-    refusal = world.run(op)
-    assert isinstance(refusal, Refusal)
-    return refusal
-
-
 def for_ever(world: World, **spec: Any) -> Op[Grant | Refusal]:
     return world.acquire(world.spec(**spec), deadline=math.inf)
 
@@ -58,7 +52,7 @@ def for_ever(world: World, **spec: Any) -> Op[Grant | Refusal]:
 def test_an_outage_ends_a_wait_that_has_no_other_end(masters: list[Master]) -> None:
     """At the end of that time there is one more attempt, as at a deadline."""
     world = world_of(*masters)
-    refusal = ended(world, for_ever(world, pause=0.7))
+    refusal = world.refused(for_ever(world, pause=0.7))
     assert refusal.kind == "unreachable"
     assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
     text = str(unreachable(world.spec(), refusal, world.settings))
@@ -68,7 +62,7 @@ def test_an_outage_ends_a_wait_that_has_no_other_end(masters: list[Master]) -> N
 def test_masters_that_answer_too_late_are_none() -> None:
     """R7: a majority grants it, and what is left of the lease is of no use, time and again."""
     world = world_of(*[Master(0.2)] * 3)
-    assert ended(world, for_ever(world, min_validity=9.8)).kind == "slow"
+    assert world.refused(for_ever(world, min_validity=9.8)).kind == "slow"
     assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
 
 
@@ -76,7 +70,7 @@ def test_masters_that_answer_too_late_are_none() -> None:
 def test_a_majority_that_takes_part_once_begins_the_time_anew(between: Any) -> None:
     """Eight attempts in 4 s find nobody, one finds a majority, and then there is nobody for good."""
     world = world_of(*[Master(0.0, {"acquire": turns(*[DOWN] * 8, said, DOWN)}) for said in (between, HELD, HELD)])
-    refusal = ended(world, for_ever(world, pause=0.5))
+    refusal = world.refused(for_ever(world, pause=0.5))
     assert refusal.kind == "unreachable"
     took_part = world.all("acquire")[8].at
     assert took_part == START + 4.0
@@ -109,7 +103,7 @@ def suspended(world: World, after: float, then: Callable[[], object] = int) -> N
 def test_a_laptop_wakes_up_and_its_network_comes_two_seconds_later(before: Any) -> None:
     world = world_of(*[Master(0.0, {"acquire": turns(before, *[DOWN] * 5, GRANTS["acquire"])}) for _ in range(3)])
     suspended(world, 0.1)
-    assert isinstance(world.run(for_ever(world)), Grant)
+    world.granted(for_ever(world))
     assert world.after_start() == pytest.approx(ASLEEP + 2.6, abs=0.5)
 
 
@@ -117,7 +111,7 @@ def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
     """Two seconds before the machine is suspended, three after that."""
     world = world_of(*[down()] * 3)
     suspended(world, 2.1)
-    refusal = ended(world, for_ever(world))
+    refusal = world.refused(for_ever(world))
     assert refusal.kind == "unreachable"
     assert world.after_start() - ASLEEP == pytest.approx(OUTAGE, abs=1.0)  # a pause and an attempt may have passed
     text = str(unreachable(world.spec(), refusal, world.settings))
@@ -150,7 +144,7 @@ def test_who_stands_behind_hears_the_same(since: float, told: float) -> None:
     front = in_front(world, outage(world, START + since) if since < 0 else None)
     if since > 0:
         world.later(since, lambda: front.answered(outage(world, START + since)))
-    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
+    refusal = world.refused(world.acquire(world.spec("a"), deadline=math.inf))
     assert (refusal.kind, refusal.waited.attempts) == ("unreachable", 0)
     assert refusal.at - START == pytest.approx(told)
     assert world.sent == []
@@ -161,7 +155,7 @@ def test_behind_one_that_meets_a_majority_there_is_no_outage(learned: Any) -> No
     world = world_of(*[down()] * 3)
     front = in_front(world, learned)
     world.later(33.0, lambda: world.local_queue.leave(front))
-    refusal = ended(world, world.acquire(world.spec("a"), deadline=math.inf))
+    refusal = world.refused(world.acquire(world.spec("a"), deadline=math.inf))
     assert refusal.kind == "unreachable"  # in its own attempts
     assert refusal.waited.attempts > 0
     assert refusal.at - START == pytest.approx(33.0 + OUTAGE)

@@ -42,8 +42,7 @@ def test_a_stop_leaves_no_key(campaign: str, at: float) -> None:
 def test_a_stop_in_line_leaves_the_line() -> None:
     """It waits for another one of this process (R23)."""
     world, stop = World(*[Master()] * 3), Stop()
-    first = world.run(world.acquire(world.spec(), deadline=math.inf))
-    assert isinstance(first, Grant)
+    first = world.granted(world.acquire(world.spec(), deadline=math.inf))
     assert first.place is not None
     world.later(0.1, stop.request)
     with pytest.raises(Stopped):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity.wait import wait_base, wait_fixed
 
-from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.watch import wait_until_free
 from tests.core.world import GRANTS, OTHER, START, WALL, Master, World, down, refuses, turns
 
@@ -36,8 +35,8 @@ def all_(times: float = 1, **options: Any) -> list[Master]:
     return [busy(times, **options) for _ in range(5)]
 
 
-def acquire(world: World, patience: float = 10.0, **spec: Any) -> Grant | Refusal:
-    return world.run(world.acquire(world.spec(**spec), deadline=START + patience))
+def acquire(world: World, **spec: Any) -> None:
+    world.granted(world.acquire(world.spec()._replace(**spec), deadline=START + 10))
 
 
 def free(world: World, patience: float = 10.0, *names: str, pause: float = PAUSE, **options: Any) -> Any:
@@ -86,7 +85,7 @@ def test_when_it_looks_again(
         else:
             world.announce(when, master, token)
     if operation == "acquire":
-        assert isinstance(acquire(world), Grant)
+        acquire(world)
         assert looks(world, "acquire") == at
     else:
         assert free(world)[0] is None
@@ -99,7 +98,7 @@ def test_who_loses_only_the_race_of_fences_tries_again_soon_whatever_the_pause_i
     world = World(
         *[Master(0.01, {"acquire": turns([2, greater], GRANTS["acquire"]), "fence": [0, greatest]}) for _ in range(3)]
     )
-    assert isinstance(acquire(world, pause=5.0), Grant)
+    acquire(world, retry=wait_fixed(5.0))
     assert looks(world, "acquire") == [0.0, pytest.approx(0.04)]
 
 
@@ -118,8 +117,7 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
     for master in range(3):
         world.announce(0.6, master, "t")
     counted = Counted()
-    spec = world.spec()._replace(retry=counted)
-    assert isinstance(world.run(world.acquire(spec, deadline=START + 10)), Grant)
+    acquire(world, retry=counted)
     assert counted.asked == [1, 2, 1, 2]
 
 

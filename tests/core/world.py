@@ -34,6 +34,7 @@ from redlock._core.effects import (
     Wait,
     WakeBehind,
 )
+from redlock._core.kernel.attempt import attempt
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import extend
 from redlock._core.kernel.release import release
@@ -246,7 +247,7 @@ class World:
         floor = ttl / 2 if min_validity is None else min_validity
         return LockSpec(names=names, keys=keys, mode=EXCLUSIVE, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
 
-    def target(self, *names: str, **options: Any) -> Target:
+    def target(self, *, names: tuple[str, ...] = (), **options: Any) -> Target:
         return Target(self.settings, self.spec(*names, **options))
 
     def lease(self, spec: LockSpec, **changes: Any) -> LeaseState:
@@ -271,12 +272,23 @@ class World:
 
     def acquired(self, spec: LockSpec) -> LeaseState:
         """One that is acquired now, at the first attempt."""
-        grant = self.run(self.acquire(spec, deadline=START))
-        assert isinstance(grant, Grant)
-        return LeaseState(spec, grant, clock=lambda: self.now, mine=lambda: True)
+        return LeaseState(
+            spec, self.granted(self.acquire(spec, deadline=START)), clock=lambda: self.now, mine=lambda: True
+        )
 
     def acquire(self, spec: LockSpec, *, deadline: float, granted: Granted | None = None) -> Op[Grant | Refusal]:
         return acquire(Target(self.settings, spec), deadline, self.now, granted)
+
+    def granted(self, op: Op[Grant | Refusal] | None = None, **spec: Any) -> Grant:
+        """What ``op`` ends with, or one attempt."""
+        outcome = self.run(op or attempt(self.target(**spec)))
+        assert isinstance(outcome, Grant)
+        return outcome
+
+    def refused(self, op: Op[Grant | Refusal] | None = None, **spec: Any) -> Refusal:
+        outcome = self.run(op or attempt(self.target(**spec)))
+        assert isinstance(outcome, Refusal)
+        return outcome
 
     # -- driving -------------------------------------------------------------------------------------
 
