@@ -203,44 +203,31 @@ def test_so_is_one_of_acquire(kind, lock, word, hint):
     assert str(caught.value).startswith(f"acquire() got an unexpected keyword argument {word!r}{hint}")
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"limit": 0}, "limit=0: allowed is a whole number from 1 to 100"),
-    ({"limit": 101}, "limit=101"),
-    ({"limit": True}, "limit=True"),
-    ({"limit": 2.0}, "limit=2.0"),
-    ({"limit": 2, "name": ["a", "b"]}, "allowed is one name"),
-    ({"limit": 2, "name": "n" * 511}, "name="),
-    ({"limit": 2, "ttl": -1}, "ttl=-1"),
-    ({"limit": 2, "shared": True}, "shared=True"),
+@pytest.mark.parametrize(("call", "said"), [
+    *[(lambda masters, options=options: masters.slots(**{"name": "import", "limit": 2, **options}), said) for options, said in (
+        ({"limit": 0}, "limit=0: allowed is a whole number from 1 to 100"),
+        ({"limit": 101}, "limit=101"),
+        ({"limit": True}, "limit=True"),
+        ({"limit": 2.0}, "limit=2.0"),
+        ({"name": ["a", "b"]}, "allowed is one name"),
+        ({"name": "n" * 511}, "name="),
+        ({"ttl": -1}, "ttl=-1"),
+        ({"shared": True}, "shared=True"),
+    )],
+    *[(lambda masters, wrong=wrong: masters.held(wrong), "match=") for wrong in ("", 7, None, b"*", "\ud800", "a\0")],
+    (lambda masters: masters.wait_until_free(""), "name=''"),
+    (lambda masters: masters.wait_until_free([]), "at least one"),
+    *[(lambda masters, wrong=wrong: masters.wait_until_free("a", timeout=wrong), "timeout=") for wrong in ("soon", None)],
+    (lambda masters: masters.watch(""), "name=''"),
+    (lambda masters: masters.status(""), "name=''"),
+    (lambda masters: masters.lock("job").acquire(blocking=False, timeout=1), "blocking=False with timeout=1"),
+    (lambda masters: masters.lock("job").acquire(timeout=math.nan), "timeout=nan"),
+    (lambda masters: masters.lock("job").acquire(5), "blocking=5: allowed are True and False"),  # seconds, it may have meant
 ])  # fmt: skip
-def test_slots(options, said):
-    """R32."""
+def test_calls(call, said):
+    """Of locks, of slots (R32), of lists (R29)."""
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        Masters(URLS).slots(**{"name": "import", **options})
-
-
-@pytest.mark.parametrize("wrong", ["", 7, None, b"*", "\ud800", "a\0"])
-def test_patterns(wrong):
-    """R29."""
-    with pytest.raises(ConfigurationError, match="match="):
-        Masters(URLS).held(wrong)
-
-
-def test_calls():
-    lock = Masters(URLS).lock("job")
-    for name, options in (("", {}), ([], {}), ("a", {"timeout": "soon"}), ("a", {"timeout": None})):
-        with pytest.raises(ConfigurationError):
-            Masters(URLS).wait_until_free(name, **options)
-    with pytest.raises(ConfigurationError, match="name=''"):
-        Masters(URLS).watch("")
-    with pytest.raises(ConfigurationError, match=r"blocking=False with timeout=1"):
-        lock.acquire(blocking=False, timeout=1)
-    with pytest.raises(ConfigurationError, match="timeout=nan"):
-        lock.acquire(timeout=math.nan)
-    with pytest.raises(ConfigurationError, match="name=''"):
-        Masters(URLS).status("")
-    with pytest.raises(ConfigurationError, match=r"blocking=5: allowed are True and False"):
-        lock.acquire(5)  # type: ignore[arg-type]  # seconds, it may have meant
+        call(Masters(URLS))
 
 
 @pytest.mark.parametrize(("masters", "said"), [

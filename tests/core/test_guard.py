@@ -55,6 +55,9 @@ def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     assert TTL * 1000 < int(repaired.args[2]) <= int(MS)
 
 
+MOST = "allowed is max_ttl for both together, 60 s"
+
+
 @pytest.mark.parametrize("kind", [Masters, AsyncMasters])
 def test_what_is_refused(kind: Any) -> None:
     urls = ["redis://127.0.0.1:1"]
@@ -62,14 +65,8 @@ def test_what_is_refused(kind: Any) -> None:
     assert masters.lock("a", ttl=50)._spec.guard == 10
     assert masters.lock("a", ttl=60, guard=0)._spec.guard == 0
     for make, text in (
-        (
-            lambda: masters.lock("a", ttl=51),
-            "ttl=51 with guard=10: allowed is max_ttl for both together, 60 s, for masters",
-        ),
-        (
-            lambda: masters.lock("a", ttl=30, guard=31),
-            "ttl=30 with guard=31: allowed is max_ttl for both together, 60 s",
-        ),
+        (lambda: masters.lock("a", ttl=51), f"ttl=51 with guard=10: {MOST}, for masters"),
+        (lambda: masters.lock("a", ttl=30, guard=31), f"ttl=30 with guard=31: {MOST}"),
         (
             lambda: masters.lock("a", guard=60),
             "guard=60: allowed is 0 or more and less than 60 s: max_ttl, which is for",

@@ -119,24 +119,15 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
     (wire.acquire(BARE, "t", 2.5, 0, 60.0), scripts.ACQUIRE, ("p:a",), ("1", "t", "2500", "0", "60000")),
     (wire.fence(KEYS, "t", 78, 60.0), scripts.FENCE, BOTH, ("2", "t", "78", "60000")),
     (wire.extend(KEYS, "t", 2.5, 60.0), scripts.EXTEND, BOTH, ("2", "t", "2500", "60000")),
-    (
-        wire.renew([(KEYS, "t", 2.5), (BARE, "u", 30.0)], 60.0),
-        scripts.RENEW,
-        (*BOTH, "p:a"),
-        ("60000", "2", "2", "t", "2500", "1", "0", "u", "30000"),
-    ),
+    (wire.renew([(KEYS, "t", 2.5), (BARE, "u", 30.0)], 60.0), scripts.RENEW, (*BOTH, "p:a"),
+     ("60000", "2", "2", "t", "2500", "1", "0", "u", "30000")),
     (wire.repair(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR, BOTH, ("2", "t", "2500", "77", "60000")),
     (wire.repair(BARE, "t", 2.5, None, 60.0), scripts.REPAIR, ("p:a",), ("1", "t", "2500", "0", "60000")),
     (wire.release(KEYS, "t"), scripts.RELEASE, ("p:a", "p:b"), ("t",)),
     (wire.release(KEYS, "t", 1.5), scripts.RELEASE, ("p:a", "p:b"), ("t", "1500")),
     (wire.status("p:a"), scripts.STATUS, ("p:a", "{p:a}:fence"), ("1000",)),
     (wire.look("p:", ["a", "b"]), scripts.LOOK, ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence"), ("50",)),
-    (
-        wire.acquire_shared(KEYS, "t", 2.5, 77, 60.0, 9),
-        scripts.ACQUIRE_SHARED,
-        BOTH,
-        ("2", "t", "2500", "77", "60000", "9"),
-    ),
+    (wire.acquire_shared(KEYS, "t", 2.5, 77, 60.0, 9), scripts.ACQUIRE_SHARED, BOTH, ("2", "t", "2500", "77", "60000", "9")),
     (wire.extend_shared(KEYS, "t", 2.5, 60.0), scripts.EXTEND_SHARED, BOTH, ("2", "t", "2500", "60000")),
     (wire.repair_shared(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR_SHARED, BOTH, ("2", "t", "2500", "77", "60000")),
     (wire.release_shared(KEYS, "t"), scripts.RELEASE_SHARED, ("p:a", "p:b"), ("t",)),
@@ -146,9 +137,7 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
     (wire.announce("p:", 2.5), scripts.ANNOUNCE, ("redlock-max-ttl:p:",), ("2500", "5000")),
 ], ids=lambda value: value.name if isinstance(value, scripts.Script) else "")  # fmt: skip
 def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...], args: tuple[str, ...]) -> None:
-    assert call.script is script
-    assert call.keys == keys
-    assert call.args == args
+    assert (call.script, call.keys, call.args) == (script, keys, args)
 
 
 # -- replies -----------------------------------------------------------------------------------------
@@ -226,14 +215,8 @@ def read_renew(value: Any) -> Any:
 
 
 READERS = [
-    wire.read_acquire,
-    wire.read_fence,
-    wire.read_owned,
-    read_renew,
-    wire.read_status,
-    wire.read_announce,
-    wire.read_known,
-]
+    wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire.read_status, wire.read_announce, wire.read_known,
+]  # fmt: skip
 NONSENSE = [
     None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None],
     [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],
