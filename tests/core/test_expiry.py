@@ -6,7 +6,11 @@ from itertools import combinations, product
 
 import pytest
 
+from redlock._core import wire
+from redlock._core.confirm.ballot import RECORDED
 from redlock._core.confirm.expiry import Judgement, Record, judge
+from redlock._core.kernel.ballot import Refusal
+from tests.core.world import START, Master, World
 
 # What one master may say: it took it; it refused, or has no vote; nothing yet; or a record of A or B with this mark.
 CLEAN, REFUSED, NOTHING = "clean", "refused", "nothing"
@@ -88,3 +92,21 @@ def test_each_of_several_names_is_judged_by_itself() -> None:
     assert judge(3, 0, {0: {0: a}, 1: {1: a}}, 0).verdict == "doubt"
     assert judge(3, 0, {0: {0: a, 1: b}, 1: {0: a}}, 0).verdict == "doubt"
     assert judge(3, 1, {0: {0: a, 1: b}, 1: {0: a}}, 0) == Judgement("confirmed", over("A 0"))
+
+
+# -- what an attempt leaves on masters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("stopped", "leaves"), [(0.0, True), (1.9, True), (2.1, False)])
+def test_a_client_that_was_stopped_keeps_the_name_from_none(stopped: float, leaves: bool) -> None:
+    """For so many times `node_timeout`: others know more by then."""
+    here = World(*[
+        Master(0.01, {
+            "acquire_recorded": [3, b"0", [1, stamp, 10_000, b"A"]], "confirm": [1, b"1"], "release_recorded": [1, 0],
+        })
+        for stamp in (b"0", b"1", b"2")
+    ])  # fmt: skip
+    here.later(0.005, lambda: setattr(here, "now", START + stopped * here.settings.node_timeout))
+    spec = here.spec()._replace(keys=wire.keys_for("redlock:", ["a"], records=True), mode=RECORDED)
+    assert isinstance(here.run(here.acquire(spec, deadline=START)), Refusal)
+    assert ("confirm" in here.verbs()) is leaves

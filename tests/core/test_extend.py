@@ -9,6 +9,7 @@ import pytest
 
 from redlock._core import wire
 from redlock._core.confirm import records
+from redlock._core.confirm.ballot import RECORDED
 from redlock._core.kernel.release import Claim
 from redlock._core.lease import LeaseState
 from tests.core import world
@@ -136,6 +137,18 @@ def test_a_key_that_is_gone_is_missing_also_where_the_fence_is_not_known() -> No
     claim = Claim(World(ours()).settings, records.extend(keys, "token-0", 10.0, 60.0, "r1", None))
     assert claim.read(0, GONE) == ("held", "not ours any more: the key is gone")
     assert claim.missing == (0,)
+
+
+def test_from_one_that_goes_over_another_connection_on_extensions_have_random_stamps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R35: masters may get them in any order, so the stamps have none."""
+    here = World(ours())
+    spec = here.spec()._replace(keys=wire.keys_for("redlock:", ["a"], records=True), mode=RECORDED)
+    lease = here.lease(spec)
+    for is_here, random in ((True, False), (False, True), (True, True)):
+        monkeypatch.setattr(lease, "is_here", lambda is_here=is_here: is_here)
+        assert lease.extension_call(here.settings, spec, 10.0).args[-2].startswith("r") is random
 
 
 def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:

@@ -6,7 +6,8 @@ A waiter for the lock tries to acquire it; a waiter for it to be free asks for i
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tenacity.wait import wait_base, wait_fixed
@@ -16,6 +17,7 @@ from tests.core.world import GRANTS, OTHER, START, WALL, Master, World, down, re
 
 if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
+    from redlock._core.protocols import Observing
 
 FREE: list[Any] = [b"", -2, b"0"]
 PAUSE = 0.5  # of `World.spec`
@@ -100,6 +102,15 @@ def test_who_loses_only_the_race_of_fences_tries_again_soon_whatever_the_pause_i
     )
     acquire(world, retry=wait_fixed(5.0))
     assert looks(world, "acquire") == [0.0, pytest.approx(0.04)]
+
+
+@pytest.mark.parametrize(("patience", "told"), [(10.0, ["WaitBegan", "WaitEnded"]), (0.0, [])])
+def test_an_observer_is_told_of_each_wait_and_of_no_single_try(patience: float, told: list[str]) -> None:
+    world = World(*all_())
+    seen: list[str] = []
+    world.settings.observer = cast("Observing", SimpleNamespace(tell=lambda kind, *_: seen.append(kind)))
+    acquire(world, patience)
+    assert seen == told  # R40
 
 
 class Counted(wait_base):

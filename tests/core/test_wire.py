@@ -171,6 +171,7 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
     (wire.read_status, [b"ann", 100, b"9"], wire.Seen("ann", 0.1, 9)),
     (wire.read_status, [b"ann", -1, b"9"], wire.Seen("ann", math.inf, 9)),
     (wire.read_announce, [2500, 4000], wire.Announced(2.5, 4.0)),
+    (wire.read_announce, [1, 2], wire.Announced(0.001, 0.002)),
     (wire.read_known, [b"abc", -1], wire.Known("abc", None)),
     (wire.read_known, [b"abc", 2500], wire.Known("abc", 2.5)),
     # The largest number that a script can count to is none too many.
