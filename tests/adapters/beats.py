@@ -1,7 +1,5 @@
 """Beats and workers of Celery, with three masters and a broker of their own, for a test that kills, freezes and stops them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -11,15 +9,11 @@ import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from redlock import Masters
 from redlock.testing import LocalMasters
 from tests.servers import look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -37,7 +31,7 @@ class Run(NamedTuple):
 class Fleet:
     """Masters, a broker, and the processes of Celery.  All of it ends with the ``with``."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder, **environment):
         self.folder = folder
         self.beats: dict[int, subprocess.Popen[bytes]] = {}  # by their number; the last one that had it
         self.servers = LocalMasters(3)
@@ -46,7 +40,7 @@ class Fleet:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._ends = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._ends.enter_context(self.servers)
         self._ends.enter_context(self._broker)
         self.masters = self._ends.enter_context(Masters(self.servers.urls, restart_guard=False))
@@ -60,7 +54,7 @@ class Fleet:
         }
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
@@ -73,10 +67,10 @@ class Fleet:
                 process.wait()
         self._ends.close()
 
-    def start_worker(self, name: str, processes: int) -> None:
+    def start_worker(self, name, processes):
         self._start(name, "worker", "--concurrency", str(processes), "--hostname", f"{name}@%h", "--without-mingle")
 
-    def start_beat(self, number: int, **environment: str) -> None:
+    def start_beat(self, number, **environment):
         self.beats[number] = self._start(
             f"beat-{number}",
             *("beat", "--scheduler", "redlock.adapters.celery:LeaderScheduler"),
@@ -84,34 +78,34 @@ class Fleet:
             **environment,
         )
 
-    def leader(self) -> int | None:
+    def leader(self):
         """The number of the beat that leads."""
         owner = self.masters.status("celery-beat").owner or ""
         return {f"{socket.gethostname()}/{beat.pid}": number for number, beat in self.beats.items()}.get(owner)
 
-    def wait_for_leader(self, *, other_than: int | None = None) -> int:
+    def wait_for_leader(self, *, other_than=None):
         leader: int = eventually(lambda: (number := self.leader()) != other_than and number)
         return leader
 
-    def runs(self) -> list[Run]:
+    def runs(self):
         return [
             Run(round(datetime.fromisoformat(fire).timestamp()), float(at), int(sender), message)
             for fire, at, sender, message in map(str.split, self.lines("fires"))
         ]
 
-    def wait_for_fires(self, count: int) -> None:
+    def wait_for_fires(self, count):
         """Until so many more have run."""
         wanted = len(self.runs()) + count
         eventually(lambda: len(self.runs()) >= wanted)
 
-    def lines(self, file: str) -> list[str]:
+    def lines(self, file):
         path = self.folder / file
         return path.read_text().splitlines() if path.exists() else []
 
-    def logs(self) -> str:
+    def logs(self):
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
-    def _start(self, name: str, command: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    def _start(self, name, command, *arguments, **environment):
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "celery", "--app", "beats_app", "--workdir", str(HERE), command, "--loglevel", "INFO", *arguments],
@@ -138,7 +132,7 @@ class Counts(NamedTuple):
     late: int  # of those that were sent: by more than a second
 
 
-def counted(runs: Iterable[Run], first: int, last: int) -> Counts:
+def counted(runs, first, last):
     """How often each fire was sent: by messages, for a broker may deliver one twice."""
     messages: dict[int, set[str]] = {fire: set() for fire in range(first, last + 1)}
     late = set()
@@ -156,7 +150,7 @@ def counted(runs: Iterable[Run], first: int, last: int) -> Counts:
     )
 
 
-def reason(fleet: Fleet, fire: int) -> str:
+def reason(fleet, fire):
     """Why a fire was not sent, from what the beats said of it."""
     shown = f"fire of {datetime.fromtimestamp(fire, UTC).isoformat()}"
     logs = fleet.logs()

@@ -1,7 +1,5 @@
 """The Celery app of the beats and workers that `beats.py` starts, and of the tests with real processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -28,7 +26,7 @@ with masters.lock(f"imported:{os.getpid()}"):  # a worker forks with masters tha
     pass
 
 
-def note(file: str, *words: object) -> None:
+def note(file, *words):
     """Append one line; many processes may do so at once."""
     with (FOLDER / file).open("a") as opened:
         opened.write(" ".join(map(str, words)) + "\n")
@@ -38,12 +36,12 @@ def note(file: str, *words: object) -> None:
 
 
 @app.task(bind=True, name="beats.fire", ignore_result=True)
-def fire(self) -> None:
+def fire(self):
     origin = self.request.origin.partition("@")[0].removeprefix("gen")  # the process that sent it
     note("fires", self.request.redlock_fire, f"{time.time():.3f}", origin, self.request.id)
 
 
-def die(**_: object) -> None:
+def die(**_):
     """Once only, whichever beat comes first."""
     try:
         (FOLDER / "died").touch(exist_ok=False)
@@ -61,7 +59,7 @@ elif os.environ.get("BEATS_DIE") == "after":
 # -- tasks that exclude each other -------------------------------------------------------------------
 
 
-def work(kind: str, invoice: int, gate: str | None) -> str:
+def work(kind, invoice, gate):
     """Say that it began, and go on when the test opens the gate."""
     note("work", "begins", kind, invoice)
     deadline = time.monotonic() + 60
@@ -74,19 +72,19 @@ def work(kind: str, invoice: int, gate: str | None) -> str:
 
 @app.task
 @exclusive(masters, "invoice:{invoice}", on_busy="skip", ttl=30)
-def skips(invoice: int, gate: str | None = None) -> str:
+def skips(invoice, gate=None):
     return work("skips", invoice, gate)
 
 
 @app.task(bind=True, default_retry_delay=0.1, max_retries=None)
 @exclusive(masters, "invoice:{invoice}", on_busy="retry", ttl=30)
-def retries(self, invoice: int, gate: str | None = None) -> str:
+def retries(self, invoice, gate=None):
     return work("retries", invoice, gate)
 
 
 @app.task
 @exclusive(masters, "invoice:{invoice}", on_busy="raise", ttl=30)
-def loses(invoice: int) -> str:
+def loses(invoice):
     """Its body goes on to its end, although the lock is lost."""
     with masters.lock(f"invoice:{invoice}", ttl=30) as lease:  # the lease of this call
         note("work", "fence", lease.fence)

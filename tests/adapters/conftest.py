@@ -1,7 +1,5 @@
 """What the tests of the adapters share: nothing is left behind."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.servers.look import eventually, lock_keys

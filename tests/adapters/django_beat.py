@@ -5,13 +5,10 @@
 Prints the fires that each of them sent, as JSON.  A process of its own, for Django is configured once in each.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import django
 from celery import Celery, signals
@@ -22,7 +19,7 @@ from redlock import Masters
 from redlock.adapters.celery import LeaderScheduler
 
 
-def main() -> None:
+def main():
     database, *urls = sys.argv[1:]
     settings.configure(
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": database}},
@@ -47,7 +44,7 @@ def main() -> None:
 
     sent: list[tuple[str, str]] = []
 
-    def note(headers: dict[str, Any], **_: object) -> None:
+    def note(headers, **_):
         sent.append((headers["task"], headers["redlock_fire"]))
 
     signals.before_task_publish.connect(note)
@@ -65,7 +62,7 @@ def main() -> None:
     print(json.dumps({"sent": found, "once": PeriodicTask.objects.get(name="clocked").enabled}))
 
 
-def _beat(urls: list[str], owner: str) -> Any:
+def _beat(urls, owner):
     app = Celery("tests", set_as_current=False)
     app.config_from_object("django.conf:settings", namespace="CELERY")
     app.conf.redlock_masters = Masters(urls, restart_guard=False, max_ttl=600, owner=owner)

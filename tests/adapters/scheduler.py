@@ -5,12 +5,9 @@
 WORLD is ``threads`` or ``asyncio``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
-from typing import Any
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -19,8 +16,8 @@ from redlock import AsyncMasters, Masters
 from redlock.adapters.apscheduler import AsyncWhileLeading, WhileLeading
 
 
-def scheduled(scheduler: Any, election: Any) -> Any:
-    def job() -> None:
+def scheduled(scheduler, election):
+    def job():
         began, term = time.time(), election.term
         print("job", began, term and term.number, flush=True)
 
@@ -29,14 +26,14 @@ def scheduled(scheduler: Any, election: Any) -> Any:
     return scheduler
 
 
-def threads(ttl: float, urls: list[str]) -> None:
+def threads(ttl, urls):
     with Masters(urls, restart_guard=False) as masters:
         election = masters.leader("scheduler", ttl=ttl)
         with WhileLeading(scheduled(BackgroundScheduler(), election)) as lead:
             election.run(lead)
 
 
-async def on_loop(ttl: float, urls: list[str]) -> None:
+async def on_loop(ttl, urls):
     async with AsyncMasters(urls, restart_guard=False) as masters:
         election = masters.leader("scheduler", ttl=ttl)
         async with AsyncWhileLeading(scheduled(AsyncIOScheduler(), election)) as lead:

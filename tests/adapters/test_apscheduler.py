@@ -1,7 +1,5 @@
 """The scheduler runs where the leader is, with the real APScheduler."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

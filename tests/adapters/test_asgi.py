@@ -1,7 +1,5 @@
 """A leader in the lifespan of an application, with FastAPI and uvicorn."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

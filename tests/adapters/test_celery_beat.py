@@ -3,8 +3,6 @@
 The scheduler is the real one, in this process.  Its entries have fires in the past: so nothing waits for a clock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

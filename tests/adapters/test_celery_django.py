@@ -1,7 +1,5 @@
 """The beat around django-celery-beat's scheduler, with a database."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

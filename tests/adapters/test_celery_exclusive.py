@@ -1,7 +1,5 @@
 """What `exclusive` refuses where it is written.  What it does in workers is in `test_celery_processes.py`."""
 
-from __future__ import annotations
-
 import pytest
 
 from redlock import ConfigurationError, Event, LockRefused, Masters, NotAcquired, QuorumUnreachable

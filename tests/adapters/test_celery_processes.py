@@ -1,7 +1,5 @@
 """Real beats that die, and real workers that fork: with a broker, and processes that are killed and stopped."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings, management commands, and workers of gunicorn, with the real Django in processes of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """A leader in a thread of its own.  With gunicorn: test_django.py."""
 
-from __future__ import annotations
-
 import logging
 import threading
 

@@ -1,11 +1,9 @@
 """One account in a database, reached in each of the ways that `fenced` knows."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pymysql
@@ -14,10 +12,6 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from redlock.fenced import schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _numbers = itertools.count()
 READ = "SELECT balance FROM account"
@@ -29,7 +23,7 @@ class Bank:
 
     name = ""
 
-    def __init__(self, kind: str, open_: Callable[[], Any]) -> None:
+    def __init__(self, kind, open_):
         self.kind = kind
         self.open = open_
         with self.session() as session:
@@ -39,7 +33,7 @@ class Bank:
             session.commit()
 
     @contextlib.contextmanager
-    def session(self) -> Iterator[Any]:
+    def session(self):
         session = self.open()
         try:
             yield session
@@ -47,44 +41,44 @@ class Bank:
             with contextlib.suppress(psycopg.Error, pymysql.Error, sqlalchemy.exc.DBAPIError):
                 session.close()
 
-    def run(self, session: Any, sql: str) -> Any:
+    def run(self, session, sql):
         if isinstance(session, (Session, sqlalchemy.Connection)):
             return session.execute(text(sql))
         cursor = session.cursor()
         cursor.execute(sql)
         return cursor
 
-    def balance(self, session: Any) -> int:
+    def balance(self, session):
         (balance,) = self.run(session, READ).fetchone()
         return int(balance)
 
-    def pay(self, session: Any, balance: int) -> None:
+    def pay(self, session, balance):
         self.run(session, WRITE.format(balance))
 
     @property
-    def stored(self) -> int:
+    def stored(self):
         """What another session reads."""
         with self.session() as session:
             return self.balance(session)
 
-    def fences(self) -> dict[str, int]:
+    def fences(self):
         with self.session() as session:
             rows = self.run(session, "SELECT name, fence FROM redlock_fence").fetchall()
         return {name.decode() if isinstance(name, bytes) else name: int(fence) for name, fence in rows}
 
 
-def in_sqlite(folder: Path) -> Bank:
+def in_sqlite(folder):
     return Bank("sqlite", lambda: sqlite3.connect(folder / "bank", timeout=20))
 
 
-def in_postgresql(host: str) -> Bank:
+def in_postgresql(host):
     name = new_database(host)
     bank = Bank("postgresql", lambda: psycopg.connect(host=host, user="redlock", dbname=name))
     bank.name = name
     return bank
 
 
-def in_mariadb(socket: str) -> Bank:
+def in_mariadb(socket):
     name = new_database(socket, mariadb=True)
     where = {"unix_socket": socket, "user": "root", "database": name}
     bank = Bank("mariadb", lambda: pymysql.connect(**where, ssl_disabled=True))  # to read certificates takes a while
@@ -92,7 +86,7 @@ def in_mariadb(socket: str) -> Bank:
     return bank
 
 
-def new_database(where: str, *, mariadb: bool = False) -> str:
+def new_database(where, *, mariadb=False):
     """An empty database.  ``where``: the folder of the socket of PostgreSQL, or the socket of MariaDB."""
     name = f"bank{next(_numbers)}"
     connection: Any
@@ -105,7 +99,7 @@ def new_database(where: str, *, mariadb: bool = False) -> str:
     return name
 
 
-def through_sqlalchemy(bank: Bank, **options: Any) -> Bank:
+def through_sqlalchemy(bank, **options):
     """The same database, with sessions of SQLAlchemy."""
     driver, pool = DRIVERS[bank.kind], sqlalchemy.pool.NullPool
     engine = sqlalchemy.create_engine(f"{driver}://", creator=bank.open, poolclass=pool, **options)

@@ -1,7 +1,5 @@
 """Databases for fenced transactions: each server is started once for all tests of a process."""
 
-from __future__ import annotations
-
 import pytest
 
 from redlock import Masters

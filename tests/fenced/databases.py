@@ -1,19 +1,13 @@
 """Databases as they run: PostgreSQL and MariaDB from the system, started by `chaos.databases`; skipped where they are not."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
-from typing import TYPE_CHECKING
 
 from chaos import databases
 from tests.servers.needs import missing
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-
-def needs(*names: str, package: str) -> list[str]:
+def needs(*names, package):
     try:
         return [databases.program(name, package) for name in names]
     except databases.DatabaseFailed:
@@ -21,7 +15,7 @@ def needs(*names: str, package: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def postgresql() -> Iterator[str]:
+def postgresql():
     """A server of PostgreSQL on a socket.  Yields the folder of the socket: the host of a connection."""
     needs("initdb", "postgres", package="postgresql")
     with databases.postgresql() as host:
@@ -29,7 +23,7 @@ def postgresql() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def mariadb() -> Iterator[str]:
+def mariadb():
     """A server of MariaDB.  Yields the path of its socket."""
     install, daemon = needs("mariadb-install-db", "mariadbd", package="mariadb-server")
     with databases.folder() as nest:

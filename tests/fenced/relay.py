@@ -1,7 +1,5 @@
 """A relay in front of a database's socket: it counts what a client says, and strikes before or after any of it."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket
@@ -19,7 +17,7 @@ class Relay:
     when the server has answered it.  If it returns True, the connection breaks there.
     """
 
-    def __init__(self, target: str, path: str) -> None:
+    def __init__(self, target, path):
         self._target = target
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
@@ -31,7 +29,7 @@ class Relay:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
-    def _accept(self) -> None:
+    def _accept(self):
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
@@ -41,7 +39,7 @@ class Relay:
                 self._threads.append(threading.Thread(target=self._pump, args=(client, server), daemon=True))
                 self._threads[-1].start()
 
-    def _pump(self, client: socket.socket, server: socket.socket) -> None:
+    def _pump(self, client, server):
         number = None
         with contextlib.suppress(OSError, ValueError), client, server:
             while True:
@@ -60,7 +58,7 @@ class Relay:
                             return
                     (server if ready is client else client).sendall(data)
 
-    def close(self) -> None:
+    def close(self):
         for one in self._sockets:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

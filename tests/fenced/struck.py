@@ -1,18 +1,13 @@
 """A connection of sqlite3, and a lock, that a test can end before or after any statement."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redlock import AsyncMultiLock, LockLost
 from tests.fenced import banks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Struck(sqlite3.Connection):
@@ -20,22 +15,22 @@ class Struck(sqlite3.Connection):
 
     strike: Callable[[str, str], object] = staticmethod(lambda sql, when: None)
 
-    def around(self, sql: str, run: Callable[[], Any]) -> Any:
+    def around(self, sql, run):
         self.strike(sql, "before")
         result = run()
         self.strike(sql, "after")
         return result
 
-    def cursor(self, factory: Any = None) -> Any:
+    def cursor(self, factory=None):
         return super().cursor(factory or _Cursor)
 
-    def commit(self) -> None:
+    def commit(self):
         self.around("COMMIT", super().commit)
 
-    def rollback(self) -> None:
+    def rollback(self):
         self.around("ROLLBACK", super().rollback)
 
-    def lose(self) -> None:
+    def lose(self):
         """The connection is lost: what was not committed is rolled back, and an answer never comes."""
         super().rollback()
         self.close()
@@ -43,7 +38,7 @@ class Struck(sqlite3.Connection):
 
 
 class _Cursor(sqlite3.Cursor):
-    def execute(self, sql: str, *arguments: Any) -> Any:
+    def execute(self, sql, *arguments):
         connection: Any = self.connection
         return connection.around(sql, lambda: super(_Cursor, self).execute(sql, *arguments))
 
@@ -51,7 +46,7 @@ class _Cursor(sqlite3.Cursor):
 class _Lock:
     """It can be lost at once.  What `fenced` asks of a lock and of its lease, and nothing else."""
 
-    def __init__(self, fence: int = 7) -> None:
+    def __init__(self, fence=7):
         self.lease = SimpleNamespace(
             name="account:7", names=("account:7",), fence=fence, owner="me", shared=False, ensure=self._ensure,
             valid=True, _state=SimpleNamespace(names=("account:7",), keys=("redlock:account:7",)),
@@ -59,20 +54,20 @@ class _Lock:
         self.lease.remaining = lambda: 60.0
         self.lost = self.free = False
 
-    def _ensure(self) -> None:
+    def _ensure(self):
         if self.lost:
             raise LockLost("lost", name="account:7")
 
-    def __enter__(self) -> SimpleNamespace:
+    def __enter__(self):
         return self.lease
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, kind, error, trace):
         self.free = True
         if error is None:
             self._ensure()
 
 
-def lock(fence: int = 7) -> Any:
+def lock(fence=7):
     return _Lock(fence)
 
 
@@ -81,10 +76,10 @@ class _AwaitedLock(_Lock, AsyncMultiLock):
 
     lease: Any = None
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self):
         return self.__enter__()
 
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    async def __aexit__(self, kind, error, trace):
         if self.lost and isinstance(error, asyncio.CancelledError):
             task: Any = asyncio.current_task()
             task.uncancel()
@@ -92,14 +87,14 @@ class _AwaitedLock(_Lock, AsyncMultiLock):
         self.__exit__(kind, error, trace)
 
 
-def awaited_lock() -> Any:
+def awaited_lock():
     return _AwaitedLock()
 
 
-def bank_in(folder: Path, **options: Any) -> banks.Bank:
+def bank_in(folder, **options):
     """An account whose sessions are of connections that can be struck."""
 
-    def connect() -> Struck:
+    def connect():
         return sqlite3.connect(folder / "bank", timeout=1, factory=Struck, check_same_thread=False, **options)
 
     bank = banks.Bank("sqlite", connect)

@@ -1,7 +1,5 @@
 """Fenced transactions in Django, and the traps that its adapter finds (R39): the real Django, in processes."""
 
-from __future__ import annotations
-
 import textwrap
 from functools import partial
 from pathlib import Path

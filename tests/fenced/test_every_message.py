@@ -3,13 +3,12 @@
 Whatever strikes, the answer is true, nothing is left on the connection, and the next holder has its turn.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pymysql
@@ -24,9 +23,6 @@ from redlock.fenced import CommitUnknown, FenceRefused, PausedTooLong, fenced
 from tests.fenced import banks, struck
 from tests.fenced.relay import Relay
 from tests.fenced.test_django import printed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ERRORS = (psycopg.Error, pymysql.Error, sqlalchemy.exc.DBAPIError)
 HURRY = {"postgresql": "SET lock_timeout = '20s'", "mariadb": "SET innodb_lock_wait_timeout = 20"}
@@ -48,7 +44,7 @@ SOCKET = ".s.PGSQL.5432"  # in a folder, as PostgreSQL wants it
 class Attack:
     """One transaction after the other; `strikes` makes each next one be struck at its next message."""
 
-    def __init__(self, bank: banks.Bank, relay: Relay, what: str) -> None:
+    def __init__(self, bank, relay, what):
         self.bank, self.relay, self.what = bank, relay, what
         self.fence = 0
         self.place = b""  # the message that was struck
@@ -57,7 +53,7 @@ class Attack:
         self.interrupt: Callable[[], object] = lambda: None
         self._next: Callable[..., object] | None = None
 
-    def strikes(self) -> Iterator[None]:
+    def strikes(self):
         for number in range(100):
             for when in ("before", "after"):
                 self.place, self.followed = b"", False
@@ -67,7 +63,7 @@ class Attack:
                     assert number > 5
                     return
 
-    def _strike(self) -> bool:
+    def _strike(self):
         self.place = self.relay.said[-1]
         if self.what in ("the lease ends", "the client is frozen"):
             self.lock.lost, self.lock.lease.valid = True, False
@@ -76,7 +72,7 @@ class Attack:
         self.interrupt()
         return self.what == "the connection breaks"
 
-    def lease(self, lock: Any) -> Any:
+    def lease(self, lock):
         self.fence += 1
         lock.lease.fence = self.fence
         lock.lease.remaining = lambda: 1.0 if self.what == "the client is frozen" else 60.0
@@ -85,7 +81,7 @@ class Attack:
         self.lock = lock
         return lock
 
-    def follow(self) -> None:
+    def follow(self):
         """The next holder: it waits until the database ends a transaction that is frozen, and for nothing else."""
         self.fence += 1
         with self.bank.session() as session:
@@ -95,7 +91,7 @@ class Attack:
                 self.bank.pay(session, self.bank.balance(session) - 1000)
         self.followed = True
 
-    def judge(self, before: int, ended: BaseException | None) -> None:
+    def judge(self, before, ended):
         self.relay.strike = None
         told = (self.place, repr(ended), getattr(ended, "__notes__", []))
         assert self.relay.said, told

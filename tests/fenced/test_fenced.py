@@ -1,7 +1,5 @@
 """Fenced transactions on databases as they run (R39)."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """Fenced transactions of asyncio: sessions and connections of SQLAlchemy (R39)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

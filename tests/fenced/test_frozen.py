@@ -1,7 +1,5 @@
 """Two processes in PostgreSQL, one of them stopped between its read and its write for longer than its lease lives (R39)."""
 
-from __future__ import annotations
-
 import signal
 import textwrap
 from pathlib import Path

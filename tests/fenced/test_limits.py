@@ -1,7 +1,5 @@
 """How long a transaction may take: the lease, the operator and a body that waits for something else (R39)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

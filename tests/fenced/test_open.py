@@ -1,7 +1,5 @@
 """A lock that is given back while a transaction is open is a warning (R39)."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

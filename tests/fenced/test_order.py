@@ -1,7 +1,5 @@
 """The order of a fenced transaction, whatever raises in it (R39): no database, no master."""
 
-from __future__ import annotations
-
 import pytest
 
 from redlock import LockLost, NotHeld

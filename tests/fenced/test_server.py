@@ -1,7 +1,5 @@
 """What servers of databases and their drivers do to a fenced transaction (R39)."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 

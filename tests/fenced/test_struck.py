@@ -1,7 +1,5 @@
 """A connection that breaks, and a lease that ends, before and after each statement of a fenced transaction (R39)."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 

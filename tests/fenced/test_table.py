@@ -1,7 +1,5 @@
 """The table of fences: made in the ways that people make tables, and whose row is whose (R39)."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading

@@ -1,7 +1,5 @@
 """What the tests with real servers share."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from pathlib import Path
@@ -40,11 +38,11 @@ ONCE = {
 BOTH = "test_tls["  # which each of them speaks in its own way
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     items[:] = [item for item in items if _plays(item)]
 
 
-def _plays(item: pytest.Item) -> bool:
+def _plays(item):
     spec, file = getattr(item, "callspec", None), item.path
     world = spec.params.get("world") if spec is not None and file.parent == Path(__file__).parent else None
     if world is None:

@@ -3,17 +3,14 @@
 usage: python -m tests.servers.hog WORLD FOLDER-OF-A-CERTIFICATE URL ...
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import sys
-from typing import Any
 
 from tests.servers import worlds
 
 
-def used_up() -> list[int]:
+def used_up():
     taken: list[int] = []
     try:
         while True:
@@ -22,7 +19,7 @@ def used_up() -> list[int]:
         return taken
 
 
-def asked(lock: Any, **options: float) -> str:
+def asked(lock, **options):
     try:
         lease = lock.acquire(**options)
     except Exception as error:  # noqa: BLE001 - it is what the test looks at
@@ -30,7 +27,7 @@ def asked(lock: Any, **options: float) -> str:
     return "granted" if lease else "held"
 
 
-def main(name: str, folder: str, *urls: str) -> None:
+def main(name, folder, *urls):
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
     # Once Python has failed to load it, no name is resolved any more.
     assert "encodings.idna" in sys.modules

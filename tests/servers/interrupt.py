@@ -1,7 +1,5 @@
 """Ctrl-C at a line that a test chooses, or a signal handler that raises at a bytecode of its choice."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools
@@ -23,7 +21,7 @@ class Interrupt:
     no_place: tuple[str, ...] = ("with ", "try:")
     package = os.path.dirname(redlock.__file__) + os.sep
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at):
         self.at = self.left = at
         self.where = ""
         self.struck = False
@@ -71,7 +69,7 @@ class Interrupt:
             raise self.error
 
 
-def at_every_line(least: int = 50, make=Interrupt, step: int = 1):
+def at_every_line(least=50, make=Interrupt, step=1):
     """An `Interrupt` for each line in turn, until one is over before its line; of the others at least so many strike.
 
     ``step``: only for each line of so many, from one that is drawn anew in each run.
@@ -127,7 +125,7 @@ class AtOpcode(Interrupt):
 
     error = Struck
 
-    def __init__(self, code, at: int) -> None:
+    def __init__(self, code, at):
         super().__init__(at)
         self.code = code
 

@@ -1,32 +1,25 @@
 """Looking at servers behind the library's back."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import redis
 
-from redlock import Lease, MultiLock, QuorumUnreachable
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Callable
+from redlock import QuorumUnreachable
 
 
-def each(servers, command: str, *arguments, masters: int | None = None, **options) -> None:
+def each(servers, command, *arguments, masters=None, **options):
     """Call ``command`` of a client of each master, or of the first so many."""
     for number in range(len(servers) if masters is None else masters):
         getattr(servers.client(number), command)(*arguments, **options)
 
 
-def _for_masters(method: str) -> Callable[..., None]:
-    def do(servers, masters: int | None = None) -> None:
+def _for_masters(method):
+    def do(servers, masters=None):
         for number in range(len(servers) if masters is None else masters):
             getattr(servers, method)(number)
 
@@ -37,7 +30,7 @@ def _for_masters(method: str) -> Callable[..., None]:
 pause, resume, kill, restart = map(_for_masters, ("pause", "resume", "kill", "restart"))
 
 
-def lock_keys(servers) -> list[set[str]]:
+def lock_keys(servers):
     """The lock keys on every master that answers; fences and announcements are meant to stay."""
     return [
         set()
@@ -51,12 +44,12 @@ def lock_keys(servers) -> list[set[str]]:
     ]
 
 
-def steal(servers, key: str = "redlock:job") -> None:
+def steal(servers, key="redlock:job"):
     """Somebody else has it for a while.  What is deleted instead, an extension under way may give back at once (R14)."""
     each(servers, "set", key, "somebody", px=1500)
 
 
-def eventually(condition, seconds: float = 20.0):
+def eventually(condition, seconds=20.0):
     """Wait until ``condition()`` is true: for what happens in the background, soon but not at once.
 
     No quorum or no answer in time is one more "not yet", and so is an assertion of the condition: it may say more.
@@ -75,35 +68,35 @@ def eventually(condition, seconds: float = 20.0):
         time.sleep(0.005)
 
 
-def in_line(servers) -> list[int]:
+def in_line(servers):
     """So many tickets for the name ``job`` each master has (R42)."""
     return [servers.client(i).zcount("{redlock:job}:tickets", "(0", "+inf") for i in range(len(servers))]
 
 
-def no_thread_besides(before: set[threading.Thread]) -> bool:
+def no_thread_besides(before):
     """One of the tests before may have been ending ``before``."""
     more = set(threading.enumerate()) - before
     assert not more, more
     return True
 
 
-def nothing_left(servers) -> bool:
+def nothing_left(servers):
     return not any(lock_keys(servers))
 
 
-def all_up(masters) -> bool:
+def all_up(masters):
     """Every master is connected and votes: a lock taken now is on all of them."""
     return all(vote.outcome in ("free", "held") for vote in masters.status("whatever").votes)
 
 
-def take(lock: MultiLock, **options: float) -> Lease:
+def take(lock, **options):
     """Acquire, and insist."""
-    lease = lock.acquire(**options)  # type: ignore[arg-type]
+    lease = lock.acquire(**options)
     assert lease is not None
     return lease
 
 
-def script_calls(servers) -> list[int]:
+def script_calls(servers):
     """How many scripts each master was asked to run, but for announcements (R21, R34): these come when it is time.
 
     Each of those is three scripts, and one reads a hash, once; no other script does.
@@ -113,12 +106,12 @@ def script_calls(servers) -> list[int]:
     return [sum(one[name]["calls"] * times for name, times in counted.items() if name in one) for one in stats]
 
 
-def logged(caplog) -> list[logging.LogRecord]:
+def logged(caplog):
     """What the library has logged; asyncio may have complained of a slow machine."""
     return [record for record in caplog.records if record.name.startswith("redlock")]
 
 
-async def connected(masters) -> None:
+async def connected(masters):
     for _ in range(500):
         with contextlib.suppress(QuorumUnreachable):
             if all(vote.outcome in ("free", "held") for vote in (await masters.status("whatever")).votes):
@@ -127,7 +120,7 @@ async def connected(masters) -> None:
     raise AssertionError("not connected")
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     """A process that nobody has waited for yet does nothing any more."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
@@ -137,7 +130,7 @@ def alive(pid: int) -> bool:
     return ps.stdout.strip()[:1] not in ("", "Z")
 
 
-def child_of(pid: int) -> int:
+def child_of(pid):
     """The only one."""
     listed = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
     (child,) = (int(child) for parent, child in map(str.split, listed.splitlines()) if int(parent) == pid)
@@ -158,7 +151,7 @@ def elsewhere(work):
     return outcome[0]
 
 
-def at_once(works) -> None:
+def at_once(works):
     """Call each of ``works`` in a thread of its own, and wait until all have returned."""
     threads = [threading.Thread(target=work) for work in works]
     for thread in threads:

@@ -1,7 +1,5 @@
 """Tests that need what not every machine has."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -10,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 
-def missing(what: str) -> NoReturn:
+def missing(what) -> NoReturn:
     """Skip the test; fail it where everything is supposed to be there (``REDLOCK_TEST_REQUIRE_ALL=1``).
 
     So that on one machine at least nothing is skipped without anybody noticing.
@@ -20,7 +18,7 @@ def missing(what: str) -> NoReturn:
     pytest.skip(f"needs {what}")
 
 
-def as_process_1() -> list[str]:
+def as_process_1():
     """What to write before a command that is to be the first process of a container."""
     contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if (

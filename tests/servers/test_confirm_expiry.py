@@ -1,7 +1,5 @@
 """An expiry is confirmed by more than one clock, on real servers (R35).  `simulation/` proves what it is worth."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from typing import Any

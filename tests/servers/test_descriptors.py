@@ -1,7 +1,5 @@
 """Out of descriptors: an outage that says so, and passes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.servers import worlds

@@ -1,7 +1,5 @@
 """Waiters of several processes are served in order (R42), on real servers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

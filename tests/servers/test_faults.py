@@ -1,7 +1,5 @@
 """What each fault of a master looks like to a user: its vote, its words, and what is never said (R3)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -356,12 +354,12 @@ def test_a_log_handler_that_raises_costs_nobody_anything(redlock_servers, monkey
 
 
 class _UnsayableError(Exception):
-    def __str__(self) -> str:
+    def __str__(self):
         return str(self.args[1])  # its author's mistake: there is none
 
 
 class _RaisesAtFirst(redis.CredentialProvider):
-    def __init__(self, error) -> None:
+    def __init__(self, error):
         self.error, self.asked = error, 0
 
     def get_credentials(self):
@@ -428,10 +426,10 @@ def test_who_announces_a_billion_gets_no_room_for_it(what, says, after, how):
 class Patient(redis.CredentialProvider):
     """Between the handshake of TLS and the first command, by which time the server has hung up."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.asked, self.gone = threading.Event(), threading.Event()
 
-    def get_credentials(self) -> tuple[str, str]:
+    def get_credentials(self):
         self.asked.set()
         assert self.gone.wait(10)
         return "user", "password"
@@ -447,7 +445,7 @@ def test_a_server_that_wants_a_certificate_is_told_from_one_that_cannot_be_reach
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_3
 
-    def serve(connection: socket.socket) -> None:
+    def serve(connection):
         provider.gone.clear()
         refused = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         with contextlib.suppress(ssl.SSLError):
@@ -474,7 +472,7 @@ def test_a_server_that_wants_a_certificate_is_told_from_one_that_cannot_be_reach
 def test_why_a_master_hung_up_is_read_though_nothing_can_be_written_any_more():
     provider = Patient()
 
-    def serve(connection: socket.socket) -> None:
+    def serve(connection):
         assert provider.asked.wait(10)  # else connecting itself may fail
         connection.sendall(b"-ERR max number of clients reached\r\n")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,7 +1,5 @@
 """P2 on real servers: fences rise, whatever the clients' wall clocks say."""
 
-from __future__ import annotations
-
 import random
 import time
 from typing import Any
@@ -18,7 +16,7 @@ HOUR = 3600 * 10**9
 MICROSECONDS = 1000
 
 
-def set_wall_clock(masters: Any, ahead: int) -> None:
+def set_wall_clock(masters, ahead):
     masters._runtime.deployment.settings.fences._wall_ns = lambda: time.time_ns() + ahead
 
 

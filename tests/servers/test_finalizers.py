@@ -4,15 +4,13 @@ The garbage collector runs `__del__`, and closes generators, in any thread and i
 `signal.signal` runs between any two instructions of the main thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import faulthandler
 import itertools
 import threading
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,14 +21,11 @@ from tests.servers.look import all_up, eventually, nothing_left
 from tests.servers.process import run, soon
 from tests.servers.waiter import Waiting
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 INSIDE = "interrupted this thread in the middle of a call of these Masters"
 LONG = 60  # seconds: it stands still
 
 
-def watched(function) -> None:
+def watched(function):
     """Call ``function`` in a thread, and wait for it."""
     ended: list[BaseException | None] = []
 
@@ -56,7 +51,7 @@ class Often(Interrupt):
 
     no_place = ()
 
-    def __init__(self, every: int, use, thread: str = "") -> None:
+    def __init__(self, every, use, thread=""):
         super().__init__(every)
         self.use = use
         self.thread = thread  # only in threads of this name
@@ -86,7 +81,7 @@ ENOUGH = object()
 MANY = 150  # times
 
 
-def held(masters, count: int):
+def held(masters, count):
     """Locks that any thread may release; each is held."""
     locks = [masters.lock(f"held-{number}", ttl=50, bound=False, timeout=20) for number in range(count)]
     for lock in locks:
@@ -298,7 +293,7 @@ def test_closed_at_any_line(redlock_servers, thread):
         nonlocal refused, closed
         masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
 
-        def close() -> object:
+        def close():
             masters.close()
             return ENOUGH
 

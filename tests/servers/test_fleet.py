@@ -1,7 +1,5 @@
 """All clients agree on the masters, and can change them one at a time (R34).  ``-s`` shows the timeline."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

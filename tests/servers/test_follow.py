@@ -4,14 +4,12 @@ Most of it needs no servers: masters of a few lines each on pairs of sockets, an
 test has read: it is itself the thread that leads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,17 +19,11 @@ from redlock._core.effects import Turn
 from redlock._core.kernel.ballot import Ballot
 from redlock._core.voters import Facts
 from redlock._io import waiter as threads_that_wait
-from redlock._io.driver_threads import Driver, RenewalOperation
+from redlock._io.driver_threads import RenewalOperation
 from redlock._io.waiter import Waiter
 from redlock._system import clock as system_clock
 from tests.asyncio.virtual import MASTERS, Clock, Fake, Question, asks
 from tests.servers.look import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redlock._core.effects import Op
-
 
 NODE_TIMEOUT = 1.5  # some wait for its end; the others must not come near it on a slow machine
 LONG = 30.0  # nobody waits for so long: it is there so that no test relies on a short time
@@ -39,7 +31,7 @@ NEVER = math.inf
 ALL = range(MASTERS)
 
 
-def never_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def never_impatient(monkeypatch):
     """Each relies on the other for ever: whatever was lost shows."""
     monkeypatch.setattr(threads_that_wait, "_PATIENCE", LONG)
     monkeypatch.setattr(threads_that_wait, "_MOST_PATIENCE", LONG)
@@ -49,7 +41,7 @@ def never_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 class Pairs:
     """`Masters` whose connections lead to fakes, and a `leader` that is the test itself."""
 
-    def __init__(self, node_timeout: float) -> None:
+    def __init__(self, node_timeout):
         urls = [f"redis://fake-{number}:6379" for number in ALL]
         self.fakes = [Fake() for _ in ALL]
         self.masters = Masters(urls, restart_guard=False, node_timeout=node_timeout)
@@ -61,14 +53,14 @@ class Pairs:
         self.leader = Waiter(self.host)
         self.host.leader = self.leader
 
-    def attach(self, number: int) -> None:
+    def attach(self, number):
         with self.host.mutex:
             fake = self.fakes[number]
             self.connections.attach(
                 self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), system_clock.now()
             )
 
-    def read_at_once(self) -> None:
+    def read_at_once(self):
         """The leading thread reads from all masters, for all threads, in one walk."""
         host, connections = self.host, self.connections
         with host.mutex:
@@ -76,30 +68,30 @@ class Pairs:
             connections.read_ready([(connection.fd, 1) for connection in connections.all], system_clock.now())
             host.reader = None
 
-    def answer(self, *numbers: int) -> None:
+    def answer(self, *numbers):
         """Those, or all of them, hear what was sent to them, and answer."""
         self.host.flush()
         for number in numbers or ALL:
             with contextlib.suppress(OSError):  # it was hung up on
                 self.fakes[number].hear()
 
-    def read(self, *numbers: int) -> None:
+    def read(self, *numbers):
         """As who leads does it."""
         for number in numbers or ALL:
             with self.host.mutex:
                 self.connections.read(self.connections.all[number], system_clock.now())
 
-    def resign(self) -> None:
+    def resign(self):
         self.leader.stop_waiting()
 
-    def answer_until_over(self, thread: threading.Thread) -> None:
+    def answer_until_over(self, thread):
         """... which leads itself now."""
         while thread.is_alive():
             self.answer()
             time.sleep(0.001)
         thread.join()
 
-    def nothing_left(self) -> bool:
+    def nothing_left(self):
         """Once those that were hung up on are connected again."""
         for number in ALL:
             if self.connections.all[number].sock is None:
@@ -110,7 +102,7 @@ class Pairs:
         self.read()
         return not any(fake.keys for fake in self.fakes) and not self.connections.owe()
 
-    def close(self) -> None:
+    def close(self):
         self.leader.stop_waiting()
         self.answer()
         self.masters.close()
@@ -121,20 +113,20 @@ class Pairs:
 class Follower(threading.Thread):
     """Does ``work`` while the test leads; it begins when that waits for masters."""
 
-    def __init__(self, pairs: Pairs, work: Callable[[], Any]) -> None:
+    def __init__(self, pairs, work):
         super().__init__()
         self.result: Any = None
         self._work = work
         self.start()
         eventually(lambda: pairs.host.followers or not self.is_alive())
 
-    def run(self) -> None:
+    def run(self):
         try:
             self.result = self._work()
         except Exception as error:  # noqa: BLE001 - for the test to look at
             self.result = error
 
-    def end(self) -> Any:
+    def end(self):
         self.join(10)
         assert not self.is_alive()
         return self.result
@@ -149,18 +141,18 @@ def pairs(monkeypatch):
     pairs.close()
 
 
-def question(name: str, need: int = MASTERS) -> Question:
+def question(name, need=MASTERS) -> Question:
     asked = Question(need)
     asked.call = wire.status(f"redlock:{name}")
     return asked
 
 
-def names(pairs: Pairs) -> list[list[str]]:
+def names(pairs):
     """What the masters heard of."""
     return [[heard.name.removeprefix("redlock:") for heard in fake.heard] for fake in pairs.fakes]
 
 
-def kill(pairs: Pairs, *numbers: int) -> None:
+def kill(pairs, *numbers):
     for number in numbers:
         pairs.fakes[number].sock.close()
     pairs.read(*numbers)
@@ -202,7 +194,7 @@ def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_
     Waiter(host).send(question(large))
     assert all(connection.backlog for connection in pairs.connections.all)
 
-    def all_of_it_came() -> bool:
+    def all_of_it_came():
         for fake in pairs.fakes:
             fake.hear()
         return names(pairs) == [[large]] * MASTERS
@@ -265,7 +257,7 @@ def test_what_was_asked_while_nobody_leads_is_sent(pairs):
     """By itself: it looks once more when it has asked."""
 
     class JustThen(type(pairs.host.asked)):  # type: ignore[misc]
-        def append(self, asked: Any) -> None:
+        def append(self, asked):
             pairs.resign()  # it looked before that, and nobody has asked
             super().append(asked)
 
@@ -296,11 +288,11 @@ def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
 class Slow(Question):
     """Counting the deciding answer takes until `go`."""
 
-    def __init__(self, need: int) -> None:
+    def __init__(self, need):
         super().__init__(need)
         self.counting, self.go = threading.Event(), threading.Event()
 
-    def _counted(self) -> bool:
+    def _counted(self):
         if len(self.answers) == self._need:
             self.counting.set()
             assert self.go.wait(10)
@@ -312,7 +304,7 @@ class RenewalWithResult(RenewalOperation):
 
     result: Any = None
 
-    def __init__(self, op: Op[Any], driver: Driver) -> None:
+    def __init__(self, op, driver):
         super().__init__(op, driver, [])
 
 
@@ -329,7 +321,7 @@ def driver(pairs):
     return pairs.driver
 
 
-def is_over(operation: RenewalWithResult, driver: Driver) -> bool:
+def is_over(operation, driver):
     """After some more work of the thread that renews."""
     driver.work()
     driver.host.flush()
@@ -344,12 +336,12 @@ class LastMoment:
     is called, or has just returned if ``after``: the mutex is its own until it has.
     """
 
-    def __init__(self, monkeypatch, pairs: Pairs, question: Slow, host: Any, method: str, *, after: bool) -> None:
+    def __init__(self, monkeypatch, pairs, question, host, method, *, after):
         self._reader = threading.Thread(target=pairs.read)
         self._question = question
         original = getattr(host, method)
 
-        def patched(*args: Any, **options: Any) -> Any:
+        def patched(*args, **options):
             if not after:
                 self._begin()
             result = original(*args, **options)
@@ -361,18 +353,18 @@ class LastMoment:
         close = pairs.host.close_round
         # It needs the mutex, and has it when the answer is counted.
 
-        def closes(request: Any) -> None:
+        def closes(request):
             question.go.set()
             close(request)
 
         monkeypatch.setattr(pairs.host, "close_round", closes)
 
-    def _begin(self) -> None:
+    def _begin(self):
         if self._reader.ident is None:
             self._reader.start()
             assert self._question.counting.wait(10)
 
-    def join(self) -> None:
+    def join(self):
         self._reader.join()
 
 
@@ -427,5 +419,5 @@ def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
         assert ballot.highest == proposal + 2
 
 
-def interrupt(*_: Any) -> None:
+def interrupt(*_):
     raise KeyboardInterrupt

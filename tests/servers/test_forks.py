@@ -1,7 +1,5 @@
 """Forks that Python is not told of: uWSGI, an embedded interpreter, a library in C.  No hook runs in the child."""
 
-from __future__ import annotations
-
 import json
 import signal
 
@@ -93,7 +91,7 @@ def connect():
 """
 
 
-def forking(world: str, program: str, urls: list[str]) -> list[str]:
+def forking(world, program, urls):
     """What the program prints, line by line.  ``world``: "threads" or "asyncio"."""
     done = run("-c", FORKING + program, world, *urls)
     assert (done.stderr, done.returncode) == ("", 0)

@@ -1,7 +1,5 @@
 """The function library on real servers: users who may run no Lua of their own (R44)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

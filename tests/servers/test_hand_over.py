@@ -1,7 +1,5 @@
 """A lease that one process hands over to another one (C11)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -15,7 +13,7 @@ from tests.servers.process import started
 TTL = 10.0
 
 
-def values(servers, key: str = "redlock:job") -> list[str]:
+def values(servers, key="redlock:job"):
     return [servers.client(master).get(key).decode() for master in range(5)]
 
 

@@ -1,7 +1,5 @@
 """A lock that nobody else gets for a while after a grant, whatever becomes of its holder (R28)."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -13,7 +11,7 @@ from tests.servers.look import all_up, eventually, take
 NEW = "--no-restart-guard"
 
 
-def values(servers) -> list[str]:
+def values(servers):
     return [keys["redlock:job"][0] for keys in servers.keys() if keys and "redlock:job" in keys]
 
 

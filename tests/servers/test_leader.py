@@ -1,7 +1,5 @@
 """Elections in threads and in tasks (R31).  What candidates do to each other, and in which order: `scenes/test_leader.py`."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc

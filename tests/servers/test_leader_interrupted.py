@@ -1,7 +1,5 @@
 """An exception strikes an election anywhere: nothing is left, and who was told to begin is told to end (R31, P7)."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

@@ -1,7 +1,5 @@
 """A list of locks (R29): what is in it, what masters that fail do to it, and how it streams."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -24,7 +22,7 @@ pytestmark = witness("R29")
 FIVE = range(5)
 
 
-def names(masters, *match: str) -> list[str]:
+def names(masters, *match):
     return sorted(status.name for status in masters.held(*match))
 
 
@@ -34,7 +32,7 @@ def locks(masters):
     return masters.held
 
 
-def put(servers, key: str, value: str = "somebody", *, on=FIVE, px: int | None = 30_000) -> None:
+def put(servers, key, value="somebody", *, on=FIVE, px=30_000):
     for i in on:
         servers.client(i).set(key, value, px=px)
 
@@ -146,7 +144,7 @@ def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
         each(redlock_servers, "execute_command", "ACL", "DELUSER", "lister")
 
 
-def redlock_rule() -> list[str]:
+def redlock_rule():
     from redlock._health import rights  # noqa: PLC0415 - the rule that redlock-check prints
 
     assert "+scan" not in rights.rule("redlock:")
@@ -156,7 +154,7 @@ def redlock_rule() -> list[str]:
 # -- many --------------------------------------------------------------------------------------------
 
 
-def fill(servers, number: int, other: int = 0) -> None:
+def fill(servers, number, other=0):
     for i in FIVE:
         with servers.client(i).pipeline(transaction=False) as pipe:
             for n in range(number):
@@ -185,7 +183,7 @@ def test_it_begins_to_tell_before_it_has_seen_all(redlock_servers):
     assert peaks[0] < 0.75 * peaks[1]  # of statuses with their votes
 
 
-def scans(client) -> int:
+def scans(client):
     stats = client.info("commandstats")
     return int(stats.get("cmdstat_scan", {"calls": 0})["calls"])
 
@@ -205,7 +203,7 @@ def test_no_master_is_held_up(redlock_servers):
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\r\nforged  granted\u202e"
 
 
-def check(servers, *options: str):
+def check(servers, *options):
     return run([*CHECK, "--no-restart-guard", *options], servers.urls)
 
 

@@ -1,7 +1,5 @@
 """The lock as a user meets it."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import pickle
@@ -129,7 +127,7 @@ def test_decorator(redlock_masters):
     lock = redlock_masters.lock("job", ttl=10)
 
     @lock
-    def work(x: int, *, y: int) -> int:
+    def work(x, *, y):
         """Works."""
         assert lock.owned()
         return x + y
@@ -140,7 +138,7 @@ def test_decorator(redlock_masters):
     with pytest.raises(ConfigurationError, match="coroutine"):
 
         @lock
-        async def wrong() -> None: ...
+        async def wrong(): ...
 
 
 def test_a_lock_may_have_masters_of_its_own(world, redlock_servers):

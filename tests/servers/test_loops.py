@@ -1,7 +1,5 @@
 """Event loops come and go; what was made on them goes without a sound, or says what to do."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -25,12 +23,12 @@ from tests.servers.process import run, soon, started
 class Ours:
     """The masters under a name that nobody else gives his connections, so that they can be counted."""
 
-    def __init__(self, servers) -> None:
+    def __init__(self, servers):
         self._servers = servers
         self._name = secrets.token_hex(4)
         self.urls = [f"{url}?client_name={self._name}" for url in servers.urls]
 
-    def connections(self) -> list[int]:
+    def connections(self):
         """How many each master has."""
         clients = [self._servers.client(i).client_list() for i in range(len(self.urls))]
         return [sum(client["name"] == self._name for client in each) for each in clients]
@@ -295,7 +293,7 @@ def test_a_forked_child_closes_its_copies_of_the_sockets(redlock_servers):
     asyncio.run(masters.close())
 
 
-def is_open(number) -> bool:
+def is_open(number):
     with contextlib.suppress(OSError):
         os.fstat(number)
         return True
@@ -305,7 +303,7 @@ def is_open(number) -> bool:
 # -- coroutines that are thrown away where their loop does not run (R11) -------------------------------
 
 
-async def begun(lock: Any) -> Any:
+async def begun(lock):
     """A task that stands inside of an ``async with``, and its lease."""
 
     async def body():

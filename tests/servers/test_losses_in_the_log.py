@@ -1,7 +1,5 @@
 """A lost lease is logged, once, whoever finds it out: with its reason, its owner, and whether its body still ran."""
 
-from __future__ import annotations
-
 from tests.servers.process import run
 
 NO_LOGGING = """

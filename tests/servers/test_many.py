@@ -1,7 +1,5 @@
 """What many leases in one process weigh."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import tracemalloc

@@ -1,7 +1,5 @@
 """Metrics of real servers, in both worlds, read back as a dashboard would get them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.observe.read import SYSTEMS, Observed

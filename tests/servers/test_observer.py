@@ -1,7 +1,5 @@
 """What an observer is told, and what is logged: once each, not once an attempt (C1)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

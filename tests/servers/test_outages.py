@@ -1,7 +1,5 @@
 """How long locks wait on real masters: through an outage (R38), and by the timeout of their `Masters`."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import threading
@@ -16,11 +14,11 @@ from tests.servers.look import at_once, kill, pause, restart, resume, take
 pytestmark = witness("R38")
 
 
-def told(world, *locks) -> list[Any]:
+def told(world, *locks):
     """What each of several threads is told that say ``with lock:`` at once."""
     errors: list[Any] = [None] * len(locks)
 
-    def waits(number: int) -> None:
+    def waits(number):
         try:
             with locks[number]:
                 pass

@@ -1,7 +1,5 @@
 """R10, R11: a release that could not be delivered is owed, and paid."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -81,7 +79,7 @@ async def soon(condition):
     await asyncio.to_thread(eventually, condition, SOON)
 
 
-async def everywhere(masters, servers) -> int:
+async def everywhere(masters, servers):
     """Connect to all of them; then how many scripts the one behind the lagging connection has run."""
     loop = asyncio.get_running_loop()
 
@@ -98,12 +96,12 @@ def elsewhere(work):
     return asyncio.to_thread(lambda: asyncio.run(work()))
 
 
-def scripts_there(servers) -> int:
+def scripts_there(servers):
     """How many scripts the master behind the lagging connection has run."""
     return script_calls(servers)[LAGS]
 
 
-def acquired_there(servers) -> int:
+def acquired_there(servers):
     """How often a key was set there."""
     return int(servers.client(LAGS).info("commandstats").get("cmdstat_set", {"calls": 0})["calls"])
 

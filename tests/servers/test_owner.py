@@ -1,7 +1,5 @@
 """Who has a lock, as far as its token says (R27): a hint for people, never a proof."""
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -19,7 +17,7 @@ pytestmark = witness("R27")
 HERE = f"{os.uname().nodename[:50]}/{os.getpid()}"
 
 
-def tokens(servers, name: str = "job") -> set[str]:
+def tokens(servers, name="job"):
     return {keys[f"redlock:{name}"][0] for keys in servers.keys() if keys and f"redlock:{name}" in keys}
 
 
@@ -85,12 +83,12 @@ def test_whatever_the_host_is_called_it_fits(host, monkeypatch):
 RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 
 
-def theirs(servers, token: str, key: str = "redlock:job") -> int:
+def theirs(servers, token, key="redlock:job"):
     """SET NX PX on each master, as redsync, pottery and our version before do; how many granted."""
     return sum(bool(servers.client(i).set(key, token, nx=True, px=30_000)) for i in range(5))
 
 
-def give_back(servers, token: str, key: str = "redlock:job") -> int:
+def give_back(servers, token, key="redlock:job"):
     return sum(servers.client(i).eval(RELEASE, 1, key, token) for i in range(5))
 
 

@@ -1,7 +1,5 @@
 """What the tests rest on: a port that one of them has chosen is given to no other program before its server listens."""
 
-from __future__ import annotations
-
 import socket
 import sys
 

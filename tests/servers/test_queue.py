@@ -1,7 +1,5 @@
 """The line in front of the masters, inside one process (R23): who is next, who is forgotten, what it costs."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Taking again what one holds: the same lease, counted (R26), or an error instead of waiting for oneself (C5)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars

@@ -1,7 +1,5 @@
 """Leases that are kept, and holders that are told (P6, R13, R15, C6-C11)."""
 
-from __future__ import annotations
-
 import _thread
 import queue
 import threading

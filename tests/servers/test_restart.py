@@ -1,7 +1,5 @@
 """R21, R22, P5: a master that restarted and may have forgotten does not vote until it cannot matter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What docs/reference/runs_on.md says was tried: credentials that expire, missing commands, clusters, proxies."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import itertools
@@ -28,16 +26,16 @@ CLIENTS = (redis.Redis, redis.asyncio.Redis, valkey.Valkey, valkey.asyncio.Valke
 class Rotating(redis.CredentialProvider):
     """Gives what is the password now, as an IAM token is fetched anew for each connection."""
 
-    def __init__(self, password: str) -> None:
+    def __init__(self, password):
         self.password = password
         self.asked = 0
 
-    def get_credentials(self) -> tuple[str, str]:
+    def get_credentials(self):
         self.asked += 1
         return "iam", self.password
 
 
-def rotate(servers, password: str) -> None:
+def rotate(servers, password):
     """From now on only this password is right, and connections that came with another one are cut."""
     for i in range(len(servers)):
         client = servers.client(i)
@@ -136,15 +134,15 @@ def nodes(tmp_path):
         yield clients
 
 
-def urls_of(clients) -> list[str]:
+def urls_of(clients):
     return [f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}" for client in clients]
 
 
-def given_slots(client, first: int, last: int) -> None:
+def given_slots(client, first, last):
     client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last + 1))
 
 
-def in_order(client) -> bool:
+def in_order(client):
     return b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO")
 
 
@@ -201,7 +199,7 @@ def behind_haproxy(tmp_path, redlock_servers):
         process.wait()
 
 
-def _listens(port: int) -> bool:
+def _listens(port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
         return True
     return False

@@ -1,7 +1,5 @@
 """Many readers or one writer (R33), on real servers."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 
@@ -31,7 +29,7 @@ KEY = "redlock:job"
 NEW = "--no-restart-guard"
 
 
-def marks(servers) -> list[int]:
+def marks(servers):
     """So many writers wait, as each master knows."""
     try:
         return [servers.client(i).zcount(KEY, "-inf", "(0") for i in range(len(servers))]
@@ -39,14 +37,14 @@ def marks(servers) -> list[int]:
         return []
 
 
-def refused(lock, **options) -> str:
+def refused(lock, **options):
     with pytest.raises(NotAcquired) as caught, lock:
         pass
     assert lock.acquire(blocking=False, **options) is None
     return caught.value.message
 
 
-def readers_on(servers) -> list[set[str]]:
+def readers_on(servers):
     """The tokens that each master has as readers; none where somebody has it alone."""
     clients = [servers.client(i) for i in range(5)]
     found = [client.zrange(KEY, 0, -1, withscores=True) if client.type(KEY) == b"zset" else [] for client in clients]

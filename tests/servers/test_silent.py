@@ -1,7 +1,5 @@
 """Connections that go on taking bytes and answer nothing, while new ones work: a proxy, a tunnel, a NAT (P4, R10)."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 

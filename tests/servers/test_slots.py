@@ -1,7 +1,5 @@
 """Slots on real servers: at most k (R32)."""
 
-from __future__ import annotations
-
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Signals whose handlers raise, some hundred times: a connection may be torn, and no lock and no key is lost (R2, R11)."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import random
@@ -18,12 +16,12 @@ STRIKES = 500
 class Storm:
     """Each strike is let loose once, and comes some microseconds later: in the middle of anything, or never."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.struck = 0
         self._armed = False
         self._chance = random.Random(1)
 
-    def _strike(self, *_) -> None:
+    def _strike(self, *_):
         if self._armed:
             self._armed = False
             self.struck += 1
@@ -41,11 +39,11 @@ class Storm:
             signal.signal(signal.SIGALRM, before)
             gc.enable()
 
-    def arm(self) -> None:
+    def arm(self):
         self._armed = True
         signal.setitimer(signal.ITIMER_REAL, self._chance.uniform(2e-5, 1e-2))
 
-    def disarm(self) -> None:
+    def disarm(self):
         self._armed = False
 
 
@@ -55,7 +53,7 @@ def test_a_storm_of_signals_in_threads(redlock_servers):
     failed: list[Exception] = []
     counts = dict.fromkeys(range(3), 0)
 
-    def others(number: int) -> None:
+    def others(number):
         try:
             while not over.is_set():
                 with masters.lock(f"other-{number}", ttl=30, timeout=10):

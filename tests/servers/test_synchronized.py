@@ -1,7 +1,5 @@
 """Functions of which each call holds the lock that its arguments name (R30)."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading
@@ -22,7 +20,7 @@ def locked(redlock_masters):
 
 def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, others, locked):
     @locked("invoice:{number}:{kind}", ttl=10)
-    def pay(number: int, kind: str = "bill", *, fails: bool = False) -> list[bool]:
+    def pay(number, kind="bill", *, fails=False):
         if fails:
             raise ZeroDivisionError
         return [others.lock(name).locked() for name in (f"invoice:{number}:{kind}", "invoice:2:bill")]
@@ -38,7 +36,7 @@ def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, other
 def test_what_is_done_if_somebody_else_has_it(others, locked):
     calls = []
 
-    def body(job: str) -> str:
+    def body(job):
         calls.append(job)
         return job
 
@@ -82,7 +80,7 @@ def test_an_error_of_the_body_is_never_taken_for_busy(locked):
     raised = NotAcquired("of the body")
 
     @locked("job:{job}", on_busy="skip", busy="busy")
-    def body(job: str) -> str:
+    def body(job):
         raise raised
 
     with pytest.raises(NotAcquired) as caught:
@@ -94,11 +92,11 @@ def test_a_call_inside_of_a_call(redlock_servers, locked):
     """R26: with the same names it is the same lease, though each call has a lock of its own."""
 
     @locked("job:{job}")
-    def again(job: str, left: int) -> str:
+    def again(job, left):
         return again(job, left - 1) if left else job
 
     @locked(lambda job: [f"job:{job}", "more"])
-    def more(job: str) -> str:
+    def more(job):
         return job
 
     assert again("a", 2) == "a"

@@ -1,7 +1,5 @@
 """Forks and Ctrl-C: what only threads meet, so these do not ask for a `world`."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import os
@@ -23,7 +21,7 @@ from tests.servers.waiter import NEVER, Waiting
 pytestmark = [pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"), witness("R11")]
 
 
-def in_child(work) -> int:
+def in_child(work):
     """Fork, run ``work`` in the child, return its exit status."""
     pid = os.fork()
     if pid == 0:
@@ -43,7 +41,7 @@ def test_fork(redlock_servers, redlock_masters):
     lock = redlock_masters.lock("job", ttl=10)
     lease = take(lock)
 
-    def child() -> int:
+    def child():
         if lock.owned() or lease.valid or lease.lost or lease.remaining():
             return 1
         for call in (lock.release, lock.extend):
@@ -79,7 +77,7 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
                 with masters.lock("busy", ttl=10):
                     pass
 
-            def child() -> int:
+            def child():
                 with masters.lock("the child's", ttl=10) as own:
                     return 0 if own.valid else 1
 
@@ -98,7 +96,7 @@ def test_a_child_that_is_forked_off_does_not_end_a_wait(redlock_servers, redlock
     subscribed = [redlock_servers.client(i) for i in range(5)]
     eventually(lambda: all(one.pubsub_numsub("redlock:job:released")[0][1] for one in subscribed))
 
-    def child() -> int:
+    def child():
         with redlock_masters.lock("another", ttl=30):  # connections of its own
             pass
         redlock_masters.close()
@@ -181,7 +179,7 @@ def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_maste
     eventually(lambda: all_up(redlock_masters))
     numbers = [connection.fd for connection in redlock_masters._runtime.driver()._connections.all]
 
-    def child() -> int:
+    def child():
         still_open = 0
         for number in numbers:
             with contextlib.suppress(OSError):

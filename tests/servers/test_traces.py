@@ -1,7 +1,5 @@
 """Spans of real locks hang where the caller stands, in both worlds, and renewals in the background change nothing of that."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 

@@ -4,8 +4,6 @@ First each script of the one on what each script of the other has left on a mast
 before is 0.1.0: its scripts, run as its clients run them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

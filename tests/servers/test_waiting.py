@@ -1,7 +1,5 @@
 """Waiting on releases that masters announce (R24), between processes: for each `Masters` is one to the others."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 

@@ -1,7 +1,5 @@
 """Watching who holds a name, on real servers, in both worlds (R41)."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A grant that a master refused is made whole on real servers, in both worlds, renewed or not (R37)."""
 
-from __future__ import annotations
-
 import pytest
 from prometheus_client import CollectorRegistry
 

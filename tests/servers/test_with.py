@@ -1,7 +1,5 @@
 """What is left when a ``with`` is: its own lease and no other, whichever thread or task leaves it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -9,7 +7,6 @@ import inspect
 import sys
 import time
 import weakref
-from typing import Any
 
 import pytest
 from tenacity.wait import wait_fixed
@@ -254,12 +251,12 @@ def test_a_lease_that_was_handed_over_ends_with_the_object_that_took_it(redlock_
 class Cycle:
     """Only the collector gets rid of it."""
 
-    def __init__(self, content: Any = None) -> None:
+    def __init__(self, content=None):
         self.me = self
         self.content = content
 
 
-def stays(lease, others) -> list[str]:
+def stays(lease, others):
     """What happens to ``lease`` within the time in which its renewer would do it."""
     lock = others.lock("job", ttl=1)
     until = time.monotonic() + 0.3
@@ -308,7 +305,7 @@ def test_a_stack_in_a_cycle_that_nobody_closes(redlock_servers, redlock_masters)
 # -- a second Ctrl-C, in what tells that a statement is torn: Python swallows what is raised there ------
 
 
-def torn(interrupt, stack) -> None:
+def torn(interrupt, stack):
     """Nobody leaves ``stack``, whose last reference is the list; Ctrl-C comes meanwhile."""
     with interrupt.tracing():
         stack.clear()

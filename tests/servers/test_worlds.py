@@ -1,7 +1,5 @@
 """The front of the loop is as good as what it stands for, and tells of what is left behind it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -18,23 +16,23 @@ def name(request):
     return request.param
 
 
-async def _task_that_stays() -> None:
+async def _task_that_stays():
     stays.append(asyncio.create_task(asyncio.sleep(60)))
 
 
-async def _masters_that_stay_open() -> None:
+async def _masters_that_stay_open():
     masters = AsyncMasters(NOWHERE)
     stays.append(masters)
     with pytest.raises(ConnectionError):
         await masters.status("job")
 
 
-async def _callback_that_raises() -> None:
+async def _callback_that_raises():
     asyncio.get_running_loop().call_soon(lambda: 1 // 0)
     await asyncio.sleep(0.01)
 
 
-async def _future_that_nobody_asked() -> None:
+async def _future_that_nobody_asked():
     future = asyncio.get_running_loop().create_future()
     future.set_exception(ZeroDivisionError())
 

@@ -8,20 +8,12 @@ It is for reading, and no part of CI: tests that count the descriptors of this p
 address of each single master see the relay as well, and fail here for that reason alone.
 """
 
-from __future__ import annotations
-
 import os
 from functools import cache, partial
-from typing import TYPE_CHECKING
 from unittest import mock
 
 from chaos.backends.relay import Relay
 from redlock.testing import LocalMasters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 LATE = float(os.environ.get("REDLOCK_TEST_LATE", "0.03"))  # seconds that each answer of these two is held
 
@@ -30,11 +22,11 @@ _opened: dict[int, int] = {}
 
 
 @cache
-def _relay() -> Relay:
+def _relay():
     return Relay()
 
 
-def _late(port: int) -> int:
+def _late(port):
     """The port of a relay before the master that listens on ``port``; it is there as long as this process."""
     if port not in _opened:
         _opened[port] = _relay().open((0, port), "127.0.0.1", 0, port)
@@ -42,7 +34,7 @@ def _late(port: int) -> int:
     return _opened[port]
 
 
-def _urls(straight: Callable[[LocalMasters], list[str]], masters: LocalMasters) -> list[str]:
+def _urls(straight, masters):
     """Those of `LocalMasters`, where the last ones, always a minority, are those of relays."""
     urls, ports = straight(masters), masters.ports
     first = len(urls) // 2 + 1
@@ -52,7 +44,7 @@ def _urls(straight: Callable[[LocalMasters], list[str]], masters: LocalMasters) 
     ]
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     straight = vars(LocalMasters)["urls"].fget
     patch = mock.patch.object(LocalMasters, "urls", property(partial(_urls, straight)))
     patch.start()

@@ -1,7 +1,5 @@
 """Somebody who waits for a lock in a thread, and how far the subscriptions are."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 
@@ -13,14 +11,14 @@ NEVER = wait_fixed(60)  # what wakes such a waiter is a message
 class Waiting:
     """A thread that waits for ``lock`` and gives it back at once."""
 
-    def __init__(self, lock: Any, **options: Any) -> None:
+    def __init__(self, lock, **options):
         self.outcome: Any = None
         self._lock = lock
         self._options = options
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
 
-    def _work(self) -> None:
+    def _work(self):
         try:
             self.outcome = self._lock.acquire(**self._options)
             if self.outcome is not None:
@@ -28,13 +26,13 @@ class Waiting:
         except BaseException as error:  # noqa: BLE001 - looked at by the test
             self.outcome = error
 
-    def end(self, seconds: float = 10.0) -> Any:
+    def end(self, seconds=10.0):
         self._thread.join(seconds)
         assert not self._thread.is_alive(), "it still waits"
         return self.outcome
 
 
-def subscribers_up(world, masters) -> int:
+def subscribers_up(world, masters):
     """So many masters confirmed that they will announce what is waited for."""
     try:
         channels = list(world.connections(masters).subscriptions._channels.values())

@@ -10,8 +10,6 @@ thread asks for, call by call, so "a lock belongs to the thread that acquired it
 says of threads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -28,8 +26,7 @@ from redlock._io.runtime import DRIVERS
 from tests.servers.needs import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import TracebackType
+    from collections.abc import Callable
 
     from redlock._io.connections import Connections
 
@@ -43,7 +40,7 @@ _WITH_BODIES = (redlock.AsyncMasters.lock, redlock.AsyncMasters.slots)
 
 
 @contextlib.contextmanager
-def opened(name: str) -> Iterator[Any]:
+def opened(name):
     """The world of that name; whatever is left in it at the end is an AssertionError.
 
     It is Any to type checkers, as neither world's classes are right for a body that is for both.
@@ -73,7 +70,7 @@ class Threads:
     MultiLock = redlock.MultiLock
     Lease = redlock.Lease
 
-    def connections(self, masters: redlock.Masters) -> Connections:
+    def connections(self, masters):
         """To look at, behind the library's back."""
         return masters._runtime.driver()._connections
 
@@ -81,7 +78,7 @@ class Threads:
 class OnLoop:
     """A loop that runs in a thread of its own, and who does calls there."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name, loop):
         self.name = name
         self.Masters = _FrontOfClass(self, redlock.AsyncMasters)
         self.MultiLock = _FrontOfClass(self, redlock.AsyncMultiLock)
@@ -100,7 +97,7 @@ class OnLoop:
 
     # -- what is only for looking --------------------------------------------------------------------
 
-    def connections(self, masters: Any) -> Connections:
+    def connections(self, masters):
         """To look at, behind the library's back."""
         (driver,) = self.real(masters)._runtime.drivers.values()
         connections: Connections = driver._connections
@@ -109,7 +106,7 @@ class OnLoop:
     # -- calls ---------------------------------------------------------------------------------------
 
     @property
-    def deputy(self) -> _Deputy:
+    def deputy(self):
         """That of the calling thread."""
         # Else it would wait for itself.  A wait strategy, for instance, is asked on the loop.
         assert threading.current_thread() is not self._thread, "a callback on the loop may not use a front"
@@ -119,7 +116,7 @@ class OnLoop:
             self._deputies.append(deputy)
         return deputy
 
-    def do(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def do(self, work, *arguments, **options):
         """Call ``work`` in the task of the calling thread, and await what it returns if that is a coroutine."""
         if work is redlock.AsyncMultiLock or getattr(work, "__func__", None) in _WITH_BODIES:
             # A body here runs in a thread, which cannot be cancelled; the deputy must not be, instead of it.
@@ -129,10 +126,10 @@ class OnLoop:
         return self._front_of(self.deputy.do(functools.partial(work, *arguments, **options)))
 
     @staticmethod
-    def real(value: Any) -> Any:
+    def real(value):
         return value._real if isinstance(value, _Front) else value
 
-    def _front_of(self, value: Any) -> Any:
+    def _front_of(self, value):
         """The same one for the same object: ``is`` has to go on being right."""
         if not isinstance(value, _ON_LOOP):
             return value
@@ -141,7 +138,7 @@ class OnLoop:
 
     # -- the end -------------------------------------------------------------------------------------
 
-    def close(self) -> None:
+    def close(self):
         """Nothing is left: no task, no connection, no thread, and nobody had to complain."""
         try:
             asyncio.run_coroutine_threadsafe(self._wind_up(), self._loop).result(3 * _PATIENCE)
@@ -153,7 +150,7 @@ class OnLoop:
         assert not self._thread.is_alive()
         assert not self._complaints, "\n".join(self._complaints)
 
-    async def _wind_up(self) -> None:
+    async def _wind_up(self):
         for deputy in self._deputies:
             deputy.dismiss()
         ours: set[asyncio.Task[Any]] = {deputy.task for deputy in self._deputies}
@@ -172,7 +169,7 @@ class OnLoop:
                 self._complaints.append(f"masters were not closed: {one._connections.all}")
                 one.shut()
 
-    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _complain(self, loop, context):
         self._complaints.append(f"{context['message']}: {context.get('exception')!r} {context}")
 
 
@@ -185,7 +182,7 @@ class _Deputy:
 
     task: asyncio.Task[None]
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop):
         self._loop = loop
         self._calls: asyncio.Queue[tuple[functools.partial[Any], Future[Any]] | None] = asyncio.Queue()
         self._dismissed = False
@@ -194,21 +191,21 @@ class _Deputy:
 
     # -- in the thread -------------------------------------------------------------------------------
 
-    def do(self, work: functools.partial[Any]) -> Any:
+    def do(self, work):
         answer: Future[Any] = Future()
         self._loop.call_soon_threadsafe(self._calls.put_nowait, (work, answer))
         return answer.result()
 
     # -- on the loop ---------------------------------------------------------------------------------
 
-    def _begin(self, name: str) -> None:
+    def _begin(self, name):
         self.task = self._loop.create_task(self._work(), name=f"deputy of {name}")
 
-    async def _work(self) -> None:
+    async def _work(self):
         while await self._next():
             pass
 
-    async def _next(self) -> bool:
+    async def _next(self):
         """Do the next call.  One frame for each: nothing of it is kept alive while waiting for the next."""
         call = await self._next_call()
         if call is None:
@@ -227,7 +224,7 @@ class _Deputy:
                 raise
         return True
 
-    async def _next_call(self) -> tuple[functools.partial[Any], Future[Any]] | None:
+    async def _next_call(self):
         while True:
             try:
                 return await self._calls.get()
@@ -236,7 +233,7 @@ class _Deputy:
                     raise
                 self._cancelled = error
 
-    def dismiss(self) -> None:
+    def dismiss(self):
         """It ends after the call that it is at, or when it is cancelled."""
         self._dismissed = True
         self._calls.put_nowait(None)
@@ -245,17 +242,17 @@ class _Deputy:
 class _FrontOfClass:
     """Makes objects on the loop, and knows them again."""
 
-    def __init__(self, world: OnLoop, real: type[Any]) -> None:
+    def __init__(self, world, real):
         self._world = world
         self._real = real
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, *arguments, **options):
         return self._world.do(self._real, *arguments, **options)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return functools.partial(self._world.do, getattr(self._real, name))
 
-    def __instancecheck__(self, instance: object) -> bool:
+    def __instancecheck__(self, instance):
         return isinstance(self._world.real(instance), self._real)
 
 
@@ -264,30 +261,28 @@ class _Front:
 
     __slots__ = ("__weakref__", "_real", "_world")
 
-    def __init__(self, world: OnLoop, real: Any) -> None:
+    def __init__(self, world, real):
         self._world = world
         self._real = real
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if inspect.isroutine(getattr(type(self._real), name, None)):
             return functools.partial(self._world.do, getattr(self._real, name))
         return self._world.do(getattr, self._real, name)
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         shown: str = self._world.do(repr, self._real)
         return shown
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self):
         with contextlib.suppress(StopAsyncIteration):
             while True:
                 yield self._world.do(self._real.__anext__)
 
-    def __enter__(self) -> Any:
+    def __enter__(self):
         return self._world.do(self._real.__aenter__)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Any:
+    def __exit__(self, kind, error, trace):
         late: BaseException | None = None
         try:
             self._world.do(asyncio.sleep, 0)

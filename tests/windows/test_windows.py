@@ -1,7 +1,5 @@
 """On Windows: what works, and the sentence where nothing can.  Elsewhere a Windows is pretended (`pretended.py`)."""
 
-from __future__ import annotations
-
 import pkgutil
 import subprocess
 import sys
@@ -26,7 +24,7 @@ MODULES = [  # Django's are no modules for users
 OTHERS = ("apscheduler", "celery", "django", "opentelemetry", "prometheus")
 
 
-def ran(program: str, code: int = 0) -> str:
+def ran(program, code=0):
     """What it prints, and says."""
     command = [*PYTHON, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
@@ -34,7 +32,7 @@ def ran(program: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def user(program: str) -> str:
+def user(program):
     """Without the log: on a busy machine masters are said to be down before all is closed."""
     quiet = "import logging; logging.disable()\n"
     return ran(quiet + "from redlock import *; from redlock.testing import *\n" + program)

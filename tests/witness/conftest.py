@@ -1,7 +1,5 @@
 """Witnesses have the servers of `tests/servers`, and two of its worlds."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.servers import worlds

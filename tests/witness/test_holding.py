@@ -1,7 +1,5 @@
 """Each rule about a lease that is held, once, on real servers.  The scenes of the same subject prove it."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time

@@ -1,7 +1,5 @@
 """Promises and rules about majorities, each once, on real servers.  The scenes and tables of the same subject prove them."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Each rule about waiting, once, on real servers.  The scenes of the same subject prove it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 
 SECRET_KEY = "of no use"  # noqa: S105

@@ -1,9 +1,6 @@
 """``/``: which process answers, and its term.  Each request has used the masters."""
 
-from __future__ import annotations
-
 import os
-from typing import Any
 
 from django.http import JsonResponse
 from django.urls import path
@@ -12,7 +9,7 @@ from redlock.adapters.django import masters
 from tests.adapters.shop.leading import election
 
 
-def health(request: Any) -> JsonResponse:
+def health(request):
     with masters().lock(f"request:{os.getpid()}"):
         term = election.term
         return JsonResponse({"pid": os.getpid(), "term": term and term.number})

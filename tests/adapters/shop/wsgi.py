@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 
 from django.core.wsgi import get_wsgi_application
