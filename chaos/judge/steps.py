@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import lists
-from ..faults import FAULTS
+from ..faults import FAULTS, SLEW
 from ..history import NEMESIS
 from ..specification import Forbidden, Reply, Request, Rules, put
 from .faults import STOPPED_OR_KILLED, Hindered, faults
@@ -369,12 +369,13 @@ class Replay:
 
     def _free(self, name: Name, t: float, m: int, asked: Request) -> None:
         """Each key in the way of ``asked`` at master ``m`` has gone: released, over, or taken away by somebody."""
-        master = name.state.masters[m]
+        master, early = name.state.masters[m], t - name.at + self._ahead(m, t)
         for key in self.rules.in_the_way(master, asked):
             c = name.of[key.token]
+            gone = key.left <= early or t >= self._left.get(key.token, math.inf)
             if any(one.what == "release" for one in name.state.flight[c][m]):
                 self._lands(name, t, c, m, "release")
-            elif t >= self._left.get(key.token, math.inf) or self._may_lose(m, name.since[m, key.token], t):
+            elif gone or self._may_lose(m, name.since[m, key.token], t):
                 self._put(name, m, self.rules.on_release(name.state.masters[m], Request("release", key.token))[0])
             else:
                 self._step(name, t, "expire", m, key.token)
@@ -385,12 +386,15 @@ class Replay:
         name.state = name.state._replace(masters=put(name.state.masters, m, master))
 
     def _may_lose(self, m: int, since: float, t: float) -> bool:
-        """Whether something that is beyond the model was done to it, after its client has heard of it.
-
-        A clock that is slewed ends keys early until its rate is measured (R43).
-        """
+        """Whether something that is beyond the model was done to it, after its client has heard of it."""
         struck = [one for one in self._faults if one.target == self.masters[m]]
-        return any(one.begin <= t and one.end >= since for one in struck if self._beyond or one.name == "slewed")
+        return self._beyond and any(one.begin <= t and one.end >= since for one in struck)
+
+    def _ahead(self, m: int, t: float) -> float:
+        """How many seconds the clock of a slewed master has gained in one TTL: its rate is not measured yet (R43)."""
+        first = t - self.rules.ttl
+        slewed = [one for one in self._faults if (one.name, one.target) == ("slewed", self.masters[m])]
+        return SLEW * sum(max(0.0, min(one.end, t) - max(one.begin, first)) for one in slewed)
 
     def _strike(self, event: Event) -> None:
         """A master may forget its fences with all else; those that come then are greater by their wall clocks (R16)."""
