@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
+import inspect
 import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from redlock import AsyncMasters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +43,41 @@ def pytest_collection_finish() -> None:
     """What is there for as long as the run is left alone by the collector: tests call it at each of their ends."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+    """A test that is a coroutine function plays on a loop, with the masters and engines that it asks for open there.
+
+    It leaves no task, no cancellation and no handler of signals.
+    """
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    async def play() -> None:
+        task, handler = asyncio.current_task(), signal.getsignal(signal.SIGINT)
+        assert task is not None
+        async with contextlib.AsyncExitStack() as stack, asyncio.timeout(120):
+            for one in given.values():
+                if isinstance(one, AsyncMasters):
+                    await stack.enter_async_context(one)
+                elif hasattr(one, "sync_engine"):
+                    stack.push_async_callback(one.dispose)
+            await pyfuncitem.obj(**given)
+        async with asyncio.timeout(20):
+            while asyncio.all_tasks() != {task}:  # noqa: ASYNC110 - Python closes a generator that was left in a task
+                await asyncio.sleep(0.005)
+        assert (task.cancelling(), signal.getsignal(signal.SIGINT)) == (0, handler)
+
+    asyncio.run(play())
+    return True
+
+
+@pytest.fixture
+def async_masters(redlock_servers: Any) -> AsyncMasters:
+    """For a test that is a coroutine function."""
+    return AsyncMasters(redlock_servers.urls, restart_guard=False)
 
 
 @pytest.fixture(autouse=True)

@@ -201,63 +201,56 @@ def test_one_scheduler_is_led_once():
 
 
 @pytest.mark.parametrize("kind", [AsyncIOScheduler, BackgroundScheduler])
-def test_asyncio(servers, kind):
+async def test_asyncio(servers, kind):
     """Jobs run in a term, the last one is awaited, and nothing is left."""
+    begun: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    go_on = threading.Event()
 
-    async def main():
-        begun: asyncio.Queue[int] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        go_on = threading.Event()
+    def job():
+        term = election.term
+        assert term is not None
+        loop.call_soon_threadsafe(begun.put_nowait, term.number)
+        go_on.wait(20)
 
-        def job():
-            term = election.term
-            assert term is not None
-            loop.call_soon_threadsafe(begun.put_nowait, term.number)
-            go_on.wait(20)
+    scheduler = kind()
+    scheduler.add_job(job)
+    async with AsyncMasters(servers.urls, restart_guard=False) as masters:
+        election = masters.leader("scheduler")
 
-        scheduler = kind()
-        scheduler.add_job(job)
-        async with AsyncMasters(servers.urls, restart_guard=False) as masters:
-            election = masters.leader("scheduler")
+        async def run():
+            async with AsyncWhileLeading(scheduler) as lead:
+                await election.run(lead, signals=())
 
-            async def run():
-                async with AsyncWhileLeading(scheduler) as lead:
-                    await election.run(lead, signals=())
-
-            task = asyncio.create_task(run())
-            async with asyncio.timeout(20):
-                number = await begun.get()
-                election.stop()
-                await soon(lambda: scheduler.state == STATE_PAUSED)
-                assert (await masters.status("scheduler")).fence == number
-                assert (await masters.status("scheduler")).token
-                go_on.set()
-                await task
-            assert not scheduler.running
-            assert (await masters.status("scheduler")).token is None
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+        task = asyncio.create_task(run())
+        async with asyncio.timeout(20):
+            number = await begun.get()
+            election.stop()
+            await soon(lambda: scheduler.state == STATE_PAUSED)
+            assert (await masters.status("scheduler")).fence == number
+            assert (await masters.status("scheduler")).token
+            go_on.set()
+            await task
+        assert not scheduler.running
+        assert (await masters.status("scheduler")).token is None
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_coroutine_is_a_job(servers):
-    async def main():
-        ran = asyncio.Event()
+async def test_a_coroutine_is_a_job(servers):
+    ran = asyncio.Event()
 
-        async def job():
-            await asyncio.sleep(0)
-            ran.set()
+    async def job():
+        await asyncio.sleep(0)
+        ran.set()
 
-        scheduler = AsyncIOScheduler()
-        scheduler.add_job(job)
-        async with AsyncMasters(servers.urls, restart_guard=False) as masters:
-            election = masters.leader("scheduler")
-            async with AsyncWhileLeading(scheduler) as lead, asyncio.TaskGroup() as group, asyncio.timeout(20):
-                group.create_task(election.run(lead, signals=()))
-                await ran.wait()
-                election.stop()
-
-    asyncio.run(main())
+    scheduler = AsyncIOScheduler()
+    scheduler.add_job(job)
+    async with AsyncMasters(servers.urls, restart_guard=False) as masters:
+        election = masters.leader("scheduler")
+        async with AsyncWhileLeading(scheduler) as lead, asyncio.TaskGroup() as group, asyncio.timeout(20):
+            group.create_task(election.run(lead, signals=()))
+            await ran.wait()
+            election.stop()
 
 
 EXITS = """

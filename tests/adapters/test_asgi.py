@@ -1,7 +1,6 @@
 """A leader in the lifespan of an application, with FastAPI and uvicorn."""
 
 import asyncio
-import contextlib
 import logging
 import re
 import signal
@@ -10,145 +9,108 @@ import threading
 import httpx
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError, Masters
+from redlock import ConfigurationError, Masters
 from redlock.adapters import asgi
 from redlock.adapters.asgi import leading
 from tests.servers.look import each, eventually, nothing_left
 from tests.servers.process import soon, started
 
 
-def played(scene):
-    """Run the coroutine function ``scene``, which has to leave no task."""
-
-    async def main():
-        async with asyncio.timeout(60):
-            await scene()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+@pytest.fixture
+def election(async_masters, servers):
+    return async_masters.leader("application", ttl=60)
 
 
-@contextlib.asynccontextmanager
-async def elections(servers, **options):
-    async with AsyncMasters(servers.urls, restart_guard=False) as masters:
-        yield masters, masters.leader("application", **options)
+async def test_it_leads_beside_the_application_and_gives_the_lock_back(async_masters, election):
+    began, ended = asyncio.Event(), []
 
-
-def test_it_leads_beside_the_application_and_gives_the_lock_back(servers):
-    async def scene():
-        began, ended = asyncio.Event(), []
-
-        async def lead(term):
-            began.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append((await masters.status("application")).token == term.lease.token)
-
-        async with elections(servers, ttl=60) as (masters, election):
-            async with leading(election, lead):
-                await began.wait()
-                assert election.term is not None
-            assert ended == [True]  # it had the lock until its end
-            assert election.term is None
-            assert (await masters.status("application")).token is None
-
-    played(scene)
-
-
-def test_an_application_that_fails_ends_its_candidacy(servers):
-    async def scene():
-        async def lead(term):
+    async def lead(term):
+        began.set()
+        try:
             await asyncio.Event().wait()
+        finally:
+            ended.append((await async_masters.status("application")).token == term.lease.token)
 
-        async with elections(servers) as (masters, election):
-            with pytest.raises(OSError, match="port in use"):
-                async with leading(election, lead):
-                    await soon(lambda: election.term)
-                    raise OSError("port in use")
-            assert (await masters.status("application")).token is None
-
-    played(scene)
+    async with leading(election, lead):
+        await began.wait()
+        assert election.term is not None
+    assert ended == [True]  # it had the lock until its end
+    assert election.term is None
+    assert (await async_masters.status("application")).token is None
 
 
-def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, caplog, monkeypatch):
+async def test_an_application_that_fails_ends_its_candidacy(async_masters, election):
+    async def lead(term):
+        await asyncio.Event().wait()
+
+    with pytest.raises(OSError, match="port in use"):
+        async with leading(election, lead):
+            await soon(lambda: election.term)
+            raise OSError("port in use")
+    assert (await async_masters.status("application")).token is None
+
+
+async def test_a_campaign_that_is_impossible_is_logged_and_tried_again(
+    servers, async_masters, election, caplog, monkeypatch
+):
     monkeypatch.setattr(asgi, "_AGAIN", 0.05)
+    each(servers, "config_set", "requirepass", "unknown")
+    began = asyncio.Event()
 
-    async def scene():
-        began = asyncio.Event()
+    async def lead(term):
+        began.set()
 
-        async def lead(term):
-            began.set()
-
-        async with elections(servers) as (_, election), leading(election, lead):
+    with caplog.at_level(logging.ERROR, "redlock"):
+        async with leading(election, lead):
             await soon(lambda: "no campaign" in caplog.text)
             each(servers, "config_set", "requirepass", "")
             await began.wait()
 
-    each(servers, "config_set", "requirepass", "unknown")
-    with caplog.at_level(logging.ERROR, "redlock"):
-        played(scene)
+
+async def test_the_end_does_not_wait_for_the_next_try(async_masters, election, caplog):
+    async def lead(term):
+        pass
+
+    async with asyncio.timeout(asgi._AGAIN / 2):
+        await async_masters.close()
+        async with leading(election, lead):
+            await soon(lambda: "no campaign" in caplog.text)
 
 
-def test_the_end_does_not_wait_for_the_next_try(servers, caplog):
-    async def scene():
-        async def lead(term):
-            pass
+async def test_whoever_cancels_the_candidate_is_obeyed_and_it_is_said(async_masters, election, caplog):
+    began, before = asyncio.Event(), asyncio.all_tasks()
 
-        async with elections(servers) as (masters, election):
-            await masters.close()
-            async with leading(election, lead):
-                await soon(lambda: "no campaign" in caplog.text)
+    async def lead(term):
+        began.set()
+        await asyncio.Event().wait()
 
-    async def in_time():
-        async with asyncio.timeout(asgi._AGAIN / 2):
-            await scene()
-
-    played(in_time)
-
-
-def test_whoever_cancels_the_candidate_is_obeyed_and_it_is_said(servers, caplog):
-    async def scene():
-        began = asyncio.Event()
-
-        async def lead(term):
-            began.set()
-            await asyncio.Event().wait()
-
-        async with elections(servers, ttl=60) as (masters, election):
-            with pytest.raises(asyncio.CancelledError):
-                async with leading(election, lead):
-                    await began.wait()
-                    candidate = asyncio.all_tasks() - {asyncio.current_task()}
-                    for task in candidate:
-                        task.cancel()
-                    await asyncio.wait(candidate)
-            assert (await masters.status("application")).token is None
-
-    played(scene)
+    with pytest.raises(asyncio.CancelledError):
+        async with leading(election, lead):
+            await began.wait()
+            candidate = asyncio.all_tasks() - before
+            for task in candidate:
+                task.cancel()
+            await asyncio.wait(candidate)
+    assert (await async_masters.status("application")).token is None
     assert "was cancelled" in caplog.text
 
 
-def test_wrong_arguments_are_refused_where_they_are_given(servers):
-    async def scene():
-        async def lead(term):
-            pytest.fail("it leads")
+async def test_wrong_arguments_are_refused_where_they_are_given(election):
+    async def lead(term):
+        pytest.fail("it leads")
 
-        async with elections(servers) as (_, election):
-            for arguments in (
-                (election, None),
-                (election, lambda term: None),
-                (election, lead, 5),
-                (election, lead, None, 5),
-                (object(), lead),
-            ):
-                with pytest.raises(ConfigurationError):
-                    async with leading(*arguments):
-                        pytest.fail("it began")
-            with pytest.raises(TypeError, match="nonsense"):
-                leading(election, lead, nonsense=1)  # type: ignore[call-arg]
-
-    played(scene)
+    for arguments in (
+        (election, None),
+        (election, lambda term: None),
+        (election, lead, 5),
+        (election, lead, None, 5),
+        (object(), lead),
+    ):
+        with pytest.raises(ConfigurationError):
+            async with leading(*arguments):
+                pytest.fail("it began")
+    with pytest.raises(TypeError, match="nonsense"):
+        leading(election, lead, nonsense=1)  # type: ignore[call-arg]
 
 
 # -- uvicorn -----------------------------------------------------------------------------------------

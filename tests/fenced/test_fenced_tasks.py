@@ -10,8 +10,8 @@ from sqlalchemy import AsyncAdaptedQueuePool, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from redlock import AsyncMasters, ConfigurationError, LockLost
-from redlock.fenced import fenced, schema
+from redlock import ConfigurationError, LockLost
+from redlock.fenced import fenced
 from tests.fenced import banks, struck
 
 READ, WRITE = text("SELECT balance FROM account"), text("UPDATE account SET balance = :balance")
@@ -19,64 +19,23 @@ READ, WRITE = text("SELECT balance FROM account"), text("UPDATE account SET bala
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def engine(request, tmp_path):
-    """Made for each test, for an engine belongs to a loop."""
+    """Of an account in either database."""
     if request.param == "sqlite":
-        return lambda: create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/bank")
-    host = request.getfixturevalue("postgresql")
-    name = request.getfixturevalue("database")
-    return lambda: create_async_engine(f"postgresql+psycopg://redlock@/{name}?host={host}")
+        banks.in_sqlite(tmp_path)
+        return create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/bank")
+    return in_postgresql(request.getfixturevalue("postgresql"))
 
 
-@pytest.fixture
-def database(postgresql):
-    return banks.in_postgresql(postgresql).name
+def in_postgresql(host):
+    return create_async_engine(f"postgresql+psycopg://redlock@/{banks.in_postgresql(host).name}?host={host}")
 
 
 @pytest.fixture
 def sqlite(tmp_path):
-    """Its connections can be struck."""
-    return lambda: create_async_engine(
-        f"sqlite+aiosqlite:///{tmp_path}/bank",
-        connect_args={"factory": struck.Struck},
-        poolclass=AsyncAdaptedQueuePool,
-        pool_size=1,
-    )
-
-
-def scene_in_sqlite(function):
-    """Run a coroutine function with masters and an engine of connections that can be struck."""
-    inner = scene(function)
-
-    def test(redlock_servers, sqlite):
-        inner(redlock_servers, sqlite)
-
-    test.__name__ = test.__qualname__ = function.__name__
-    test.__doc__ = function.__doc__
-    return test
-
-
-def scene(function):
-    """Run a coroutine function with masters and an engine."""
-
-    def test(redlock_servers, engine):
-        async def run():
-            made = engine()
-            try:
-                async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-                    async with made.begin() as connection:
-                        await connection.execute(text(schema(made.dialect.name)))
-                        await connection.execute(text("DROP TABLE IF EXISTS account"))
-                        await connection.execute(text("CREATE TABLE account (balance INTEGER)"))
-                        await connection.execute(text("INSERT INTO account VALUES (100)"))
-                    await function(masters, made)
-            finally:
-                await made.dispose()
-
-        asyncio.run(run())
-
-    test.__name__ = test.__qualname__ = function.__name__
-    test.__doc__ = function.__doc__
-    return test
+    """Its connection can be struck."""
+    banks.in_sqlite(tmp_path)
+    driver = {"connect_args": {"factory": struck.Struck}, "poolclass": AsyncAdaptedQueuePool, "pool_size": 1}
+    return create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/bank", **driver)
 
 
 async def stored(engine):
@@ -84,30 +43,27 @@ async def stored(engine):
         return (await connection.execute(READ)).scalar_one()
 
 
-@scene
-async def test_a_connection_serves_as_well_as_a_session(masters, engine):
+async def test_a_connection_serves_as_well_as_a_session(async_masters, engine):
     async with engine.connect() as connection:
-        async with fenced(masters.lock("account:7"), connection) as lease:
+        async with fenced(async_masters.lock("account:7"), connection) as lease:
             await connection.execute(WRITE, {"balance": 60})
         rows = (await connection.execute(text("SELECT name, fence FROM redlock_fence"))).all()
     assert [tuple(row) for row in rows] == [("account:7", lease.fence)]
     assert await stored(engine) == 60
 
 
-@scene
-async def test_a_session_for_threads_is_refused(masters, engine):
+async def test_a_session_for_threads_is_refused(async_masters, engine):
     with pytest.raises(ConfigurationError, match="allowed are AsyncSession and AsyncConnection"):
-        fenced(masters.lock("account:7"), object())
+        fenced(async_masters.lock("account:7"), object())
 
 
-@scene
-async def test_a_connection_that_was_not_started_is_told_in_words(masters, engine):
+async def test_a_connection_that_was_not_started_is_told_in_words(async_masters, engine):
     """`AsyncConnection` was refused, and said to be allowed."""
     connection = engine.connect()
     with pytest.raises(ConfigurationError, match=r"await connection\.start\(\)"):
-        fenced(masters.lock("account:7"), connection)
+        fenced(async_masters.lock("account:7"), connection)
     await connection.start()
-    async with fenced(masters.lock("account:7"), connection):
+    async with fenced(async_masters.lock("account:7"), connection):
         await connection.execute(WRITE, {"balance": 42})
     await connection.close()
     assert await stored(engine) == 42
@@ -132,40 +88,37 @@ async def driver_of(session):
     return (await connection.get_raw_connection()).driver_connection._conn
 
 
-@scene_in_sqlite
-async def test_a_lease_that_is_lost_while_the_commit_is_on_its_way(masters, engine):
+async def test_a_lease_that_is_lost_while_the_commit_is_on_its_way(async_masters, sqlite):
     """It was cancelled, and the body was told that it was rolled back, though it was committed."""
     task: Any = asyncio.current_task()
-    for made in AsyncSession(engine), engine.connect():
-        async with made as session, fenced(masters.lock("account:7", ttl=1.0, auto_extend=False), session):
+    for made in AsyncSession(sqlite), sqlite.connect():
+        async with made as session, fenced(async_masters.lock("account:7", ttl=1.0, auto_extend=False), session):
             driver = await driver_of(session)
             driver.strike = once("COMMIT", task.cancelling)
             balance = (await session.execute(READ)).scalar_one()
             await session.execute(WRITE, {"balance": balance - 1})
         assert not task.cancelling()
-    assert await stored(engine) == 98
+    assert await stored(sqlite) == 98
 
 
-@scene_in_sqlite
-async def test_a_lease_that_is_held_is_lost_while_the_commit_is_on_its_way(masters, engine):
+async def test_a_lease_that_is_held_is_lost_while_the_commit_is_on_its_way(async_masters, sqlite):
     """That is for the body of the lease, which goes on behind the transaction."""
     task: Any = asyncio.current_task()
     with pytest.raises(LockLost):
-        async with masters.lock("account:7", ttl=1.0, auto_extend=False) as lease:
-            async with AsyncSession(engine) as session, fenced(lease, session):
+        async with async_masters.lock("account:7", ttl=1.0, auto_extend=False) as lease:
+            async with AsyncSession(sqlite) as session, fenced(lease, session):
                 driver = await driver_of(session)
                 driver.strike = once("COMMIT", task.cancelling)
                 await session.execute(WRITE, {"balance": 50})
             pytest.fail("the body went on")
     assert not task.cancelling()
-    assert await stored(engine) == 50
+    assert await stored(sqlite) == 50
 
 
-@scene_in_sqlite
-async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(masters, engine):
+async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(async_masters, sqlite):
     """Nobody would hear that the outcome is not known: a body that is told to end may end in that way."""
     task: Any = asyncio.current_task()
-    loop, election = asyncio.get_running_loop(), masters.leader("boss")
+    loop, election = asyncio.get_running_loop(), async_masters.leader("boss")
     ended = []
 
     def stopped():
@@ -173,7 +126,7 @@ async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(master
         return task.cancelling()
 
     async for term in election.terms():
-        async with term, AsyncSession(engine) as session:
+        async with term, AsyncSession(sqlite) as session:
             try:
                 async with fenced(term, session):
                     (await driver_of(session)).strike = once("COMMIT", stopped)
@@ -182,33 +135,31 @@ async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(master
                 ended.append(getattr(cancelled, "__notes__", []))
                 raise
     assert ended == [["the transaction under 'boss' was committed before that"]]
-    assert await stored(engine) == 50
+    assert await stored(sqlite) == 50
 
 
-@scene_in_sqlite
-async def test_a_body_that_raises_when_its_lease_has_ended(masters, engine):
+async def test_a_body_that_raises_when_its_lease_has_ended(async_masters, sqlite):
     """Its own error wins.  The loss had cancelled the rollback, and with it went the error."""
     task: Any = asyncio.current_task()
-    for made in AsyncSession(engine), engine.connect():
+    for made in AsyncSession(sqlite), sqlite.connect():
         with pytest.raises(ZeroDivisionError):
-            async with made as session, fenced(masters.lock("account:7", ttl=1.0, auto_extend=False), session):
+            async with made as session, fenced(async_masters.lock("account:7", ttl=1.0, auto_extend=False), session):
                 driver = await driver_of(session)
                 await session.execute(WRITE, {"balance": 0})
                 driver.strike = once("ROLLBACK", task.cancelling)
                 1 / 0  # noqa: B018
         assert not task.cancelling()
         assert not driver.in_transaction
-    assert await stored(engine) == 100
+    assert await stored(sqlite) == 100
 
 
-@scene_in_sqlite
-async def test_a_commit_that_is_cancelled_from_outside(masters, engine):
+async def test_a_commit_that_is_cancelled_from_outside(async_masters, sqlite):
     """C13: that goes on, at once.  It says that the outcome is not known."""
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     may_go_on: list[bool] = []
 
     async def work():
-        async with AsyncSession(engine) as session, fenced(masters.lock("account:7"), session):
+        async with AsyncSession(sqlite) as session, fenced(async_masters.lock("account:7"), session):
             driver = await driver_of(session)
 
             def committing():
@@ -225,22 +176,21 @@ async def test_a_commit_that_is_cancelled_from_outside(masters, engine):
     with pytest.raises(asyncio.CancelledError) as cancelled:
         await task
     assert "look in the database" in cancelled.value.__notes__[0]
-    assert not await masters.lock("account:7").locked()
+    assert not await async_masters.lock("account:7").locked()
 
 
-@scene_in_sqlite
-async def test_an_asynchronous_generator_that_is_closed(masters, engine):
+async def test_an_asynchronous_generator_that_is_closed(async_masters, sqlite):
     """It may wait: the lock is free when the transaction is over, and the next user of the connection finds it as it was."""
     seen = {}
 
     async def generator():
-        async with AsyncSession(engine) as session, fenced(masters.lock("account:7"), session) as lease:
+        async with AsyncSession(sqlite) as session, fenced(async_masters.lock("account:7"), session) as lease:
             driver = seen["driver"] = await driver_of(session)
             driver.strike = lambda sql, when: seen.setdefault(sql, lease.valid)
             await session.execute(WRITE, {"balance": 0})
             yield
 
-    async with engine.connect() as connection:
+    async with sqlite.connect() as connection:
         level = (await driver_of(connection)).isolation_level
     async with contextlib.aclosing(generator()) as rows:
         async for _ in rows:
@@ -249,24 +199,23 @@ async def test_an_asynchronous_generator_that_is_closed(masters, engine):
     assert seen["driver"].isolation_level == level
     assert not seen["driver"].in_transaction
     del seen["driver"].strike
-    assert not await masters.lock("account:7").locked()
-    assert await stored(engine) == 100
+    assert not await async_masters.lock("account:7").locked()
+    assert await stored(sqlite) == 100
 
 
-@scene_in_sqlite
-async def test_a_coroutine_that_is_thrown_away(masters, engine):
+async def test_a_coroutine_that_is_thrown_away(async_masters, sqlite):
     """It must not wait.  Who has the session ends the transaction, and the connection is as it was."""
     inside = []
 
     async def work(session):
-        async with fenced(masters.lock("account:7"), session):
+        async with fenced(async_masters.lock("account:7"), session):
             await session.execute(WRITE, {"balance": 0})
             inside.append(await driver_of(session))
             await asyncio.sleep(0)
 
-    async with engine.connect() as connection:
+    async with sqlite.connect() as connection:
         level = (await driver_of(connection)).isolation_level
-    async with AsyncSession(engine) as session:
+    async with AsyncSession(sqlite) as session:
         coroutine = work(session)
         while not inside:
             future = coroutine.send(None)
@@ -280,15 +229,14 @@ async def test_a_coroutine_that_is_thrown_away(masters, engine):
         assert (await session.execute(READ)).scalar_one() == 100  # the session goes on
 
 
-@scene
-async def test_a_body_that_goes_on_behind_a_commit_of_its_own_writes_nothing(masters, engine):
+async def test_a_body_that_goes_on_behind_a_commit_of_its_own_writes_nothing(async_masters, engine):
     """Not even where each statement is committed, as PostgreSQL refuses at the begin."""
     refused = engine.dialect.name == "postgresql"
     engine = engine.execution_options(isolation_level="AUTOCOMMIT")
     for made in AsyncSession(engine), engine.connect():
         async with made as session:
             with pytest.raises(DBAPIError):
-                async with fenced(masters.lock("account:7"), session):
+                async with fenced(async_masters.lock("account:7"), session):
                     await session.execute(WRITE, {"balance": 90})
                     await session.commit()
                     for _ in range(2):
@@ -297,24 +245,20 @@ async def test_a_body_that_goes_on_behind_a_commit_of_its_own_writes_nothing(mas
     assert await stored(engine) == (100 if refused else 90)
 
 
-def test_a_lease_that_is_lost_while_postgresql_works_on_the_commit(redlock_servers, postgresql, database):
+async def test_a_lease_that_is_lost_while_postgresql_works_on_the_commit(async_masters, postgresql):
     """It waits for the answer, and tells it: psycopg itself would have the server cancel the COMMIT."""
-
-    async def run():
-        engine = create_async_engine(f"postgresql+psycopg://redlock@/{database}?host={postgresql}")
-        task: Any = asyncio.current_task()
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters, engine.connect() as session:
-            for sql in SLOW_COMMIT:
-                await session.execute(text(sql))
-            await session.commit()
-            async with fenced(masters.lock("account:7", ttl=1.5, auto_extend=False), session):
-                await session.execute(text("SET LOCAL statement_timeout = 0"))
-                await session.execute(WRITE, {"balance": 50})
-            assert not task.cancelling()
-            assert (await session.execute(READ)).scalar_one() == 50
-        await engine.dispose()
-
-    asyncio.run(run())
+    engine = in_postgresql(postgresql)
+    task: Any = asyncio.current_task()
+    async with engine.connect() as session:
+        for sql in SLOW_COMMIT:
+            await session.execute(text(sql))
+        await session.commit()
+        async with fenced(async_masters.lock("account:7", ttl=1.5, auto_extend=False), session):
+            await session.execute(text("SET LOCAL statement_timeout = 0"))
+            await session.execute(WRITE, {"balance": 50})
+        assert not task.cancelling()
+        assert (await session.execute(READ)).scalar_one() == 50
+    await engine.dispose()
 
 
 SLOW_COMMIT = [

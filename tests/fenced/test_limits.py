@@ -11,7 +11,6 @@ import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from redlock import AsyncMasters
 from redlock.fenced import PausedTooLong, fenced
 from tests.fenced import banks, struck
 
@@ -69,24 +68,16 @@ def test_a_body_that_calls_a_slow_provider_is_told_what_happened(server, way, wr
     assert server.stored == 100
 
 
-def test_a_task_that_calls_a_slow_provider_is_told_what_happened(redlock_servers, postgresql):
+async def test_a_task_that_calls_a_slow_provider_is_told_what_happened(async_masters, postgresql):
     bank = banks.in_postgresql(postgresql)
-
-    async def run():
-        engine = create_async_engine(f"postgresql+psycopg://redlock@/{bank.name}?host={postgresql}")
-        async with (
-            AsyncMasters(redlock_servers.urls, restart_guard=False) as masters,
-            masters.lock("account:7", ttl=2.0) as lease,
-            engine.connect() as session,
-        ):
-            with pytest.raises(PausedTooLong):
-                async with fenced(lease, session):
-                    await session.execute(text("UPDATE account SET balance = 50"))
-                    await asyncio.sleep(3.0)
-            assert lease.valid
-        await engine.dispose()
-
-    asyncio.run(run())
+    engine = create_async_engine(f"postgresql+psycopg://redlock@/{bank.name}?host={postgresql}")
+    async with async_masters.lock("account:7", ttl=2.0) as lease, engine.connect() as session:
+        with pytest.raises(PausedTooLong):
+            async with fenced(lease, session):
+                await session.execute(text("UPDATE account SET balance = 50"))
+                await asyncio.sleep(3.0)
+        assert lease.valid
+    await engine.dispose()
     assert bank.stored == 100
 
 

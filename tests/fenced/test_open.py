@@ -62,17 +62,14 @@ def test_the_transaction_of_another_thread_is_its_own_affair(redlock_servers, en
     assert [event.name for event in events if isinstance(event, LockReleased)] == ["account:7"]
 
 
-def test_tasks_of_asyncio(redlock_servers, tmp_path):
-    async def run():
-        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/bank")
-        observer = OpenTransactions(engine.sync_engine)
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False, observer=observer) as masters:
-            with pytest.warns(ReleasedBeforeCommit):
-                async with engine.begin() as connection, masters.lock("account:7"):
-                    await connection.execute(text("SELECT 1"))
-        await engine.dispose()
-
-    asyncio.run(run())
+async def test_tasks_of_asyncio(redlock_servers, tmp_path):
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/bank")
+    observer = OpenTransactions(engine.sync_engine)
+    async with AsyncMasters(redlock_servers.urls, restart_guard=False, observer=observer) as masters:
+        with pytest.warns(ReleasedBeforeCommit):
+            async with engine.begin() as connection, masters.lock("account:7"):
+                await connection.execute(text("SELECT 1"))
+    await engine.dispose()
 
 
 def test_threads_that_drop_their_connections_give_them_back(redlock_servers, tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import re
 import shutil
 import subprocess
@@ -349,23 +348,20 @@ def _killed(client):
         return "NOTBUSY" in str(error)
 
 
-def test_a_check_that_is_cancelled_leaves_nothing():
+async def test_a_check_that_is_cancelled_leaves_nothing(durable):
     """No task, no thread that goes on, no lock."""
-    with LocalMasters(3, persistence="always") as servers:
-        pause(servers, 3)
 
-        async def main():
-            async with AsyncMasters(servers.urls) as masters:
-                task = asyncio.create_task(masters.check(timeout=30.0))
-                async with asyncio.timeout(30):
-                    await soon(lambda: any(one.name.startswith("redlock-check") for one in threading.enumerate()))
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-            return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    def checking():
+        return any(one.name.startswith("redlock-check") for one in threading.enumerate())
 
-        assert asyncio.run(main()) == []
-        eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("redlock-check")], 10)
-        resume(servers, 3)
-        eventually(lambda: nothing_left(servers))
-    gc.collect()
+    durable.reset()
+    pause(durable)
+    async with AsyncMasters(durable.urls) as masters:
+        task = asyncio.create_task(masters.check(timeout=30.0))
+        await soon(checking)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await soon(lambda: not checking())
+    resume(durable)
+    eventually(lambda: nothing_left(durable))

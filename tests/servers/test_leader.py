@@ -1,7 +1,6 @@
 """Elections in threads and in tasks (R31).  What candidates do to each other, and in which order: `scenes/test_leader.py`."""
 
 import asyncio
-import functools
 import gc
 import os
 import signal
@@ -345,29 +344,14 @@ def test_a_forked_child_has_nothing_of_it(masters):
 # -- in tasks: how a body is cancelled, and what else is not ---------------------------------------------
 
 
-def in_tasks(scene):
-    """A test that plays ``scene(masters, others, caplog)`` on a loop.  Nothing is left: no cancellation, task, key or handler."""
+@pytest.fixture
+def ours(redlock_servers):
+    return AsyncMasters(redlock_servers.urls, restart_guard=False, owner="this")
 
-    @functools.wraps(scene)
-    def test(redlock_servers, caplog):
-        async def main():
-            handler = signal.getsignal(signal.SIGINT)  # asyncio has one of its own
-            async with (
-                AsyncMasters(redlock_servers.urls, restart_guard=False, owner="this") as masters,
-                AsyncMasters(redlock_servers.urls, restart_guard=False, owner="other") as others,
-            ):
-                task = asyncio.current_task()
-                assert task is not None
-                await scene(masters, others, caplog)
-                await asyncio.sleep(0)
-                assert task.cancelling() == 0
-                assert signal.getsignal(signal.SIGINT) is handler
-            await until(lambda: asyncio.all_tasks() == {task})  # Python closes a generator that was left in a task
 
-        asyncio.run(main(), debug=True)
-
-    del test.__wrapped__  # pytest reads its arguments there
-    return test
+@pytest.fixture
+def theirs(redlock_servers):
+    return AsyncMasters(redlock_servers.urls, restart_guard=False, owner="other")
 
 
 async def for_ever(_=None):
@@ -380,9 +364,8 @@ async def until(condition):
             await asyncio.sleep(0.005)
 
 
-@in_tasks
-async def test_a_signal_stops_it(masters, others, caplog):
-    election = masters.leader("beat", ttl=30)
+async def test_a_signal_stops_it(ours):
+    election = ours.leader("beat", ttl=30)
     cancelled = []
 
     async def lead(_):
@@ -397,23 +380,19 @@ async def test_a_signal_stops_it(masters, others, caplog):
     assert cancelled == [True]
 
 
-@in_tasks
-async def test_a_cancellation_from_outside_goes_on_though_the_election_is_stopped_at_the_same_time(
-    masters, others, caplog
-):
+async def test_a_cancellation_from_outside_goes_on_though_the_election_is_stopped_at_the_same_time(ours):
     """C13; the lock is given back before."""
-    election = masters.leader("beat", ttl=30)
+    election = ours.leader("beat", ttl=30)
     run = asyncio.create_task(election.run(for_ever))
     await until(lambda: election.term)
     run.cancel()
     election.stop()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert not (await masters.status("beat")).token
+    assert not (await ours.status("beat")).token
 
 
-@in_tasks
-async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(masters, others, caplog):
+async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(ours):
     """Else it would campaign again, and whoever has cancelled it would wait for ever (C13)."""
     for on_error, late in (("raise", None), ("retry", ValueError("late"))):
         led: list[AsyncTerm] = []
@@ -426,7 +405,7 @@ async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(maste
                 if late is not None:
                     raise late from None
 
-        election = masters.leader("boss", ttl=30)
+        election = ours.leader("boss", ttl=30)
         run = asyncio.create_task(election.run(lead, on_error=on_error))
         await until(lambda led=led: led)
         run.cancel()
@@ -438,9 +417,8 @@ async def test_a_run_that_is_cancelled_ends_also_if_its_body_swallows_that(maste
         assert len(led) == 1
 
 
-@in_tasks
-async def test_what_the_body_raises_when_it_is_cancelled_goes_on(masters, others, caplog):
-    election = masters.leader("beat", ttl=30)
+async def test_what_the_body_raises_when_it_is_cancelled_goes_on(ours):
+    election = ours.leader("beat", ttl=30)
 
     async def lead(_):
         election.stop()
@@ -453,19 +431,18 @@ async def test_what_the_body_raises_when_it_is_cancelled_goes_on(masters, others
         await election.run(lead)
 
 
-@in_tasks
-async def test_in_tasks_what_on_new_leader_raises_is_logged(masters, others, caplog):
+async def test_in_tasks_what_on_new_leader_raises_is_logged(ours, theirs, caplog):
     def fails(owner):
         raise ValueError(f"no such page: {owner}")
 
     async def fails_later(owner):
         fails(owner)
 
-    async for term in masters.leader("beat", ttl=30).terms():
+    async for term in ours.leader("beat", ttl=30).terms():
         async with term:
             for function in (fails, fails_later):
                 caplog.clear()
-                second = others.leader("beat", ttl=30)
+                second = theirs.leader("beat", ttl=30)
                 task = asyncio.create_task(second.run(for_ever, on_new_leader=function))
                 await until(lambda: "no such page: this" in caplog.text)
                 second.stop()
@@ -473,10 +450,9 @@ async def test_in_tasks_what_on_new_leader_raises_is_logged(masters, others, cap
         break
 
 
-@in_tasks
-async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(masters, others, caplog):
+async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(ours, caplog):
     """Nobody has cancelled us."""
-    election = masters.leader("beat", ttl=30)
+    election = ours.leader("beat", ttl=30)
     numbers = []
 
     async def lead(term):
@@ -491,13 +467,12 @@ async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(masters, 
     assert len(numbers) == 2
     assert "leading 'beat' failed; trying again" in caplog.text
     with pytest.raises(asyncio.CancelledError):
-        await masters.leader("beat").run(lead)
+        await ours.leader("beat").run(lead)
 
 
-@in_tasks
-async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others, caplog):
+async def test_a_run_that_is_thrown_away_gives_the_term_back(ours, theirs):
     """Its election is still there, and must not keep the lease."""
-    election = masters.leader("beat", ttl=30)
+    election = ours.leader("beat", ttl=30)
     task = asyncio.create_task(election.run(for_ever))
     await until(lambda: election.term)
     coroutine = task.get_coro()
@@ -505,7 +480,7 @@ async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others, ca
     coroutine.close()
     del coroutine
     gc.collect()
-    async for term in others.leader("beat", ttl=30).terms():  # long before the TTL
+    async for term in theirs.leader("beat", ttl=30).terms():  # long before the TTL
         async with term:
             pass
         break
@@ -515,8 +490,7 @@ async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others, ca
     task.exception()
 
 
-@in_tasks
-async def test_a_body_that_raises_generatorexit_is_told_of_as_any_other(masters, others, caplog):
+async def test_a_body_that_raises_generatorexit_is_told_of_as_any_other(ours, theirs):
     """It is no coroutine that is thrown away: what awaits its end may wait, too."""
     told = []
 
@@ -524,10 +498,10 @@ async def test_a_body_that_raises_generatorexit_is_told_of_as_any_other(masters,
         raise GeneratorExit
 
     async def on_stopped(term):
-        told.append((await others.status("beat")).token == term.lease.token)
+        told.append((await theirs.status("beat")).token == term.lease.token)
 
     with pytest.raises(GeneratorExit):
-        await masters.leader("beat", ttl=30).run(lead, on_stopped=on_stopped)
+        await ours.leader("beat", ttl=30).run(lead, on_stopped=on_stopped)
     assert told == [True]
-    async with others.lock("beat", ttl=10, timeout=5):  # given back
+    async with theirs.lock("beat", ttl=10, timeout=5):  # given back
         pass

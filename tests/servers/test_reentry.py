@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError, Masters, NotHeld, WouldDeadlock
+from redlock import ConfigurationError, NotHeld, WouldDeadlock
 from tests.owners import witness
 from tests.servers.look import all_up, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 
@@ -153,72 +153,58 @@ def test_what_belongs_to_nobody_is_not_entered_again(redlock_servers, world, qui
 # -- `Masters` in coroutines: a mistake, and no way around the lock ----------------------------------------
 
 
-def test_a_second_task_of_the_thread_does_not_enter(redlock_servers):
+async def test_a_second_task_of_the_thread_does_not_enter(redlock_masters):
     inside: list[int] = []
-
     refused = asyncio.Event()
 
-    async def section(masters):
-        with masters.lock("job", ttl=10, timeout=1) as lease:
+    async def section():
+        with redlock_masters.lock("job", ttl=10, timeout=1) as lease:
             inside.append(len(inside))
             await refused.wait()
-            with masters.lock("job", ttl=10) as again:
+            with redlock_masters.lock("job", ttl=10) as again:
                 assert again is lease
 
-    async def main():
-        with Masters(redlock_servers.urls, restart_guard=False) as masters:
-            first, second = (asyncio.create_task(section(masters)) for _ in range(2))
-            second.add_done_callback(lambda _: refused.set())
-            return await asyncio.gather(first, second, return_exceptions=True)
-
-    first, second = asyncio.run(main())
-    assert first is None  # and it may enter again
-    assert isinstance(second, WouldDeadlock)
-    assert "use AsyncMasters" in str(second)
+    first, second = (asyncio.create_task(section()) for _ in range(2))
+    second.add_done_callback(lambda _: refused.set())
+    with pytest.raises(WouldDeadlock, match="use AsyncMasters"):
+        await second
+    await first  # and it may enter again
     assert inside == [0]
 
 
 def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_masters):
     """Two of them would be in the section at once."""
+
+    async def enter():
+        redlock_masters.lock("job", ttl=10).acquire()
+
     with redlock_masters.lock("job", ttl=10) as lease:
-
-        async def main():
-            redlock_masters.lock("job", ttl=10).acquire()
-
         with pytest.raises(WouldDeadlock, match="use AsyncMasters"):
-            asyncio.run(main())
+            asyncio.run(enter())
         assert lease.valid
 
 
-def test_what_a_task_starts_is_another_one(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            lock = masters.lock("job", ttl=10)
-            async with lock as lease, lock as again:
-                assert again is lease
-                assert await asyncio.create_task(lock.acquire(timeout=0.01)) is None
-
-    asyncio.run(main())
+async def test_what_a_task_starts_is_another_one(async_masters):
+    lock = async_masters.lock("job", ttl=10)
+    async with lock as lease, lock as again:
+        assert again is lease
+        assert await asyncio.create_task(lock.acquire(timeout=0.01)) is None
 
 
-def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_servers):
+async def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_masters):
     """Each cell is a task of its own, and the earlier one has ended: there is no other task to wait for."""
+    lock = redlock_masters.lock("job", ttl=10)
 
     async def cell(code):
         return code()
 
-    async def notebook(masters):
-        lock = masters.lock("job", ttl=10)
-        await asyncio.create_task(cell(lock.acquire))
-        with pytest.raises(WouldDeadlock, match=r"that has ended holds 'job'.* release it through the lock") as caught:
-            await asyncio.create_task(cell(masters.lock("job", ttl=10).acquire))
-        assert "AsyncMasters" not in str(caught.value)
-        await asyncio.create_task(cell(lock.release))  # what it says
-        await asyncio.create_task(cell(lock.acquire))
-        lock.release()
-
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
-        asyncio.run(notebook(masters))
+    await asyncio.create_task(cell(lock.acquire))
+    with pytest.raises(WouldDeadlock, match=r"that has ended holds 'job'.* release it through the lock") as caught:
+        await asyncio.create_task(cell(redlock_masters.lock("job", ttl=10).acquire))
+    assert "AsyncMasters" not in str(caught.value)
+    await asyncio.create_task(cell(lock.release))  # what it says
+    await asyncio.create_task(cell(lock.acquire))
+    lock.release()
 
 
 # -- threads that serve one request after the other: each request holds for itself (R15) ---------------

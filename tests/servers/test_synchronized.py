@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from redlock import AsyncMasters, Masters, NotAcquired, QuorumUnreachable, WouldDeadlock
+from redlock import Masters, NotAcquired, QuorumUnreachable, WouldDeadlock
 from tests.owners import witness
 from tests.servers.look import eventually, nothing_left, take
 
@@ -108,18 +108,13 @@ def test_a_call_inside_of_a_call(redlock_servers, locked):
 # -- methods, which each world has of its own ------------------------------------------------------------
 
 
-def test_methods_that_are_awaited(redlock_servers, others):
-    async def run():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+async def test_methods_that_are_awaited(async_masters, others):
+    class Account:
+        number = 1
 
-            class Account:
-                number = 1
+        @async_masters.synchronized("account:{self.number}")
+        async def held(self, number):
+            return others.lock(f"account:{number}").locked()
 
-                @masters.synchronized("account:{self.number}")
-                async def held(self, number):
-                    return others.lock(f"account:{number}").locked()
-
-            return await asyncio.gather(Account().held(1)), await Account().held(2)
-
-    assert asyncio.run(run()) == ([True], False)
-    eventually(lambda: nothing_left(redlock_servers))
+    assert await asyncio.gather(Account().held(1)) == [True]
+    assert not await Account().held(2)

@@ -36,22 +36,19 @@ def test_parents_in_threads(redlock_servers, spans):
     check_parents(spans, of)
 
 
-def test_parents_in_tasks(redlock_servers, spans):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False, observer=spans.observer) as masters:
+async def test_parents_in_tasks(redlock_servers, spans):
+    async with AsyncMasters(redlock_servers.urls, restart_guard=False, observer=spans.observer) as masters:
 
-            async def work(name):
-                with spans.tracer.start_as_current_span(name) as span:
-                    async with masters.lock(name, ttl=TTL) as lease:
-                        valid_until = lease.valid_until
-                        async with asyncio.timeout(30):
-                            await soon(lambda: lease.valid_until > valid_until)  # renewed
-                    assert trace.get_current_span() is span
-                return span
+        async def work(name):
+            with spans.tracer.start_as_current_span(name) as span:
+                async with masters.lock(name, ttl=TTL) as lease:
+                    valid_until = lease.valid_until
+                    await soon(lambda: lease.valid_until > valid_until)  # renewed
+                assert trace.get_current_span() is span
+            return span
 
-            return dict(zip("ab", await asyncio.gather(work("a"), work("b")), strict=True))
-
-    check_parents(spans, asyncio.run(main()))
+        of = dict(zip("ab", await asyncio.gather(work("a"), work("b")), strict=True))
+    check_parents(spans, of)
 
 
 def check_parents(spans, of):

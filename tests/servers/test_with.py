@@ -104,27 +104,24 @@ def test_a_release_where_the_stack_is_full(redlock_servers, redlock_masters, bou
     assert 2 < refused < 36
 
 
-def test_an_async_release_where_the_stack_is_full(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+async def test_an_async_release_where_the_stack_is_full(redlock_servers):
+    async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
 
-            async def deep(depth, lock):
-                await (deep(depth - 1, lock) if depth else lock.release())
+        async def deep(depth, lock):
+            await (deep(depth - 1, lock) if depth else lock.release())
 
-            refused = 0
-            for room in range(4, 40):
-                lock = masters.lock("job", ttl=60, timeout=20)
-                await lock.acquire()
-                try:
-                    await deep(sys.getrecursionlimit() - len(inspect.stack(0)) - room, lock)
-                except RecursionError:
-                    refused += 1
-                if lock.owned():
-                    await lock.release()
-                await soon(lambda: nothing_left(redlock_servers))
-            assert 2 < refused < 36
-
-    asyncio.run(main())
+        refused = 0
+        for room in range(4, 40):
+            lock = masters.lock("job", ttl=60, timeout=20)
+            await lock.acquire()
+            try:
+                await deep(sys.getrecursionlimit() - len(inspect.stack(0)) - room, lock)
+            except RecursionError:
+                refused += 1
+            if lock.owned():
+                await lock.release()
+            await soon(lambda: nothing_left(redlock_servers))
+        assert 2 < refused < 36
 
 
 # -- what nobody can give back any more is given back all the same -------------------------------------
