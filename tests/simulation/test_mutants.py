@@ -111,3 +111,11 @@ def _for_ever(*_):
 def test_one_that_never_ends_is_killed(monkeypatch):
     monkeypatch.setattr(killing, "LONGEST", 1)
     assert killing._limited(_for_ever) == killing.ENDLESS
+
+
+@pytest.mark.parametrize("new", ["pass", "while True: pass"])
+def test_one_with_which_tests_cannot_even_be_collected_is_killed_by_them(new, monkeypatch):
+    monkeypatch.setattr(killing, "LONGEST", 3)
+    text = Patch("redlock._core.wire", "    _replace = replace\n", f"    {new}\n")
+    unread = Mutant("redlock/_core/wire.py", "Call", 1, "what", text)
+    assert killing.killed(unread, 0).by == "tests/core/test_wire.py"

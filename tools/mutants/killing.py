@@ -49,14 +49,20 @@ def killed(mutant: Mutant, seeds: int) -> Fate:
     stem = Path(mutant.file).stem
     near = [f"core/{file.name}" for file in sorted(_CORE.glob(f"test_{stem}*.py"))]
     by = (
-        _tests(mutant, near) or _limited(_seeds, mutant, seeds) or _tests(mutant, ["core"]) or _limited(_scenes, mutant)
+        _limited(_tests, mutant, near)
+        or _limited(_seeds, mutant, seeds)
+        or _limited(_tests, mutant, ["core"])
+        or _limited(_scenes, mutant)
     )
     return Fate(mutant, by or "")
 
 
 def _tests(mutant: Mutant, among: list[str]) -> str | None:
     for tests in among:
-        said = fails(tests, (mutant.patch,))
+        try:
+            said = fails(tests, (mutant.patch,))
+        except RuntimeError as error:  # they cannot be collected, or do not end
+            said = str(error)
         if said is not None:
             red = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
             return red[1] if red is not None else f"tests/{tests}"
