@@ -11,6 +11,8 @@ from hypothesis import given, strategies as st
 
 from redlock import scripts
 from redlock._core import wire
+from redlock._core.confirm import records
+from redlock._core.confirm.expiry import Record
 from redlock._core.outcomes import ErrorReply
 from redlock._health.records import look_known
 from tests.properties.profile import PROPERTY
@@ -112,6 +114,9 @@ def test_the_own_announcement_is_no_difference(max_ttl: float) -> None:
 KEYS = wire.keys_for("p:", ["a", "b"])
 BARE = wire.keys_for("p:", ["a"], fencing=False)
 BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
+NOTED = wire.keys_for("p:", ["a"], records=True)
+THREE = ("p:a", "{p:a}:fence", "{p:a}:grant")
+WEEK = "604800000"
 
 
 @pytest.mark.parametrize(("call", "script", "keys", "args"), [
@@ -135,6 +140,25 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
     (wire.mark(KEYS, "t", 0.0), scripts.MARK, ("p:a", "p:b"), ("t", "0")),
     (wire.scan("7", "p:*", 500), scripts.SCAN, (), ("7", "p:*", "500")),
     (wire.announce("p:", 2.5), scripts.ANNOUNCE, ("redlock-max-ttl:p:",), ("2500", "5000")),
+    (wire.extend_resumed(BARE, "t", 2.5, 60.0), scripts.EXTEND_RESUMED, ("p:a", "{p:a}:grant"), ("1", "t", "2500", "60000")),
+    (wire.occupy(KEYS, (1,), BARE, "t", 2.5, 77, 60.0), scripts.OCCUPY, ("p:a", "p:b"), ("2", "t", "2500", "77", "60000", "1")),
+    (wire.vacate("p:g", (0, 1), KEYS, "t"), scripts.VACATE, ("p:a", "p:b"), ("t", "p:g:released", "0", "0", "1")),
+    # with records (R35): they live for a week, or as long as fences
+    (records.acquire(NOTED, "t", 2.5, 77, 60.0), scripts.ACQUIRE_RECORDED, THREE, ("1", "t", "2500", "77", "60000", WEEK)),
+    (records.extend(NOTED, "t", 2.5, 1e6, "9", 77), scripts.EXTEND_RECORDED, THREE,
+     ("1", "t", "2500", "1000000000", "1000000000", "9", "77")),
+    (records.renew([(NOTED, "t", 2.5, 77), (NOTED, "u", 3.0, None)], 60.0, "9"), scripts.RENEW_RECORDED, THREE * 2,
+     ("60000", WEEK, "9", "1", "t", "2500", "77", "1", "u", "3000", "")),
+    (records.repair(NOTED, "t", 2.5, 77, 60.0), scripts.REPAIR_RECORDED, THREE, ("1", "t", "2500", "77", "60000")),
+    (records.release(NOTED, "t", 1.5, 77), scripts.RELEASE_RECORDED, ("p:a", "{p:a}:grant"), ("t", "77", "1500")),
+    (records.occupy(NOTED, (1,), BARE, "t", 2.5, 77, 60.0), scripts.OCCUPY_RECORDED, ("p:a", "{p:a}:grant"),
+     ("1", "t", "2500", "77", "60000", WEEK, "1")),
+    (records.vacate("p:g", (0, 1), NOTED, "t", 1.5, 77), scripts.VACATE_RECORDED, ("p:a", "{p:a}:grant"),
+     ("t", "p:g:released", "1500", "77", "0", "1")),
+    (records.confirm(NOTED, "t", 2.5, 77, 60.0, [{"1 u", "-"}]), scripts.CONFIRM, THREE,
+     ("1", "t", "77", "60000", WEEK, "2500", "t", "2", "-", "1 u")),
+    (records.confirm(NOTED, "t", 2.5, 77, 60.0, [["-"]], phantom=True, shared=True), scripts.CONFIRM_SHARED, THREE,
+     ("1", "t", "77", "60000", WEEK, "2500", "expired:t", "1", "-")),
 ], ids=lambda value: value.name if isinstance(value, scripts.Script) else "")  # fmt: skip
 def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...], args: tuple[str, ...]) -> None:
     assert (call.script, call.keys, call.args) == (script, keys, args)
@@ -174,6 +198,9 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
     (wire.read_announce, [1, 2], wire.Announced(0.001, 0.002)),
     (wire.read_known, [b"abc", -1], wire.Known("abc", None)),
     (wire.read_known, [b"abc", 2500], wire.Known("abc", 2.5)),
+    (records.read_flagged, [3, b"7", [1, b"9", 2500, b"t"], [3, b"r8", 1, b"u"]],
+     (7, {0: Record("9", "t", 2.5), 2: Record("r8", "u", 0.001)}, ())),
+    (records.read_flagged, [3, b"7", [1, b"9", 2500, b"t"], [-2, 1500]], (7, {0: Record("9", "t", 2.5)}, (0.0, 1.5))),
     # The largest number that a script can count to is none too many.
     (wire.read_announce, [2**53 - 1, -1], wire.Announced((2**53 - 1) / 1000, math.inf)),
     (wire.read_status, [b"ann", 2**53 - 1, b"1"], wire.Seen("ann", (2**53 - 1) / 1000, 1)),
