@@ -95,3 +95,12 @@ def test_whatever_happens_everybody_is_looked_at_in_time(steps: list[tuple[str, 
             else:
                 assert scene.wakes_at <= held.renewal.due + 1e-9
         assert not any(held.told for held in released)
+
+
+def test_at_exit_only_leases_that_were_abandoned_are_given_back(monkeypatch):
+    """P7: the thread that was to do so may not run any more."""
+    scene = Scene(leases=2)
+    monkeypatch.setattr(scene.held[0].renewal.held_by, "presence", lambda: "abandoned")
+    for task in scene.to_give_back():
+        scene.world.run(task)
+    assert [sent.token for sent in scene.world.all("release")] == ["token-0"]

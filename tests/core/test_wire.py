@@ -244,10 +244,11 @@ def read_renew(value: Any) -> Any:
 
 READERS = [
     wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire.read_status, wire.read_announce, wire.read_known,
+    wire.read_time, wire.read_scan,
 ]  # fmt: skip
 NONSENSE = [
     None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None],
-    [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],
+    [b"1", b"x"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],
     [1, b"x"], [1, b""], [0, b"1", b"ann", None], [0, b"1", None, 5], [0], [-4], [b"ann", 5, b"x"],
     [b"ann", None, b"1"], [1, b"9" * 5000],
 ]  # fmt: skip
