@@ -104,9 +104,6 @@ async def test_a_connection_that_was_torn_while_it_was_taken_over_is_made_again(
     assert again
 
 
-# -- a connection that answers nothing (P4, R10) -------------------------------------------------------
-
-
 def _connecting(d, ends):
     """Attempts to connect last two seconds, and end as ``ends(stream)`` says.  Returns when each began."""
     began = []

@@ -49,9 +49,6 @@ async def another(coroutine: Any) -> Any:
     return (await asyncio.gather(asyncio.create_task(coroutine), return_exceptions=True))[0]
 
 
-# -- thrown away -----------------------------------------------------------------------------------------
-
-
 @BOUND
 @pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
 @pytest.mark.parametrize("how", ["closed", "dropped", "goes on"])
@@ -173,9 +170,6 @@ async def test_two_generators_of_one_task_on_one_lock(d):
         assert held(d, lease)
 
 
-# -- entered here, left there ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("cancel_on_loss", [True, False])
 @virtual
 async def test_a_task_that_entered_is_not_kept(d, cancel_on_loss):
@@ -201,9 +195,6 @@ async def test_a_stack_is_given_what_was_acquired(d):
             stack.push_async_exit(lock)
         await d.quiet()
         assert not any(d.keys())
-
-
-# -- what the statement raises ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("meanwhile", ["masters closed", "released"])
@@ -246,9 +237,6 @@ def test_a_cancelled_release_is_observed():
         assert seen == ["LockAcquired", "LockReleased"]
 
     run(scene, observer=lambda event: seen.append(type(event).__name__))
-
-
-# -- interrupted -----------------------------------------------------------------------------------------
 
 
 class Alarm(Exception):  # noqa: N818 - what a signal handler raises
@@ -307,9 +295,6 @@ async def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(d, 
         for fake in d.fakes:
             fake.space.keys.clear()
         await asyncio.sleep(10)
-
-
-# -- the loop --------------------------------------------------------------------------------------------
 
 
 async def _tries(d: Deployment, attempt: Any, seconds: float = 1.0) -> int:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 ALL = tuple(range(MASTERS))
 
 
-# -- cancelled ---------------------------------------------------------------------------------------------
-
-
 def test_a_grant_that_its_caller_never_gets_is_not_kept_from_others():
     """R28 begins when `acquire` returns: nothing was done under that lock, and nothing of it is left (R11)."""
     for turn in itertools.count(1):
@@ -65,9 +62,6 @@ async def test_cancelled_while_it_waits_for_the_connections(d):
     driver.ready.set()
     await d.quiet()
     assert [fake.heard for fake in d.fakes] == [[]] * MASTERS
-
-
-# -- thrown away -------------------------------------------------------------------------------------------
 
 
 async def begun(d: Deployment, what: str) -> Any:
@@ -166,9 +160,6 @@ def test_a_coroutine_that_outlives_its_loop_is_rolled_back(what, how):
     for fake in fakes:
         fake.sock.close()
     gc.collect()
-
-
-# -- steps and alarms ----------------------------------------------------------------------------------------
 
 
 def waits(until: float) -> Op[Any]:
@@ -277,9 +268,6 @@ def test_ctrl_c_inside_of_a_step_is_for_whoever_runs_the_loop():
         run(scene, tidy=False)
     (d,) = left
     assert not d.host.operations
-
-
-# -- the world of these tests ----------------------------------------------------------------------------------
 
 
 def test_a_test_that_hangs_says_so():

@@ -39,9 +39,6 @@ async def both(d: Deployment, count: int = TASKS) -> None:
     await asyncio.gather(*map(one, range(count)))
 
 
-# -- one packet ----------------------------------------------------------------------------------------
-
-
 @virtual
 async def test_what_tasks_ask_for_in_one_tick_leaves_in_one_packet(d):
     """But for the first of them, which did not know of the others: it does not wait for the end of the tick."""
@@ -66,9 +63,6 @@ async def test_the_rollbacks_of_tasks_that_are_cancelled_in_one_tick_leave_in_on
     assert sends(d) == [1] * MASTERS
 
 
-# -- a master that does not read -----------------------------------------------------------------------
-
-
 @virtual
 async def test_what_the_kernel_does_not_take_waits_and_keeps_its_order(d):
     names = [f"redlock:job-{number}" for number in range(200)]
@@ -90,9 +84,6 @@ async def test_what_the_kernel_does_not_take_waits_and_keeps_its_order(d):
     assert [(call.script, call.name) for call in fake.heard] == [
         (verb, name) for verb in ("acquire", "release") for name in names
     ]
-
-
-# -- what is left --------------------------------------------------------------------------------------
 
 
 @virtual

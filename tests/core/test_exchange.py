@@ -131,9 +131,6 @@ def claim(world: World) -> Claim:
     return Claim(world.settings, wire.release(KEYS, TOKEN), owed_until=START + 20)
 
 
-# -- what is not usual -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("data", [STORED[:-1], encoded([2, b"9"]), RELEASED, b"", BlockingIOError(), OSError("x")])
 def test_all_else_is_left_to_the_slow_path(data: Any) -> None:
     world = a_world()
@@ -182,9 +179,6 @@ def test_a_round_that_the_slow_path_ends_gets_no_more_votes(plain: bool) -> None
     wires.read((0, STORED), (1, encoded([2, b"9"]) if plain else STORED), (2, STORED))
     assert wires.slow == [("rest of an answer" if plain else "read", 1)]
     assert [vote.outcome for vote in round_.tally.votes()] == ["granted", "granted", "pending"]
-
-
-# -- interruptions -----------------------------------------------------------------------------------
 
 
 def test_who_is_interrupted_while_sending_tears_the_connection_in_hand() -> None:

@@ -82,9 +82,6 @@ def test_a_verdict_stands_whatever_comes_after_it(masters: int) -> None:
                 assert after.over >= before.over or after.verdict == "clean"
 
 
-# -- the scenes in which forms of the rule broke that need no more than the answers -------------------------------------
-
-
 def test_each_of_several_names_is_judged_by_itself() -> None:
     """A master is dismissed if all that it shows is; who shows A for the one name is no witness for the other."""
     a, b = record("A 0"), record("B 0")

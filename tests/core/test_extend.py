@@ -111,9 +111,6 @@ def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
     assert outcomes(scene.lease.votes) == ["granted", "granted", "pending"]
 
 
-# -- repair (R14) ------------------------------------------------------------------------------------
-
-
 def test_masters_without_the_key_get_it_back_for_what_is_left() -> None:
     masters = gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2)
     scene = Single(*masters, asked=frozenset([1, 3, 4, 5, 6]))
@@ -181,9 +178,6 @@ def test_who_is_given_nothing_though_it_answers_late(masters: list[Master], kind
     assert scene.extend() == kind
     scene.world.listen(1.0)
     assert scene.world.verbs() == ["extend"]
-
-
-# -- the end, while it is asked for (P6) ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("answered", "reason"), [(False, "unreachable"), (True, "expired")])

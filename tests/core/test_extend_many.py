@@ -125,9 +125,6 @@ def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
     assert asked(scene) == [("token-1", "token-3")]
 
 
-# -- masters that do not do several at once ------------------------------------------------------------
-
-
 @pytest.mark.parametrize("answer", [CLUSTER, [1], [1, 1, 0]], ids=["cluster", "too-few", "nonsense"])
 @pytest.mark.parametrize("after", [0.0, 0.2], ids=["first", "after-the-majority"])
 def test_a_master_that_refuses(answer: Any, after: float) -> None:
@@ -149,9 +146,6 @@ def test_a_master_that_refuses(answer: Any, after: float) -> None:
 ])  # fmt: skip
 def test_which_errors_are_about_the_request(error: str, refused: bool) -> None:
     assert ErrorReply(error).failure().refused is refused
-
-
-# -- with what happens besides -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("leases", [1, 2])
@@ -197,9 +191,6 @@ def test_what_is_said_when_it_fails() -> None:
     assert failed_to_keep(renewals).endswith("> and 2 more failed")
 
 
-# -- who goes together ---------------------------------------------------------------------------------
-
-
 def test_those_that_were_renewed_together_meet_again() -> None:
     """Whatever chance says of each of them; one that was released leaves the others together."""
     scene = Scene(leases=20)
@@ -227,8 +218,6 @@ def test_no_more_names_than_a_master_does_in_no_time(leases: int, names: int, ro
     assert all(lease.valid_until > scene.world.now + TTL * 0.9 for lease in scene.leases)
     assert scene.world.verbs() == ["extend" if many == 1 else "renew" for many in rounds]
 
-
-# -- as alone ------------------------------------------------------------------------------------------
 
 ANSWERS = st.sampled_from((1, 1, 1, GONE, GONE, TAKEN, WRONG))
 FAILURES = (

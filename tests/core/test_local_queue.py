@@ -44,9 +44,6 @@ def first_of(there: list[Place]) -> list[Place]:
     ]
 
 
-# -- the line ----------------------------------------------------------------------------------------
-
-
 def test_one_that_never_came_may_leave() -> None:
     local_queue, (first,) = line("a")
     assert local_queue.leave(Place(("a", "b"))) == []
@@ -122,8 +119,6 @@ def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
         assert [other for other in others if other.turn] == told == first_of(others)
 
 
-# -- entering and leaving ----------------------------------------------------------------------------
-
 WAYS: dict[str, list[Master]] = {
     "held": [held(0.01)] * 3, "unreachable": [down(), down(), Master(0.01)], "broken": [breaks(0.01)] * 3,
     "silent": [Master(NEVER)] * 3, "slow": [Master(0.2)] * 3, "misconfigured": [refuses()] * 3,
@@ -164,9 +159,6 @@ def test_enters_first_and_leaves_last_unless_it_is_granted(way: str) -> None:
         assert not behind.turn  # the holder stays in front
 
 
-# -- in line -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("timeout", [-3.0, 0.0, 0.3])
 def test_not_its_turn_in_time(timeout: float) -> None:
     """C3: no master was asked, and the refusal says so."""
@@ -183,9 +175,6 @@ def test_not_its_turn_in_time(timeout: float) -> None:
     assert front.turn
     world.local_queue.leave(front)
     assert len(world.local_queue) == 0
-
-
-# -- what the one in front has learned (C2) ----------------------------------------------------------
 
 
 def refused(kind: Any, *masters: Master) -> Refusal:
@@ -251,9 +240,6 @@ def test_what_was_learned_is_handed_down() -> None:
     assert local_queue.look_ahead(third) == [START]
     assert local_queue.leave(second) == [third]
     assert third.learned is None  # what a holder knew before it had the lock is no news
-
-
-# -- the end of a hold -------------------------------------------------------------------------------
 
 
 def holding(*masters: Master) -> tuple[World, LockSpec, LeaseState, Place]:

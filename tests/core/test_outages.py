@@ -40,9 +40,6 @@ def for_ever(world: World, **spec: Any) -> Op[Grant | Refusal]:
     return world.acquire(world.spec(**spec), deadline=math.inf)
 
 
-# -- first in line -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("masters", [
     pytest.param([down()] * 3, id="down"),
     pytest.param([down(), down(), Master(0.01)], id="a-majority-is-down"),
@@ -84,8 +81,6 @@ def test_whoever_waits_until_it_is_free_gives_up_as_well() -> None:
     assert world.after_start() == pytest.approx(OUTAGE)
 
 
-# -- a machine that was suspended ----------------------------------------------------------------------
-
 ASLEEP = 3600.0
 
 
@@ -116,9 +111,6 @@ def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
     assert world.after_start() - ASLEEP == pytest.approx(OUTAGE, abs=1.0)  # a pause and an attempt may have passed
     text = str(unreachable(world.spec(), refusal, world.settings))
     assert "this outage has lasted for 5." in text
-
-
-# -- in line (R23) -----------------------------------------------------------------------------------
 
 
 def in_front(world: World, learned: Refusal | bool | None) -> Any:
@@ -159,9 +151,6 @@ def test_behind_one_that_meets_a_majority_there_is_no_outage(learned: Any) -> No
     assert refusal.kind == "unreachable"  # in its own attempts
     assert refusal.waited.attempts > 0
     assert refusal.at - START == pytest.approx(33.0 + OUTAGE)
-
-
-# -- who is told of it -------------------------------------------------------------------------------
 
 
 def tally(*outcomes: Any) -> Tally:

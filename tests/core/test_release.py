@@ -88,8 +88,6 @@ def test_it_goes_where_a_key_may_be() -> None:
     assert sent.request.call.args == ("token-0",)
 
 
-# -- for how long it is owed (R10) ---------------------------------------------------------------------
-
 SILENT = [silent()] * 3
 STRIKE = Interrupt(frozenset([0]), KeyboardInterrupt(), written=1)
 
@@ -113,9 +111,6 @@ def test_how_long_it_is_owed(
             scene.extend(then, strike)
     scene.release()
     assert (scene.world.sent[-1].request.owed_until or 0.0) >= START + least
-
-
-# -- interruptions (R11) -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", [release, abandon])
@@ -188,9 +183,6 @@ def test_once_more_it_finds_nothing_and_that_is_no_loss(by: str) -> None:
     assert not lease.lost
 
 
-# -- too late ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("masters", [SILENT, [ours()] * 3, [gone()] * 3])
 @pytest.mark.parametrize("how", ["expired", "max_hold", "taken", "unreachable"])
 def test_too_late_it_is_sent_and_not_waited_for(how: Reason, masters: list[Master]) -> None:
@@ -212,9 +204,6 @@ def test_too_late_it_is_sent_and_not_waited_for(how: Reason, masters: list[Maste
     assert not sent.request.open  # its answers are no votes
     assert scene.lease.lost
     assert scene.lease.loss().reason == how
-
-
-# -- in doubt (R10) ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -258,9 +247,6 @@ def test_one_that_was_given_back_over_other_connections_is_in_doubt_everywhere()
         assert late(scene).doubt is not None
         scene.extend(10.0)
     assert late(scene).doubt is not None
-
-
-# -- at least for so long (R28) ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("least", "held", "ms"), [

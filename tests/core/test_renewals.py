@@ -64,9 +64,6 @@ def in_step(due: float, ttl: float = TTL) -> Any:
     return pytest.approx(due - half, abs=half + 1e-6)
 
 
-# -- due ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("options", "due"), [
     # A third of the TTL, or of what the drift leaves of it: counted back from the end.
     pytest.param({}, VALIDITY - TTL * 2 / 3, id="a-third"),
@@ -115,9 +112,6 @@ def test_however_little_the_drift_leaves_there_is_a_pause(factor: float) -> None
         assert scene.look().kind == "extended"
 
 
-# -- what the holder does besides ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ttl", [3.0, 50.0])
 def test_the_renewer_goes_on_with_the_ttl_that_the_holder_has_made_of_it(ttl: float) -> None:
     """C6: it is due after a third of the TTL that it has now."""
@@ -160,9 +154,6 @@ def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
     assert scene.due > at
 
 
-# -- the ends ----------------------------------------------------------------------------------------
-
-
 def test_what_its_holder_extends_meanwhile_is_not_due_at_once() -> None:
     """Random numbers come from the kernel, and other threads run then."""
     scene = Scene()
@@ -174,8 +165,6 @@ def test_what_its_holder_extends_meanwhile_is_not_due_at_once() -> None:
     scene.renewal.settings = scene.renewal.settings._replace(random=random)
     assert scene.due >= TTL / 3 - TTL / 16
 
-
-# -- any interleaving ----------------------------------------------------------------------------------
 
 # Which operation: the last one that was begun is 0.
 WHICH = st.sampled_from((0, 0, 1, 1, 2))

@@ -53,8 +53,6 @@ def test_the_rollback_is_owed_for_as_long_as_the_key_can_live() -> None:
     assert not released.request.open  # nobody counts the answers
 
 
-# -- interruptions (R11) -----------------------------------------------------------------------------
-
 # The four ways through an attempt: won at once, won in a second round (R17), lost, timed out.
 STORES_LATER: dict[str, Any] = {"acquire": [2, str(WALL + 5).encode()]}
 WAYS = {
@@ -115,8 +113,6 @@ def test_a_release_is_insisted_on(times: int) -> None:
         operation.send(None)
     assert ended.value.value is (errors[0] if errors else None)
 
-
-# -- any order, any loss -----------------------------------------------------------------------------
 
 fences = st.integers(0, 2**52).map(lambda fence: str(fence).encode())
 tokens = st.sampled_from([b"ann", b"bob", b"", b"\xff"])

@@ -131,9 +131,6 @@ def test_a_vote_not_counted_that_needs_somebody_is_a_configuration_error() -> No
     assert readings.misconfigured(round_.tally)
 
 
-# -- hostile masters ---------------------------------------------------------------------------------
-
-
 class WholeBallot(Ballot):
     _until = "complete"
 

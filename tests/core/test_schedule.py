@@ -18,9 +18,6 @@ def size(schedule: Schedule) -> int:
     return sum(map(len, schedule._moments.values())) + len(schedule.queue)
 
 
-# -- new leases --------------------------------------------------------------------------------------
-
-
 def let_go(scene: Scene, held: Held) -> bool:
     return scene.world.run(release(scene.world.settings, held.spec, held.lease))
 

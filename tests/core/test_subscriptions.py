@@ -36,9 +36,6 @@ def listening(*keys: str) -> tuple[Subscriptions, Subscription]:
     return subscriptions, another(subscriptions, *keys)
 
 
-# -- a majority decides ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("heard", "refused"), [
     pytest.param("t0 t1 t2! t3 t4", None, id="the-third-of-five-tells-and-the-rest-says-nothing-new"),
     pytest.param("t0 t0 t0 t0", None, id="one-master-that-repeats-itself-is-one-master"),
@@ -92,9 +89,6 @@ def test_tokens_are_not_remembered_for_ever() -> None:
     assert len(subscription._heard) < 100
 
 
-# -- who listens -------------------------------------------------------------------------------------
-
-
 def test_several_names_are_subscribed_when_all_of_them_are() -> None:
     other = "redlock:other"
     subscriptions, subscription = listening(KEY, other)
@@ -102,9 +96,6 @@ def test_several_names_are_subscribed_when_all_of_them_are() -> None:
     assert not subscription.look
     assert confirm(subscriptions, 2, 3, 4, channel=other + ":released") == [subscription]
     assert announce(subscriptions, 0, 1, 2, channel=other + ":released", token=b"x") == [subscription]
-
-
-# -- collisions --------------------------------------------------------------------------------------
 
 
 def test_the_more_attempts_collide_the_later_and_the_next_one_knows() -> None:
@@ -136,9 +127,6 @@ def test_the_spread_may_be_as_long_as_many_attempts() -> None:
     assert subscription.spread == pytest.approx(1.6)
     subscription.tried(collided=True, took=0.001)
     assert 0.1 < subscription.spread < 0.2, "the attempts are short again"
-
-
-# -- letting others go first -------------------------------------------------------------------------
 
 
 def test_our_own_subscription_is_nobody_else() -> None:

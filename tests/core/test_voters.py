@@ -113,8 +113,6 @@ def test_the_guard_can_be_switched_off() -> None:
     assert voters.quarantined_for(0, NOW) == 0.0
 
 
-# -- restarts ----------------------------------------------------------------------------------------
-
 OLD, DURABLE = Facts("old", 10_000), Facts("old", 10_000, durable=True)
 
 
@@ -152,8 +150,6 @@ def test_restarts(connections: list[tuple[float, Facts]], votes_from: float | No
         voters.admit(0, facts, NOW + after)
     assert_votes_from(voters, NOW + connections[-1][0], votes_from)
 
-
-# -- the data of another server ----------------------------------------------------------------------
 
 NEVER = Facts("run", 10_000, known=Known("a", None))
 
@@ -212,9 +208,6 @@ def test_a_record_counts_by_the_clocks_of_a_majority() -> None:
     assert voters_of(*said).quarantined_for(0, NOW) == pytest.approx(20.0)
 
 
-# -- what is not permitted ---------------------------------------------------------------------------
-
-
 def test_where_INFO_is_not_permitted_somebody_has_to_change_that() -> None:  # noqa: N802
     not_counted = voters_of(Facts(None, None)).why_not_counted(0, NOW + 1e6)  # no waiting helps
     assert not_counted is not None
@@ -222,9 +215,6 @@ def test_where_INFO_is_not_permitted_somebody_has_to_change_that() -> None:  # n
     assert not_counted.configuration
     assert "INFO" in not_counted.reason
     assert "docs/concepts/restarts.md" in not_counted.reason
-
-
-# -- two names of one server (C16) -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("guard", [True, False])
@@ -245,9 +235,6 @@ def test_which_one_votes_does_not_depend_on_who_connected_first(order: tuple[int
     for master in order:
         voters.admit(master, Facts("same", 1000), NOW)
     assert [outcome(voters, NOW, master) for master in range(3)] == [None, "error", "error"]
-
-
-# -- announcements -----------------------------------------------------------------------------------
 
 
 def test_the_largest_announced_max_ttl_governs() -> None:

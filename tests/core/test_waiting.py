@@ -60,9 +60,6 @@ def announces(at: float, *masters: int) -> list[tuple[float, int, str]]:
     return [(at, master, "t") for master in masters]
 
 
-# -- when to look again ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("operation", ["acquire", "status"])
 @pytest.mark.parametrize(("masters", "heard", "at"), [
     pytest.param({}, [(0.1 + 0.01 * master, master, "t") for master in range(5)], [0.0, 0.12],
@@ -130,9 +127,6 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
     counted = Counted()
     acquire(world, retry=counted)
     assert counted.asked == [1, 2, 1, 2]
-
-
-# -- until a name is free ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("patience", "at"), [(0.0, [0.0]), (0.3, [0.0, 0.3])])
