@@ -114,6 +114,11 @@ def test_the_guard_can_be_switched_off() -> None:
 
 
 OLD, DURABLE = Facts("old", 10_000), Facts("old", 10_000, durable=True)
+NEVER = Facts("run", 10_000, known=Known("a", None))
+
+
+def later(replid: str, age: float | None, *, durable: bool = False) -> Facts:
+    return Facts("run", 10_000, durable, known=Known(replid, age))
 
 
 @pytest.mark.parametrize(("connections", "votes_from"), [
@@ -141,24 +146,7 @@ OLD, DURABLE = Facts("old", 10_000), Facts("old", 10_000, durable=True)
     pytest.param([(0, OLD), (103, Facts("new", 0, durable=True))], 60, id="it-becomes-durable-by-restarting"),
     pytest.param([(0, DURABLE), (103, Facts("new", 0))], 60, id="it-was-durable"),
     pytest.param([(0, Facts(None, None)), (10, OLD)], None, id="once-INFO-is-permitted-it-counts"),
-])  # fmt: skip
-def test_restarts(connections: list[tuple[float, Facts]], votes_from: float | None) -> None:
-    """R21; ``votes_from``: seconds after the last connection was made."""
-    voters = voters_of()
-    for after, facts in connections:
-        voters.heard(0, NOW + after - 3)
-        voters.admit(0, facts, NOW + after)
-    assert_votes_from(voters, NOW + connections[-1][0], votes_from)
-
-
-NEVER = Facts("run", 10_000, known=Known("a", None))
-
-
-def later(replid: str, age: float | None, *, durable: bool = False) -> Facts:
-    return Facts("run", 10_000, durable, known=Known(replid, age))
-
-
-@pytest.mark.parametrize(("connections", "votes_from"), [
+    # A server that was a replica for a moment has forgotten what it granted, and its run_id and its uptime stay.
     pytest.param([(0, NEVER)], None, id="never-a-replica"),
     pytest.param([(0, NEVER), (100, NEVER)], None, id="nor-since-then"),
     pytest.param([(0, later("b", 0.0))], 60, id="the-first-client-of-all"),
@@ -176,10 +164,8 @@ def later(replid: str, age: float | None, *, durable: bool = False) -> Facts:
     pytest.param([(0, Facts("old", 10_000, durable=True, known=Known("a", None))),
                   (103, Facts("new", 0, durable=True, known=Known("b", None)))], None, id="a-durable-restart-is-none"),
 ])  # fmt: skip
-def test_a_server_that_was_a_replica_for_a_moment(
-    connections: list[tuple[float, Facts]], votes_from: float | None
-) -> None:
-    """R21: it has forgotten what it granted, and its run_id and its uptime stay."""
+def test_restarts(connections: list[tuple[float, Facts]], votes_from: float | None) -> None:
+    """R21; ``votes_from``: seconds after the last connection was made."""
     voters = voters_of()
     for after, facts in connections:
         voters.heard(0, NOW + after - 3)
