@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import kernel
-from redlock._core.acquire import Target, acquire
-from redlock._core.kernel.extension import extend
-from redlock._core.kernel.release import release
-from redlock._core.lease import LeaseState
-from tests.core.world import START, Master, World, down
+from redlock._core.kernel.ballot import Grant
+from tests.core.test_rollback import WAYS
+from tests.core.world import START, Single, gone, ours, taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 FILES = sorted(Path(kernel.__file__).parent.glob("*.py"))
 MOST_LINES = 900
@@ -24,36 +22,8 @@ MOST_LINES = 900
 KNOWS = {"doubt", "effects", "kernel", "lease", "local_queue", "notes", "outcomes", "settings", "tokens", "wire"}
 LEAST_RUN = 0.6
 
-GREATER, HELD = [2, b"9999999999999999"[:15]], [0, b"0", b"x", 500]
-
-
-def acquired(*masters: Master, released: bool = True) -> None:
-    """One acquire, an extension, and the release."""
-    world = World(*masters)
-    spec = world.spec(ttl=10.0)
-    lease = LeaseState(spec, clock=lambda: world.now, mine=lambda: True)
-    target = Target(world.settings, spec)
-    outcome = world.run(acquire(target, START, world.now, lambda grant: target.granted(lease, grant)))
-    if released and type(outcome).__name__ == "Grant":
-        world.run(extend(world.settings, spec, lease, 10.0, world.now))
-        world.run(release(world.settings, spec, lease))
-
-
-def silent() -> Master:
-    return Master(9.0)
-
-
-SCENES: dict[str, Callable[[], object]] = {
-    "all grant": lambda: acquired(*[Master(0.01)] * 5),
-    "two hang": lambda: acquired(*[Master(0.01)] * 3, silent(), silent()),
-    "two are down": lambda: acquired(*[Master(0.01)] * 3, down(), down()),
-    "it is held": lambda: acquired(*[Master(0.01, {"acquire": HELD})] * 5),
-    "three hang": lambda: acquired(*[Master(0.01)] * 2, *[silent()] * 3),
-    "they are too late": lambda: acquired(*[Master(0.24)] * 5),
-    "a greater fence": lambda: acquired(*[Master(0.01, {"acquire": GREATER})] * 5),
-    "two have lost the key": lambda: acquired(*[Master(0.01)] * 3, *[Master(0.01, {"extend": [0, b""]})] * 2),
-    "it was lost": lambda: acquired(*[Master(0.01, {"extend": [0, b"x"]})] * 5),
-}
+# Of acquires; each that is granted is extended and released.
+SCENES = [*WAYS.values(), [*[ours()] * 3, *[gone()] * 2], [taken()] * 5]
 
 
 def statements(file: Path) -> set[int]:
@@ -105,8 +75,11 @@ def test_basic_scenes_run_most_of_it() -> None:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        for scene in SCENES.values():
-            scene()
+        for masters in SCENES:
+            scene = Single(*masters)
+            if isinstance(scene.world.run(scene.world.acquire(scene.spec, deadline=START)), Grant):
+                scene.extend()
+                scene.release()
     finally:
         sys.settrace(before)
     there = {(file, line) for file, lines in wanted.items() for line in lines}

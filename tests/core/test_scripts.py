@@ -516,25 +516,21 @@ def test_an_empty_value_is_a_holder_for_who_has_lost_the_name_to_it(master: Scri
     assert (master.get(A), master.pttl(A)) == ("", 2500)
 
 
-@pytest.mark.parametrize("value", ["9007199254740992", "99999999999999999999", "1e300", "inf"])
-def test_announce_refuses_what_no_client_can_have_announced(master: ScriptedMaster, value: str) -> None:
-    """It may stand where the largest was, which is not for the next client to guess; and it would not come back as it is."""
+@pytest.mark.parametrize("value", ["9007199254740992", "99999999999999999999", "1e300", "inf", [b"a list"]])
+def test_announce_refuses_what_no_client_can_have_announced(master: ScriptedMaster, value: Any) -> None:
+    """It may stand where the largest was, which is not for the next client to guess; and it would not come back as it is.
+
+    A lock key of another type is something else, and cured by something else.
+    """
     key = "redlock-max-ttl:redlock:"
     master.set(key, value)
+    before = dict(master.values)
     with pytest.raises(ErrorReplied, match=f"^BADMAXTTL {key} does not hold the max_ttl of a client: delete it"):
         master.run(wire.announce("redlock:", 60.0))
-    assert master.get(key) == value
-    with pytest.raises(ValueError, match="unexpected answer"):
-        read_announced(value.encode())
-
-
-def test_announce_refuses_what_is_no_string_in_the_same_words(master: ScriptedMaster) -> None:
-    """A lock key of another type is something else, and cured by something else."""
-    key = "redlock-max-ttl:redlock:"
-    master.set(key, [b"a list"])
-    with pytest.raises(ErrorReplied, match=f"^BADMAXTTL {key} does not hold the max_ttl of a client: delete it"):
-        master.run(wire.announce("redlock:", 60.0))
-    assert master.values[key.encode()] == [b"a list"]
+    assert master.values == before
+    if isinstance(value, str):
+        with pytest.raises(ValueError, match="unexpected answer"):
+            read_announced(value.encode())
     master.forbidden = {key.encode()}
     with pytest.raises(ErrorReplied, match=r"^NOPERM"):
         master.run(wire.announce("redlock:", 60.0))
