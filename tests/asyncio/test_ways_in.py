@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,31 +45,9 @@ async def statement(d: Deployment, **options: Any) -> None:
         await asyncio.sleep(WORK)
 
 
-async def unbound(d: Deployment) -> None:
-    await statement(d, bound=False)
-
-
-async def not_cancelled_on_loss(d: Deployment) -> None:
-    await statement(d, cancel_on_loss=False)
-
-
-async def stack(d: Deployment, **options: Any) -> None:
+async def stack(d: Deployment, kind: str = "lock", **options: Any) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(d.masters.lock("job", ttl=10, **options))
-        await asyncio.sleep(WORK)
-
-
-async def reader(d: Deployment) -> None:
-    await stack(d, shared=True)
-
-
-async def in_order(d: Deployment) -> None:
-    await stack(d, fair=True)
-
-
-async def slot(d: Deployment) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(d.masters.slots("job", limit=2, ttl=10))
+        await stack.enter_async_context(getattr(d.masters, kind)("job", ttl=10, **options))
         await asyncio.sleep(WORK)
 
 
@@ -79,10 +58,6 @@ async def by_hand(d: Deployment, **options: Any) -> None:
         await asyncio.sleep(WORK)
     finally:
         await lock.__aexit__(None, None, None)
-
-
-async def unbound_by_hand(d: Deployment) -> None:
-    await by_hand(d, bound=False)
 
 
 async def entered_again(d: Deployment) -> None:
@@ -165,17 +140,17 @@ async def fenced(d: Deployment) -> None:
         await asyncio.sleep(WORK)
 
 
-WAYS = [
-    acquired, extended, statement, unbound, not_cancelled_on_loss, stack, reader, in_order, slot, by_hand, unbound_by_hand,
-    entered_again, decorated, synchronized, several, terms, term_in_a_stack, leads, fenced,
-]  # fmt: skip
+WAYS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    "acquired": acquired, "extended": extended, "statement": statement, "unbound": partial(statement, bound=False),
+    "not-cancelled-on-loss": partial(statement, cancel_on_loss=False), "stack": stack, "reader": partial(stack, shared=True),
+    "in-order": partial(stack, fair=True), "slot": partial(stack, kind="slots", limit=2), "by-hand": by_hand,
+    "unbound-by-hand": partial(by_hand, bound=False), "entered-again": entered_again, "decorated": decorated,
+    "synchronized": synchronized, "several": several, "terms": terms, "term-in-a-stack": term_in_a_stack, "leads": leads,
+    "fenced": fenced,
+}  # fmt: skip
 
 
-# -- what trouble there is, before it begins --------------------------------------------------------------
-
-
-def all_well(d: Deployment) -> None:
-    pass
+# What trouble there is, before it begins.
 
 
 def greater_fence(d: Deployment) -> None:
@@ -192,20 +167,9 @@ def held(d: Deployment) -> None:
             d.loop.call_later(0.3, fake.put, name, None)
 
 
-def minority_mute(d: Deployment) -> None:
-    d.mute(0, 1)
-
-
-def majority_mute(d: Deployment) -> None:
-    d.mute(0, 1, 2)
-
-
 def scripts_forgotten(d: Deployment) -> None:
     for fake in d.fakes:
         fake.forgot = True
-
-
-# -- who cancels ------------------------------------------------------------------------------------------
 
 
 class Cancels:
@@ -302,11 +266,11 @@ async def struck_in(
 @pytest.mark.parametrize("by", [Cancels, CancelsAgain, RunsOut, FailsBeside])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_that_is_cancelled_in_any_turn_of_any_way_in_leaves_no_key(way, by):
-    scenes = [all_well, greater_fence, held, minority_mute]
-    if way is extended:
-        scenes += [majority_mute, scripts_forgotten]
+    scenes: list[Callable[[Deployment], None]] = [lambda _: None, greater_fence, held, lambda d: d.mute(0, 1)]
+    if way == "extended":
+        scenes += [lambda d: d.mute(0, 1, 2), scripts_forgotten]
     for scene in scenes:
         turn = 1
-        while run(lambda d: struck_in(d, turn, way, by, scene)):  # noqa: B023 - at once
+        while run(lambda d: struck_in(d, turn, WAYS[way], by, scene)):  # noqa: B023 - at once
             turn += 1
         assert turn > 5
