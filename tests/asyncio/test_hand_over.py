@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from redlock import (
-    ConfigurationError,
-    LockLost,
-    NotHeld,
-    RedlockError,
-)
+from redlock import ConfigurationError, LockLost, NotHeld, RedlockError
 from tests.asyncio.virtual import MASTERS, Deployment, run, virtual
 
 TTL = 10.0

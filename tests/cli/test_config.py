@@ -273,9 +273,6 @@ def test_an_address_in_the_place_of_the_file_shows_no_password(config, says):
         deployment([], given(config=config))
 
 
-# -- named masters (R34) ---------------------------------------------------------------------------------
-
-
 NAMED = {"lock-1": "redis://a:6379", "lock-2": "redis://b:6379"}
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
 import sys
 from importlib.metadata import version
 
@@ -13,13 +11,11 @@ import pytest
 
 import redlock
 from redlock import scripts
+from tests.servers.process import run
 
 
 def facts(*arguments, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "redlock", *arguments], capture_output=True, text=True, check=False, timeout=100,
-        env={**os.environ, **environment},
-    )  # fmt: skip
+    done = run("-m", "redlock", *arguments, environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -65,6 +61,6 @@ def test_the_scripts_are_printed_as_masters_get_them():
 
 
 def test_it_takes_no_arguments():
-    done = subprocess.run([sys.executable, "-m", "redlock", "10.0.0.1"], capture_output=True, text=True, check=False)
+    done = run("-m", "redlock", "10.0.0.1")
     assert done.returncode == 2
     assert "unrecognized arguments" in done.stderr

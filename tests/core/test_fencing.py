@@ -35,9 +35,6 @@ def granted(*masters: Master, **spec: Any) -> tuple[World, Grant]:
     return world, world.granted(**spec)
 
 
-# -- the clock ---------------------------------------------------------------------------------------
-
-
 def test_a_broken_wall_clock_does_not_use_up_the_numbers() -> None:
     """Lua counts exactly up to 2**53: a date in the year 3000 must not get there."""
     clock = FenceClock(lambda: 2**70)
@@ -80,9 +77,6 @@ def test_every_proposal_is_greater_than_all_before(steps: list[tuple[str, int]])
         assert proposal > highest
         assert proposal >= wall
         highest = proposal
-
-
-# -- one round, mostly -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("masters", "to", "at"), [

@@ -24,9 +24,6 @@ OLD, NEW = ("a", "b", "c"), ("b", "c", "d")
 ONE, OTHER = ("m", "a", "b"), ("m", "c", "d")  # they share one master
 
 
-# -- two lists -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", range(1, 10))
 def test_lists_are_compatible_if_and_only_if_their_majorities_meet(size: int) -> None:
     """Over every list that shares some of the masters and has others, of every size up to nine."""
@@ -43,9 +40,6 @@ def test_lists_are_compatible_if_and_only_if_their_majorities_meet(size: int) ->
             )
             meet = left[0] + left[1] > shared
             assert compatible(one, other) == compatible(other, one) == meet, (one, other)
-
-
-# -- what one master says: fleet.lua ---------------------------------------------------------------------
 
 
 class Said(Keyspace):
@@ -159,9 +153,6 @@ def test_a_full_master_shows_what_it_has(master: Said) -> None:
     master.refuses = "OOM"
     assert master.say("first", OLD, "working").state == -1
     assert [other.names for other in master.say("late", NEW).others] == [{*OLD}]
-
-
-# -- what a client makes of it ---------------------------------------------------------------------------
 
 
 def fleet(names: tuple[str, ...] = ONE, *, works: str = "") -> Fleet:

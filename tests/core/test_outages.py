@@ -16,7 +16,7 @@ from redlock._core.watch import wait_until_free
 from redlock._lock.refused import unreachable
 from tests.core.test_attempts import HELD
 from tests.core.test_local_queue import waiting_behind
-from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, turns
+from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, tally_of, turns
 from tests.owners import proves
 
 if TYPE_CHECKING:
@@ -153,13 +153,6 @@ def test_behind_one_that_meets_a_majority_there_is_no_outage(learned: Any) -> No
     assert refusal.at - START == pytest.approx(33.0 + OUTAGE)
 
 
-def tally(*outcomes: Any) -> Tally:
-    tally = Tally(["a", "b", "c"])
-    for master, outcome in enumerate(outcomes):
-        tally.count(master, outcome)
-    return tally
-
-
 GONE, BACK, ELSEWHERE = ("error", "error", "granted"), ("granted", "granted"), ("held", "held", "error")
 
 
@@ -177,7 +170,7 @@ def test_the_quorum_is_gone_still_gone_and_back(attempts: list[Any], told: list[
     heard: list[Any] = []
     outages = Outages(lambda what, seconds, _: heard.append((what, seconds)))
     for at, votes in attempts:
-        outages.attempted(tally(*votes), START + at)
+        outages.attempted(tally_of(*votes, size=3), START + at)
     assert [(what, pytest.approx(seconds)) for what, seconds in told] == heard
 
 
@@ -188,7 +181,7 @@ def test_a_thousand_waiters_are_one_record(at: float, told: list[str], look: int
     heard: list[Any] = []
     outages = Outages(lambda what, *_: heard.append(what))
     if at > START:
-        outages.attempted(tally(*GONE), START)
+        outages.attempted(tally_of(*GONE, size=3), START)
 
     class Interleaved(Tally):
         looks = 0
@@ -197,12 +190,12 @@ def test_a_thousand_waiters_are_one_record(at: float, told: list[str], look: int
         def unreachable(self) -> bool:
             self.looks += 1
             if self.looks == look:
-                outages.attempted(tally(*GONE), at)
+                outages.attempted(tally_of(*GONE, size=3), at)
             return True
 
         def absent(self) -> int:
             return self.size
 
     outages.attempted(Interleaved(["a", "b", "c"]), at)
-    outages.attempted(tally(*GONE), at)
+    outages.attempted(tally_of(*GONE, size=3), at)
     assert heard == told

@@ -11,10 +11,10 @@ import pytest
 
 from redlock import Vote
 from redlock._core import inspect, readings
-from redlock._core.kernel.quorum import Tally
 from redlock._core.wire import Seen
 from redlock._lock.refused import is_locked
 from redlock.errors import OUTCOMES, Outcome, Part, QuorumUnreachable, Unheard, unheard
+from tests.core.world import tally_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -54,13 +54,6 @@ def absent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     return request.param
 
 
-def tally_of(*outcomes: Any) -> Tally:
-    tally = Tally([f"m{master}" for master in range(len(outcomes))])
-    for master, outcome in enumerate(outcomes):
-        tally.count(master, outcome)
-    return tally
-
-
 def test_three_masters_of_five_that_load_are_an_outage(absent: Any) -> None:
     """C2: counted as refusals they would be told as "somebody else has it"."""
     tally = tally_of("held", "held", absent, absent, absent)
@@ -95,9 +88,8 @@ def test_who_answers_and_is_not_counted_does_so_for_a_while_whatever_is_released
 
 
 def test_who_said_nothing_yet_is_not_absent() -> None:
-    tally = Tally(["a", "b", "c"])
-    tally.count(0, "held")
+    tally = tally_of("held", size=3)
     votes = tally.votes()
     assert not tally.unreachable
     assert [OUTCOMES[vote.outcome].took for vote in votes] == ["voted", "nothing yet", "nothing yet"]
-    assert [vote.master for vote in unheard(votes)] == ["b", "c"]
+    assert [vote.master for vote in unheard(votes)] == ["m1", "m2"]

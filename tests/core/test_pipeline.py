@@ -6,18 +6,12 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from redlock._core import wire
 from redlock._core.effects import Send
-from redlock._core.extend_many import renew
 from redlock._core.fair import tickets
-from redlock._core.kernel.extension import Extension, extend
 from redlock._core.outcomes import NEVER, ErrorReply, Failure
 from redlock._core.pipeline import Pipeline, Queued, SentAgain, request_of
-from tests.core.renewer import renewal_of
-from tests.core.world import Master, World
-from tests.properties.profile import PROPERTY
 
 KEYS = wire.keys_for("redlock:", ["a"])
 TOKEN = "0f" * 20
@@ -236,79 +230,6 @@ def test_what_becomes_of_requests(story: str, said: str) -> None:
     assert Story().play(story) == said
 
 
-class Driver:
-    """Writes what it is told to, and forgets nothing: what a pipeline is judged by."""
-
-    def __init__(self) -> None:
-        self.pipeline = connected()
-        self.written: list[Asked] = []  # and not answered
-        self.settled: set[Send] = set()
-        self.releases: set[Send] = set()
-        self.at = 0.0
-
-    def submit(self, request: Asked) -> None:
-        if submit(self.pipeline, request, self.at):
-            self.written.append(request)
-        elif request.open:
-            assert not request.told[-1][1].sent
-
-    def acquire(self) -> None:
-        self.submit(acquire())
-
-    def release(self) -> None:
-        request = release()
-        self.releases.add(request)
-        self.submit(request)
-
-    def _answer(self, value: object, *, final: bool) -> None:
-        if not self.written:
-            return
-        request = self.written.pop(0)
-        text = as_text(self.pipeline.under_way[0])
-        assert self.pipeline.answered(value, self.at) == isinstance(value, ErrorReply)
-        again = self.pipeline.more()
-        if again:
-            assert [(request_of(queued), as_text(queued)) for queued in again] == [(request, True)]
-            self.written.append(request)
-        elif final or (text and value is NOSCRIPT):
-            self.settled.add(request)
-
-    def answer(self) -> None:
-        self._answer([1, 0], final=True)
-
-    def noscript(self) -> None:
-        self._answer(NOSCRIPT, final=False)
-
-    def passing(self) -> None:
-        self._answer(ErrorReply("LOADING x"), final=False)
-
-    def lose(self) -> None:
-        assert [request_of(queued) for queued in self.pipeline.under_way] == self.written
-        self.pipeline.broken(BROKEN, self.at)
-        for request in self.written:
-            if request.open:
-                assert request.told[-1] == (3, BROKEN, self.at)
-        self.written.clear()
-
-    def connect(self) -> None:
-        if self.pipeline.down is not None:
-            self.pipeline.connected(self.at)
-        due = (queued.request for queued in self.pipeline.due(self.at))
-        self.written.extend(request for request in due if isinstance(request, Asked))
-
-
-@PROPERTY
-@given(st.lists(st.sampled_from(["acquire", "release", "answer", "noscript", "passing", "lose", "connect"])))
-def test_no_answer_goes_astray_and_no_release_is_forgotten(steps: list[str]) -> None:
-    """Whatever happens: an answer belongs to the oldest request, and a release is under way, owed or done."""
-    driver = Driver()
-    for step in steps:
-        driver.at += 0.001
-        getattr(driver, step)()
-    driver.connect()
-    assert driver.releases <= {*driver.written, *driver.settled}
-
-
 # -- what is owed ------------------------------------------------------------------------------------
 
 
@@ -498,38 +419,6 @@ def test_of_what_is_over_only_the_text_is_sent(request_: Send) -> None:
     pipeline.answered(NOSCRIPT, 0.2)
     assert not pipeline.more()
     assert pipeline.idle
-
-
-@pytest.mark.parametrize("first", ["extend", "renew"])
-@pytest.mark.parametrize("torn", [False, True])
-def test_no_extension_is_sent_again_behind_a_later_one(first: str, torn: bool) -> None:
-    """It would take back what that one has given: its script was forgotten, or its connection broke."""
-    world = World(*[Master()] * 5)
-    spec = world.spec()
-    lease = world.lease(spec)
-    if first == "renew":
-        other = world.lease(world.spec("other"))
-        both = [renewal_of(world, spec, one)[0] for one in (lease, other)]
-        before: Any = renew(world.settings, dict.fromkeys(both, Extension("unanswered", 0.0)), world.now)
-    else:
-        before = extend(world.settings, spec, lease, spec.ttl, world.now, renews=True)
-    after: Any = extend(world.settings, spec, lease, 30.0, world.now)
-    pipeline, requests = connected(), []
-    for extension in (before, after):
-        requests.append(next(extension))
-        assert requests[-1].only_if()
-        submit(pipeline, requests[-1], 10.0)
-    if torn:
-        pipeline.broken(BROKEN, 10.1)
-        pipeline.connected(10.2)
-        assert [queued.request for queued in pipeline.due(10.2)] == requests[1:]
-        return
-    pipeline.answered(NOSCRIPT, 10.1)
-    pipeline.answered(NOSCRIPT, 10.1)
-    script, again = (request_of(queued) for queued in pipeline.more())
-    assert (script.call.script, script.call.keys) == (requests[0].call.script, ())
-    assert again is requests[1]
-    assert requests[0].tally.outcome(pipeline.master) == "error"
 
 
 @pytest.mark.parametrize("call", [tickets.leave(KEYS, TOKEN, 60.0), wire.mark(KEYS, TOKEN, 0.0)])

@@ -11,6 +11,7 @@ from redlock._core import readings
 from redlock._core.kernel.quorum import Tally, majority
 from redlock._core.kernel.validity import drift, valid_until
 from redlock.errors import OUTCOMES, Outcome
+from tests.core.world import tally_of
 from tests.owners import proves
 from tests.properties.profile import PROPERTY
 
@@ -18,14 +19,6 @@ pytestmark = proves("R3")
 
 VOTES: tuple[Outcome, ...] = tuple(outcome for outcome in OUTCOMES if outcome not in ("free", "pending"))
 ABSENT: tuple[Outcome, ...] = tuple(outcome for outcome in OUTCOMES if OUTCOMES[outcome].took == "absent")
-
-
-def tally_of(votes: list[Outcome] | tuple[Outcome, ...], size: int | None = None) -> Tally:
-    size = len(votes) if size is None else size
-    tally = Tally([f"redis-{number}" for number in range(size)])
-    for master, vote in enumerate(votes):
-        tally.count(master, vote)
-    return tally
 
 
 full_sets = st.lists(st.sampled_from(VOTES), min_size=1, max_size=9)
@@ -41,7 +34,7 @@ def test_a_majority_is_more_than_half(masters: int, need: int) -> None:
 @PROPERTY
 @given(full_sets)
 def test_every_full_set_of_votes_decides(votes: list[Outcome]) -> None:
-    tally = tally_of(votes)
+    tally = tally_of(*votes)
     assert tally.complete
     assert tally.decided
     assert tally.conclusive
@@ -60,7 +53,7 @@ def test_it_is_decided_at_the_first_vote_that_decides_and_never_changes_its_mind
     """Neither a vote too early nor one too late: what is open can no longer change the result."""
     votes, order = case
     need, size = majority(len(votes)), len(votes)
-    tally = tally_of([], size)
+    tally = tally_of(size=size)
     verdicts: set[tuple[bool, bool]] = set()
     proofs: set[tuple[bool, bool]] = set()
     assert not tally.decided
@@ -86,7 +79,7 @@ def test_it_is_decided_at_the_first_vote_that_decides_and_never_changes_its_mind
 @given(orders, st.sampled_from(VOTES))
 def test_a_master_votes_once(case: tuple[list[Outcome], list[int]], again: Outcome) -> None:
     votes, order = case
-    tally = tally_of(votes)
+    tally = tally_of(*votes)
     before = tally.votes(), tally.yes, tally.won, tally.denied, tally.unreachable
     for master in order:
         tally.count(master, again, 0.5, "again", configuration=True)
@@ -98,7 +91,7 @@ def test_a_master_votes_once(case: tuple[list[Outcome], list[int]], again: Outco
     ("wrong", "size", "hopeless"), [(1, 2, True), (1, 3, False), (2, 3, True), (2, 5, False), (3, 5, True)]
 )
 def test_misconfigured_is_a_majority_that_waiting_will_not_bring(wrong: int, size: int, hopeless: bool) -> None:
-    tally = tally_of([], size)
+    tally = tally_of(size=size)
     for master in range(wrong):
         tally.count(master, "error", configuration=True)
     assert readings.misconfigured(tally) == hopeless
@@ -145,7 +138,7 @@ def test_the_lease_ends_before_the_key(sent_at: float, ttl: float, factor: float
 @pytest.mark.parametrize("configuration", [True, False])
 def test_a_vote_is_inherited_as_it_was(vote: Outcome, configuration: bool) -> None:
     """R3: of a master that is not asked again, with all that it said."""
-    before, after = tally_of([], 3), tally_of([], 3)
+    before, after = tally_of(size=3), tally_of(size=3)
     before.count(1, vote, 0.003, "why", configuration=configuration)
     assert after.inherit(before, 1)
     assert after.votes() == before.votes()
@@ -164,7 +157,7 @@ def test_without_one_that_is_in_the_way_the_next_round_is_lost_as_well(size: int
     set_up: tuple[Outcome, bool] = ("error", True)
     choices = [*((vote, False) for vote in VOTES), set_up, None]
     for votes in product(choices, repeat=size):
-        tally = Tally(["m"] * size)
+        tally = tally_of(size=size)
         for master, vote in enumerate(votes):
             if vote is not None:
                 tally.count(master, vote[0], configuration=vote[1])
@@ -189,7 +182,7 @@ def test_without_one_that_is_in_the_way_the_next_round_is_lost_as_well(size: int
 ])  # fmt: skip
 def test_masters_that_object_to_a_name_are_no_outage(said: str, unreachable: bool, outage: bool) -> None:
     """C1: other names can be locked, so the quorum is not gone, though this one cannot be had."""
-    tally = Tally([f"redis-{number}" for number in range(5)])
+    tally = tally_of(size=5)
     for master, what in enumerate(said):
         if what == "n":
             tally.count(master, "error", configuration=True, of_name=True)

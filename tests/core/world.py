@@ -37,6 +37,7 @@ from redlock._core.effects import (
 from redlock._core.kernel.attempt import attempt
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import extend
+from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.release import release
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
@@ -465,6 +466,14 @@ class Single:
 
     def release(self, interrupt: Interrupt | None = None) -> bool:
         return self.world.run(self.releasing(), interrupt)
+
+
+def tally_of(*outcomes: Any, size: int = 0) -> Tally:
+    """What the first masters said, of so many."""
+    tally = Tally([f"m{number}" for number in range(size or len(outcomes))])
+    for master, outcome in enumerate(outcomes):
+        tally.count(master, outcome)
+    return tally
 
 
 def outcomes(votes: Sequence[Vote]) -> list[str]:

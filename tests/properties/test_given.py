@@ -66,8 +66,6 @@ def check(text):
     assert len(text) < 2000
 
 
-# -- masters -----------------------------------------------------------------------------------------
-
 pieces = st.sampled_from([
     "redis://", "rediss://", "unix://", "http://", "://", ":", "//", "/", "@", "?", "&", "=", "#", "%", "%00", "%0a",
     "%2C", "[", "]", "[::1]", "user", "10.0.0.1", "localhost", "6379", "0", "-1", "65536", "9" * 30, "\u00b2", "\u0663",
@@ -200,9 +198,6 @@ def test_options_of_masters(option, value):
         assert masters.max_ttl <= settings.fence_ttl < math.inf
         assert 0 <= settings.drift_factor < 0.5
         assert masters._runtime.deployment.keys(("a",), fencing=True).locks[0].encode()  # it can be sent
-
-
-# -- locks -------------------------------------------------------------------------------------------
 
 
 OPTIONS = [
