@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -122,38 +122,11 @@ class Fleet:
 eventually = partial(look.eventually, seconds=90.0)
 
 
-# -- the table ---------------------------------------------------------------------------------------
-
-
-class Counts(NamedTuple):
-    once: int
-    twice: list[int]
-    never: list[int]
-    late: int  # of those that were sent: by more than a second
-
-
-def counted(runs, first, last):
-    """How often each fire was sent: by messages, for a broker may deliver one twice."""
-    messages: dict[int, set[str]] = {fire: set() for fire in range(first, last + 1)}
-    late = set()
+def counted(runs):
+    """The fires that were sent twice, and those that never were: by messages, for a broker may deliver one twice."""
+    messages = {fire: set() for fire in range(min(run.fire for run in runs), max(run.fire for run in runs) + 1)}
     for run in runs:
-        if run.fire in messages:
-            messages[run.fire].add(run.message)
-            if run.at - run.fire > 1.0:
-                late.add(run.fire)
-    often = {fire: len(sent) for fire, sent in messages.items()}
-    return Counts(
-        sum(count == 1 for count in often.values()),
-        [fire for fire, count in often.items() if count > 1],
-        [fire for fire, count in often.items() if count == 0],
-        len(late),
-    )
-
-
-def reason(fleet, fire):
-    """Why a fire was not sent, from what the beats said of it."""
-    shown = f"fire of {datetime.fromtimestamp(fire, UTC).isoformat()}"
-    logs = fleet.logs()
-    if f"{shown} was sent by another beat" in logs:
-        return "taken by a beat that died before it was sent"
-    return "too old when a beat led again"
+        messages[run.fire].add(run.message)
+    return [fire for fire, sent in messages.items() if len(sent) > 1], [
+        fire for fire, sent in messages.items() if not sent
+    ]

@@ -21,8 +21,8 @@ from sqlalchemy.orm import Session
 from redlock import LockLost
 from redlock.fenced import CommitUnknown, FenceRefused, PausedTooLong, fenced
 from tests.fenced import banks, struck
-from tests.fenced.relay import Relay
 from tests.fenced.test_django import printed
+from tests.servers.relay import Relay
 
 ERRORS = (psycopg.Error, pymysql.Error, sqlalchemy.exc.DBAPIError)
 HURRY = {"postgresql": "SET lock_timeout = '20s'", "mariadb": "SET innodb_lock_wait_timeout = 20"}
@@ -124,7 +124,7 @@ def bank(request):
 def relay(request, bank, tmp_path):
     where = request.getfixturevalue(bank.kind)
     relay = Relay(f"{where}/{SOCKET}" if bank.kind == "postgresql" else where, f"{tmp_path}/{SOCKET}")
-    with contextlib.closing(relay):
+    with relay:
         yield relay
 
 
@@ -274,7 +274,7 @@ DJANGO = """
     import django.db
     import psycopg
     from tests.fenced import banks, struck, test_every_message as messages
-    from tests.fenced.relay import Relay
+    from tests.servers.relay import Relay
 
     folder, what, kind = {folder!r}, {what!r}, {kind!r}
     here = connection.settings_dict

@@ -109,11 +109,7 @@ def test_names_under_two_prefixes_have_a_row_each(redlock_servers, plain):
                     pass
             with fenced(usual.lock("account:7"), first) as lease:
                 pass
-        assert plain.fences() == {
-            "shop:account:7": early.fence,
-            "crm:account:7": late.fence,
-            "account:7": lease.fence,
-        }
+        assert plain.fences() == {"shop:account:7": early.fence, "crm:account:7": late.fence, "account:7": lease.fence}
         with usual.lock(["b", "a"]) as lease, fenced(lease, first):
             pass
         assert {"a", "b"} < set(plain.fences())

@@ -1,6 +1,5 @@
 """Looking at servers behind the library's back."""
 
-import asyncio
 import contextlib
 import subprocess
 import threading
@@ -109,15 +108,6 @@ def script_calls(servers):
 def logged(caplog):
     """What the library has logged; asyncio may have complained of a slow machine."""
     return [record for record in caplog.records if record.name.startswith("redlock")]
-
-
-async def connected(masters):
-    for _ in range(500):
-        with contextlib.suppress(QuorumUnreachable):
-            if all(vote.outcome in ("free", "held") for vote in (await masters.status("whatever")).votes):
-                return
-        await asyncio.sleep(0.01)
-    raise AssertionError("not connected")
 
 
 def alive(pid):

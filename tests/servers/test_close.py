@@ -10,16 +10,7 @@ import weakref
 import pytest
 
 from redlock import AsyncMasters, Masters, QuorumUnreachable, RedlockError
-from tests.servers.look import (
-    all_up,
-    each,
-    eventually,
-    lock_keys,
-    no_thread_besides,
-    nothing_left,
-    pause,
-    resume,
-)
+from tests.servers.look import all_up, each, eventually, lock_keys, no_thread_besides, nothing_left, pause, resume
 from tests.servers.process import run
 
 

@@ -1,4 +1,4 @@
-"""Forks that Python is not told of: uWSGI, an embedded interpreter, a library in C.  No hook runs in the child."""
+"""Forks, also those that Python is not told of: uWSGI, an embedded interpreter, a library in C.  No hook runs there."""
 
 import json
 import signal
@@ -12,10 +12,11 @@ from tests.servers.process import run
 # goes on until `end`.  A fork that the interpreter is not told of may find its own lock in use, by a thread that the child
 # does not have.  Such a child hangs before it comes to us: it is killed, tells None, and another one is asked.
 FORKING = """
-import asyncio, atexit, contextlib, ctypes, gc, json, logging, os, signal, sys, time
+import asyncio, atexit, contextlib, ctypes, gc, json, logging, os, signal, sys, time, warnings
 from redlock import AsyncMasters, LockLost, Masters, NotHeld, RedlockError
 fork, world, urls = ctypes.PyDLL(None).fork, sys.argv[1], sys.argv[2:]
 signal.alarm(100)
+warnings.simplefilter("ignore")  # that this process has threads
 logging.getLogger("redlock").addHandler(logging.NullHandler())  # a child has no connections yet, and may say so
 
 class Child:
@@ -137,8 +138,16 @@ def test_two_children_that_were_forked_in_c_never_both_have_a_lease(redlock_serv
 
 
 NOTHING_OF_ITS_PARENTS = """
+fork = os.fork if how == "os.fork" else fork
+def is_open(number):
+    with contextlib.suppress(OSError):
+        os.fstat(number)
+        return True
+    return False
 def main():
     connect()
+    (driver,) = masters._runtime.drivers.values()
+    numbers = [connection.fd for connection in driver._connections.all]
     lock = masters.lock("held", ttl=30, bound=False)
     lease = call(lock.acquire())
     def refused(method):
@@ -148,6 +157,8 @@ def main():
             return True
     def work():
         global handed_over
+        if how == "os.fork" and any(map(is_open, numbers)):  # Python tells of that one, and the copies are closed
+            return "open"
         first = [lease.valid, lease.lost, lease.remaining(), lock.owned()]
         handed_over = masters.resume("held", ttl=30, token=lease.token, fence=lease.fence)
         return [
@@ -157,13 +168,16 @@ def main():
     print(json.dumps(ask(work)))
     call(lock.extend())
     call(lock.release())
+    for turn in range(20):
+        pair("the parent goes on")
 play(main)
 """
 
 
-def test_a_child_that_was_forked_in_c_has_nothing_of_its_parents(redlock_servers, world_name):
+@pytest.mark.parametrize("how", ["os.fork", "in C"])
+def test_a_child_has_nothing_of_its_parents(redlock_servers, world_name, how):
     """And what it takes itself is its own, by name as well (R27); a lease that is handed over by its token, too."""
-    [told] = forking(world_name, NOTHING_OF_ITS_PARENTS, redlock_servers.urls)
+    [told] = forking(world_name, f"how = {how!r}\n" + NOTHING_OF_ITS_PARENTS, redlock_servers.urls)
     assert json.loads(told) == [False, False, 0.0, False, True, True, None, True, True]
     eventually(lambda: nothing_left(redlock_servers))
 

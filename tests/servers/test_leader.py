@@ -11,18 +11,11 @@ import pytest
 import redlock
 from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.owners import witness
-from tests.servers import worlds
 from tests.servers.look import eventually, nothing_left
 
 pytestmark = witness("R31")
 
 TTL = 2.0
-
-
-@pytest.fixture(params=worlds.NAMES[:2])
-def world(request):
-    with worlds.opened(request.param) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Event loops come and go; what was made on them goes without a sound, or says what to do."""
 
 import asyncio
-import contextlib
 import functools
 import gc
 import importlib.util
@@ -271,33 +270,6 @@ def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_s
         # Python says in this mode what takes longer than 0.1 s: so may anything on a busy machine.
         assert [line for line in process.lines if not line.startswith("Executing ")] == ["up", "cancelled"]
     eventually(lambda: nothing_left(redlock_servers))
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_closes_its_copies_of_the_sockets(redlock_servers):
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-
-    async def parent():
-        async with masters.lock("job", ttl=10) as lease:
-            (driver,) = masters._runtime.drivers.values()
-            numbers = [connection.fd for connection in driver._connections.all]
-            pid = os.fork()
-            if pid == 0:
-                os._exit(sum(map(is_open, numbers)))
-            _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
-            assert lease.valid
-        assert await use(masters)
-
-    asyncio.run(parent())
-    asyncio.run(masters.close())
-
-
-def is_open(number):
-    with contextlib.suppress(OSError):
-        os.fstat(number)
-        return True
-    return False
 
 
 # -- coroutines that are thrown away where their loop does not run (R11) -------------------------------

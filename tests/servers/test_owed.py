@@ -1,6 +1,7 @@
 """R10, R11: a release that could not be delivered is owed, and paid."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from redlock._io import connections
 from tests.owners import witness
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls
 from tests.servers.process import run
-from tests.servers.proxy import Proxy
+from tests.servers.relay import Relay
 
 pytestmark = witness("R10")
 
@@ -19,18 +20,18 @@ pytestmark = witness("R10")
 def test_at_the_close_a_master_that_is_back_is_connected_to_at_once(world, redlock_servers, monkeypatch):
     """P7: it can be reached.  The pause between two attempts to connect would end after the close."""
     monkeypatch.setattr(connections, "BETWEEN_CONNECTIONS", wait_fixed(600))
-    with Proxy(redlock_servers.ports[0]) as proxy:
+    with Relay(redlock_servers.ports[0]) as proxy:
         urls = [proxy.url, *redlock_servers.urls[1:]]
         masters = world.Masters(urls, restart_guard=False, node_timeout=5.0)
         lock = masters.lock("job", ttl=60)
         eventually(lambda: all_up(masters))
         lock.acquire()
         eventually(lambda: all(lock_keys(redlock_servers)))
-        proxy.loses = True  # every attempt to connect fails as well
+        proxy.strike = lambda _, when: when == "after"  # every attempt to connect fails as well
         proxy.drop()
         eventually(lambda: not all_up(masters))
         lock.release()
-        proxy.loses = False
+        proxy.strike = None
         masters.close()
         assert nothing_left(redlock_servers)
 
@@ -46,8 +47,10 @@ lock = masters.lock("job", ttl=60)
 def test_at_interpreter_exit(redlock_servers):
     """Exits right behind a release that nobody had time to confirm."""
     code = f"NODE_TIMEOUT = 5\n{HEAD}masters.status('job')\nfor _ in range(20): lock.acquire(); lock.release()"
-    with Proxy(redlock_servers.ports[0]) as proxy:
-        proxy.delay = 0.02  # its handshake and its answers are late
+    with Relay(redlock_servers.ports[0]) as proxy:
+        proxy.strike = lambda _, when: (
+            time.sleep(0.02) if when == "after" else None
+        )  # its handshake and its answers are late
         done = run("-W", "error", "-c", code, proxy.url, *redlock_servers.urls[1:])
         assert (done.returncode, done.stderr) == (0, "")
     eventually(lambda: nothing_left(redlock_servers))
@@ -66,7 +69,7 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture
 def proxy(redlock_servers):
-    with Proxy(redlock_servers.ports[LAGS]) as proxy:
+    with Relay(redlock_servers.ports[LAGS]) as proxy:
         yield proxy
 
 

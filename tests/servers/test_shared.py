@@ -13,15 +13,7 @@ from redlock._core import wire
 from redlock._health import rights
 from tests.owners import witness
 from tests.servers.commands import CHECK, NO_WAIT, RUN, environment, run
-from tests.servers.look import (
-    all_up,
-    at_once,
-    each,
-    elsewhere,
-    eventually,
-    nothing_left,
-    take,
-)
+from tests.servers.look import all_up, at_once, each, elsewhere, eventually, nothing_left, take
 
 pytestmark = witness("R33")
 

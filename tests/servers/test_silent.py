@@ -7,13 +7,13 @@ import pytest
 
 from redlock import QuorumUnreachable
 from tests.servers.look import all_up, eventually, logged, nothing_left
-from tests.servers.proxy import Proxy
+from tests.servers.relay import Relay
 
 
 @pytest.fixture
 def proxies(redlock_servers):
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(Proxy(port)) for port in redlock_servers.ports]
+        yield [stack.enter_context(Relay(port)) for port in redlock_servers.ports]
 
 
 def fall_silent(proxies):

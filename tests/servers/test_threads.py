@@ -1,6 +1,5 @@
 """Forks and Ctrl-C: what only threads meet, so these do not ask for a `world`."""
 
-import contextlib
 import faulthandler
 import os
 import select
@@ -11,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from redlock import ConfigurationError, Masters, MultiLock, NotHeld
+from redlock import ConfigurationError, Masters, MultiLock
 from redlock._io.waker import Waker
 from tests.owners import witness
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, pause, resume, take
@@ -33,39 +32,6 @@ def in_child(work):
             os._exit(code)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
-
-
-def test_fork(redlock_servers, redlock_masters):
-    """A child neither uses the sockets of its parent nor holds, extends or releases its leases."""
-    eventually(lambda: all_up(redlock_masters))
-    lock = redlock_masters.lock("job", ttl=10)
-    lease = take(lock)
-
-    def child():
-        if lock.owned() or lease.valid or lease.lost or lease.remaining():
-            return 1
-        for call in (lock.release, lock.extend):
-            try:
-                call()
-            except NotHeld:
-                continue
-            return 2
-        if redlock_masters.lock("job", ttl=10).acquire(timeout=0.05) is not None:
-            return 3
-        with redlock_masters.lock("the child's", ttl=10) as own:
-            if not own.valid:
-                return 4
-        redlock_masters.close()
-        return 0
-
-    assert in_child(child) == 0
-    assert lock.owned()
-    assert lock.extend().valid
-    lock.release()
-    for _ in range(20):
-        with lock:
-            pass
-    eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
@@ -172,24 +138,6 @@ def test_ctrl_c_for_real(redlock_servers):
         process.ends()
         assert process.lines[-1] == "KeyboardInterrupt"
     eventually(lambda: lock_keys(redlock_servers)[3:] == [set(), set()])
-
-
-def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_masters):
-    """Its parent's connections end when the parent ends them, whether the child uses a lock or not."""
-    eventually(lambda: all_up(redlock_masters))
-    numbers = [connection.fd for connection in redlock_masters._runtime.driver()._connections.all]
-
-    def child():
-        still_open = 0
-        for number in numbers:
-            with contextlib.suppress(OSError):
-                os.fstat(number)
-                still_open += 1
-        return still_open
-
-    assert in_child(child) == 0
-    with redlock_masters.lock("job", ttl=10):
-        eventually(lambda: sum(bool(keys) for keys in lock_keys(redlock_servers)) >= 3)
 
 
 # -- what others have patched --------------------------------------------------------------------------------------
