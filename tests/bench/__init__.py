@@ -53,6 +53,18 @@ WORLD: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _each(do: Callable[..., object]) -> Callable[..., None]:
+    def of_some(at: At, masters: int | Iterable[int] = 5, *more: Any, **options: Any) -> None:
+        for server in at._servers(masters):
+            do(at, server, *more, **options)
+
+    return of_some
+
+
+def _directions(*, requests: bool = True, answers: bool = True) -> list[int]:
+    return [REQUESTS] * requests + [ANSWERS] * answers
+
+
 class At:
     """What one life of a scene sees, and what it may do to the world."""
 
@@ -135,66 +147,28 @@ class At:
 
     # -- masters -------------------------------------------------------------------------------------
 
-    def freeze(self, masters: int | Iterable[int] = 5) -> None:
-        """They do nothing, as with SIGSTOP."""
-        for server in self._servers(masters):
-            server.master.freeze()
-
-    def thaw(self, masters: int | Iterable[int] = 5) -> None:
-        for server in self._servers(masters):
-            server.master.thaw()
-
-    def kill(self, masters: int | Iterable[int]) -> None:
-        for server in self._servers(masters):
-            server.stop()
-
-    def start(self, masters: int | Iterable[int], *, remember: bool = False) -> None:
-        for server in self._servers(masters):
-            server.master.start(remember=remember)
-
-    def refuse(self, masters: int | Iterable[int], how: str) -> None:
-        """They answer so to what would write: "MISCONF" or "OOM"; "" for no more."""
-        for server in self._servers(masters):
-            server.master.refuses = how
-
-    def load(self, masters: int | Iterable[int] = 5, *, flush: bool = False) -> None:
-        """FUNCTION LOAD of the library (R44), or FUNCTION FLUSH."""
-        for server in self._servers(masters):
-            server.master.functions = not flush
-
-    def permit(self, masters: int | Iterable[int] = 5, *, scripts: bool) -> None:
-        """ACL SETUSER: whether the user of the locks may run scripts from now on."""
-        for server in self._servers(masters):
-            server.master.scripts = scripts
-
-    def rate(self, masters: int | Iterable[int], rate: float) -> None:
-        """Their clocks run so much faster than ours from now on."""
-        for server in self._servers(masters):
-            server.master.runs(rate)
-
-    def own_rate(self, rate: float) -> None:
-        """The clock of this process runs so fast from now on."""
-        self.client.runs(rate)
-
-    def cut(self, masters: int | Iterable[int] = 5, *, requests: bool = True, answers: bool = True) -> None:
-        """What this process and they send each other is held until `heal`."""
-        for server in self._servers(masters):
-            self._line(server).cut(*[REQUESTS] * requests, *[ANSWERS] * answers)
-
-    def heal(self, masters: int | Iterable[int] = 5, *, requests: bool = True, answers: bool = True) -> None:
-        for server in self._servers(masters):
-            self._line(server).heal(*[REQUESTS] * requests, *[ANSWERS] * answers)
-
-    def snap(self, masters: int | Iterable[int] = 5) -> None:
-        """The connections of this process to them break."""
-        for server in self._servers(masters):
-            self._line(server).snap()
+    # Each of them takes all masters, so many, or those with these numbers.
+    freeze = _each(lambda _, server: server.master.freeze())  # they do nothing, as with SIGSTOP
+    thaw = _each(lambda _, server: server.master.thaw())
+    kill = _each(lambda _, server: server.stop())
+    start = _each(lambda _, server, remember=False: server.master.start(remember=remember))
+    rate = _each(
+        lambda _, server, rate: server.master.runs(rate)
+    )  # their clocks run so much faster than ours from now on
+    # What they answer to what would write: "MISCONF" or "OOM"; "" for no more.
+    refuse = _each(lambda _, server, how: vars(server.master).update(refuses=how))
+    # FUNCTION LOAD of the library (R44), or FUNCTION FLUSH; and ACL SETUSER: may the user of the locks run scripts?
+    load = _each(lambda _, server, flush=False: vars(server.master).update(functions=not flush))
+    permit = _each(lambda _, server, scripts: vars(server.master).update(scripts=scripts))
+    snap = _each(lambda at, server: at._line(server).snap())  # the connections of this process to them break
+    # What this process and they send each other is held; and until when.
+    cut = _each(lambda at, server, **ways: at._line(server).cut(*_directions(**ways)))
+    heal = _each(lambda at, server, **ways: at._line(server).heal(*_directions(**ways)))
 
     def hush(self, masters: int | Iterable[int] = 5) -> None:
         """The connections of this process to them take bytes and pass nothing on; new ones work."""
-        for server in self._servers(masters):
-            for tcp in self._line(server).tcps:
-                tcp.silent = True
+        for tcp in [tcp for server in self._servers(masters) for tcp in self._line(server).tcps]:
+            tcp.silent = True
 
     def far(self, master: int, delay: float) -> None:
         """What this process and it send each other takes so long."""

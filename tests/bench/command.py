@@ -10,9 +10,8 @@ import math
 import signal
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.judge import ERROR
+from tests.bench.judge import ERROR, P1
 from tests.bench.users import Client
-from tests.simulation.invariants import P1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.bench.judge import Judge
+from tests.bench.judge import P1, P2, P5, P7, P8, R32, Judge, Violation
 from tests.bench.run import Run
-from tests.simulation.invariants import P1, P2, P5, P7, P8, R32, Violation
 
 if TYPE_CHECKING:
     from tests.bench.judge import Hold
@@ -116,14 +115,8 @@ def told(setting: Setting, patches: tuple[Patch, ...] = ()) -> Told:
     judge, base = run.judge, setting.base
     assert isinstance(judge, Recorder)
     locks = sorted({line["lock"] for line in judge.lines})
-    header = {
-        "schema": 1,
-        "seed": setting.seed,
-        "masters": base.masters,
-        "locks": locks,
-        "ttl": base.ttl,
-        "must": ["exclusive"],
-    }
+    header = {"schema": 1, "seed": setting.seed, "masters": base.masters, "locks": locks, "ttl": base.ttl}
+    header |= {"must": ["exclusive"]}
     # P1 does not hold while a slew is not measured yet (R43).
     asks = base.clocks_hold and not judge.slews and not (base.confirm and any("mode" in line for line in judge.lines))
     return Told([header, *judge.lines], judge.overlaps if asks else None)

@@ -9,61 +9,58 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply
-from tests.simulation.invariants import (
-    ACQUIRES,
-    AGREEMENT,
-    C7,
-    EXPIRED,
-    EXTENDS,
-    LOOKS,
-    MILLISECOND,
-    NO_LOCK,
-    OCCUPIES,
-    P1,
-    P2,
-    P3,
-    P5,
-    P6,
-    P7,
-    P8,
-    PREFIX,
-    R12,
-    R13,
-    R28,
-    R28_END,
-    R32,
-    R36,
-    RELEASED,
-    RELEASES,
-    RENEWS,
-    REPAIRS,
-    TINY,
-    Attempt,
-    Violation,
-    Where,
-    find,
-    readers,
-)
+from tests.bench.parameters import WRONG_FAULTS
 from tests.simulation.line import LEFT as NO_TICKET, Line, Waiter
-from tests.simulation.parameters import WRONG_FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from redlock._core.wire import Call
     from tests.bench.machine import Machine, Process
-    from tests.bench.parameters import Setting
+    from tests.bench.parameters import Parameters, Setting
     from tests.bench.server import Server
     from tests.simulation.master import Key, Master
-    from tests.simulation.parameters import Parameters
     from tests.simulation.world import World
 
+PREFIX = "redlock:"
+MILLISECOND = 0.001
+TINY = 1e-9
+LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
+
+
+def _of(*verbs: str) -> tuple[scripts.Script, ...]:
+    return tuple(script for script in scripts.ALL if script.verb in verbs)
+
+
+ACQUIRES, OCCUPIES, EXTENDS, RENEWS = _of("acquire"), _of("occupy"), _of("extend"), _of("renew")
+REPAIRS, RELEASES = _of("repair"), _of("release", "vacate")
+RELEASED = "released:"  # in front of a token: nobody may have the name yet
+EXPIRED = "expired:"  # in front of a token: nobody can tell whether its last lease is over (R35)
+NO_LOCK = (":fence", ":grant", ":tickets")  # keys that end so stand beside that of a lock
+
+# The invariants by name; `Violation.invariant` is one of them.
+P1 = "P1 exclusive"
+P2 = "P2 fenced"
+P3 = "P3 freed"
+P5 = "P5 quarantined"
+P6 = "P6 told in time"
+P7 = "P7 clean"
+P8 = "P8 foreign"
+R12 = "R12 stays lost"
+R13 = "R13 not given up"
+R36 = "R36 guarded"
+R32 = "R32 at most"
+R28 = "R28 at least"
+AGREEMENT = "R34 one works on"
+R28_END = "R28 no longer"
+C7 = "C7 not held for longer"
+LIVE = "live"
 HANGS = "ends"
 LEFT = "leaves nothing"
 ERROR = "no error of its own"
@@ -84,6 +81,55 @@ _OF_NO_LOCK = (scripts.FLEET, scripts.KNOWN)
 _SETTLES = (scripts.CONFIRM, scripts.CONFIRM_SHARED)
 _FAIR = tuple(script for script in ACQUIRES if "fair" in script.name)
 _TTLS = dict.fromkeys((*ACQUIRES, *OCCUPIES, *EXTENDS, *REPAIRS), 2) | dict.fromkeys(_SETTLES, 5)  # which argument
+
+
+# A lock key; or a reader in the set that is there (R33).
+Where: TypeAlias = "tuple[str, str | None]"
+
+
+def find(master: Master, where: Where) -> Key | None:
+    name, reader = where
+    if reader is not None:
+        return dict(readers(master, name)).get(where)
+    key = master.find(name)
+    return None if key is None or key.members is not None else key
+
+
+def readers(master: Master, name: str) -> list[tuple[Where, Key]]:
+    """The readers of a name that have not ended; not the marks of writers."""
+    key = master.find(name)
+    if key is None or key.members is None:
+        return []
+    return [((name, token), one) for token, one in key.members.items() if (one.expires or 0) > master.now_ms]
+
+
+class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
+    """A promise was broken."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One acquire round with one token, and whatever became of it: the owner of keys."""
+
+    number: int
+    client: Any
+    names: tuple[str, ...]
+    token: str
+    longest: float  # the longest TTL asked for, seconds
+    sent_at: float = 0.0  # true time
+    over: bool = False  # it failed, or its lease was released
+    released_on: set[tuple[int, str]] = field(default_factory=set)  # masters that carried out its release, and its key
+    owed_until: float = float("inf")  # true time until which its release is owed (R10)
+    denied_on: set[int] = field(default_factory=set)  # masters that said the key is not its own
+    hold: Hold | None = None  # what was granted for it
+    gave: dict[int, int] = field(default_factory=dict)  # by master: which slot it gave (R32)
+
+    def __repr__(self) -> str:
+        return f"{self.client.name}#{self.number}"
 
 
 @dataclass(eq=False)
@@ -115,9 +161,9 @@ class Hold:
     def valid(self) -> bool:
         """Whether its holder may believe in it now.  What has ended once has ended for good."""
         with self.client.unseen():
-            if not self.over and not self.client.crashed:
+            if not self.over and not self.client.dead:
                 self.until = self.lease.valid_until
-            if not self.over and (self.client.crashed or self.lease.lost or self.client.clock() >= self.until):
+            if not self.over and (self.client.dead or self.lease.lost or self.client.clock() >= self.until):
                 self.over = True
             return not self.over
 
@@ -346,7 +392,7 @@ class Judge:
 
     def _none_too_early(self, hold: Hold) -> None:
         """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""
-        if not self.parameters.clocks_hold or any(map(self.parameters.rate, ("step", "slew", *WRONG_FAULTS))):
+        if not self.parameters.clocks_hold or any(map(self.parameters.rate, ("slew", *WRONG_FAULTS))):
             return
         for name in hold.attempt.names:
             for other in self._at_least[name]:
@@ -359,7 +405,7 @@ class Judge:
     def _after_the_guards(self, hold: Hold) -> None:
         """Nobody had it, but for the time of a guard: what a lost lease has under way gets that (R36)."""
         after, drift = self.parameters.after, self.parameters.drift_factor
-        if not after or self.parameters.rate("step") or not self.parameters.clocks_hold:
+        if not after or not self.parameters.clocks_hold:
             return
         for name in hold.attempt.names:
             for other in self._guarded[name]:
@@ -609,7 +655,7 @@ class Judge:
         if (
             hold.told
             or hold.normal
-            or client.crashed
+            or client.dead
             or client.exited
             or client.closing
             or (hold.let_go and not hold.late)
@@ -686,7 +732,7 @@ class Judge:
         for master in self.masters:
             master.tick()
             for name, key, attempt in self._locks(master):
-                if not attempt.client.crashed or str(key.value).startswith(EXPIRED):
+                if not attempt.client.dead or str(key.value).startswith(EXPIRED):
                     continue
                 if self.world.now > key.changed_at + self._lifetime(attempt) + master.jumped:
                     self.fail(P3, f"m{master.index} still has {name} of {attempt}, set at {key.changed_at:.3f}")
@@ -797,7 +843,7 @@ class Judge:
 
     def _stays(self, attempt: Attempt, master: Master) -> bool:
         """Its key stays on ``master`` for its TTL: its holder is dead (P3), or closed its masters while that was away."""
-        return attempt.client.crashed or (attempt.token, master.index) in self.unreached
+        return attempt.client.dead or (attempt.token, master.index) in self.unreached
 
     def whole(self, hold: Hold) -> None:
         """All is well, and it has been held for a while: every master has the key, or that of a dead holder (P3); or had it

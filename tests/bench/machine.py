@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
 
-from tests.simulation.invariants import Violation
+from tests.bench.judge import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -271,16 +271,6 @@ class Process:
 
     def __repr__(self) -> str:
         return self.name
-
-    # -- what the judge calls it ---------------------------------------------------------------------
-
-    @property
-    def crashed(self) -> bool:
-        return self.dead
-
-    @property
-    def paused(self) -> bool:
-        return self.stopped
 
     def clock(self) -> float:
         return self._offset + self._rate * self.world.now

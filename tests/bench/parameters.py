@@ -1,14 +1,13 @@
-"""What a seed decides before its run begins, beside what `parameters.py` of the decisions has."""
+"""What a seed decides before its run begins."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.library import STEPPED
-from tests.simulation.parameters import WRONG_FAULTS, Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +42,69 @@ MORE_FAULTS = (
     "program",  # `redlock-run` begins
     "branch",  # a program forks under its event loop, and the child runs a loop of its own
 )
+
+# What only R35 stands: a minority is wrong about time, another one in each episode.
+WRONG_FAULTS = (
+    "lie",  # a wall clock of it steps far, to and fro
+    "evict",  # a master of it loses its lock keys
+    "miss",  # ... and beside that: one master misses one renewal
+)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """One run.  Times in seconds; rates are relative to true time."""
+
+    seed: int
+    masters: int = 3
+    clients: int = 3
+    names: int = 1
+    ttl: float = 2.0
+    max_ttl: float = 4.0
+    fence_ttl: float = 3600.0
+    node_timeout: float = 0.25
+    drift_factor: float = 0.01
+    guard: bool = True
+    durable: float = 0.0  # share of masters with appendfsync always
+    delay: float = 0.002  # one way, typically
+    slow: float = 0.0  # share of messages that take many times as long
+    duration: float = 20.0  # until everything heals
+    budget: int = 1500  # ... or so many script calls
+    spread: float = 1.0  # share of the allowed difference of clock rates that is used
+    skew: float = 0.0  # clients' wall clocks differ by at most so much
+    announces: bool = True  # masters permit channels
+    after: float = 0.0  # seconds for which names stay taken after a loss (R36)
+    slots: int = 0  # of one group, which everybody wants one of
+    confirm: bool = False  # an expiry is confirmed by more than one clock (R35)
+    faults: tuple[tuple[str, float], ...] = ()
+
+    def rate(self, fault: str) -> float:
+        """How often it strikes, in events per TTL; 0 when it is switched off."""
+        return dict(self.faults).get(fault, 0.0)
+
+    @property
+    def free_after(self) -> float:
+        """Seconds in which every name becomes free where all is well, whatever has happened to its holder."""
+        return (3.5 if self.confirm else 2) * self.max_ttl * (1 + self.drift_factor)
+
+    @property
+    def clocks_hold(self) -> bool:
+        """The assumptions of P1 about clocks and memory."""
+        return self.guard or not self.forgets
+
+    @property
+    def forgets(self) -> bool:
+        """A master may lose all that it had."""
+        return bool(self.rate("amnesia") or self.rate("replica"))
+
+    @property
+    def fences_hold(self) -> bool:
+        """The assumptions of P2, which are about memory only."""
+        return self.skew < (self.max_ttl * self.guard if self.forgets else self.fence_ttl)
+
+    def __str__(self) -> str:
+        parts = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)]
+        return f"Parameters({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
@@ -135,13 +197,9 @@ def draw(
         pick = random.Random(f"replicas of shipped {seed}")
         if not quiet and "faults" not in fixed and pick.random() < 0.25:
             on[REPLICA] = pick.choice((0.1, 0.3))
-        given: dict[str, Any] = {
-            "after": after,
-            "max_ttl": max(base.max_ttl, base.ttl + after),
-            "confirm": confirms,
-            "faults": tuple(on.items()),
-        }
-        drawn = replace(drawn, base=replace(base, **given), uses=uses)
+        longest = max(base.max_ttl, base.ttl + after)
+        base = replace(base, after=after, max_ttl=longest, confirm=confirms, faults=tuple(on.items()))
+        drawn = replace(drawn, base=base, uses=uses)
     return replace(drawn, **(besides or {}))
 
 

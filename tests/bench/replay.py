@@ -19,22 +19,19 @@ from chaos.specification import Forbidden, Request, Rules
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.outcomes import ErrorReply
-from tests.bench.judge import Judge
+from tests.bench.judge import ACQUIRES, EXPIRED, EXTENDS, P1, P2, RELEASED, RELEASES, RENEWS, REPAIRS, Judge
 from tests.bench.parameters import draw, wrong_clocks
 from tests.bench.run import Run
-from tests.simulation.invariants import ACQUIRES, EXPIRED, EXTENDS, P1, P2, RELEASED, RELEASES, RENEWS, REPAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.specification import Round, State
     from redlock._core.wire import Call
-    from tests.bench.judge import Hold
-    from tests.bench.parameters import Setting
+    from tests.bench.judge import Attempt, Hold
+    from tests.bench.parameters import Parameters, Setting
     from tests.bench.users import Client
-    from tests.simulation.invariants import Attempt
     from tests.simulation.master import Master
-    from tests.simulation.parameters import Parameters
 
 TINY = 1e-6
 SETTLES = (scripts.FENCE, scripts.CONFIRM)

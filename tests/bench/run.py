@@ -16,13 +16,12 @@ from unittest import mock
 from redlock._core.subscriptions import LINGER
 from tests.bench.command import Program, Told
 from tests.bench.faults import Nemesis
-from tests.bench.judge import ERROR, HANGS, KNOWN, LEFT, Judge
+from tests.bench.judge import ERROR, HANGS, KNOWN, LEFT, LIVE, Judge
 from tests.bench.library import replaced
 from tests.bench.machine import Machine
 from tests.bench.parameters import Setting
 from tests.bench.server import Server
 from tests.bench.users import Client, User
-from tests.simulation.invariants import LIVE
 from tests.simulation.master import ENGINE, REPLACED, Keyspace, Master
 from tests.simulation.world import World
 

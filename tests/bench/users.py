@@ -15,14 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.bench.connecting import connector
-from tests.bench.judge import ERROR
+from tests.bench.judge import ERROR, LIVE
 from tests.bench.library import Library
 from tests.bench.loop import Loop
 from tests.bench.machine import Process
 from tests.bench.parameters import USES
 from tests.bench.system import System
 from tests.bench.wire import Line
-from tests.simulation.invariants import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -243,7 +242,7 @@ class Client(Process):
             self.world.log("closed", self)
             self.judge.has_closed(self)
             if not self.dead:
-                self._left()
+                self.run.closed(self)  # no thread and no socket of the library is there
 
     def _insists(self, call: Callable[[], Any]) -> Steps:
         """A Ctrl-C that strikes in ``call`` does not end the program: it calls again."""
@@ -287,10 +286,6 @@ class Client(Process):
     def longest_way(self) -> float:
         """Seconds from here to any master, where nothing goes wrong."""
         return max(line.longest_delay for line in self.lines.values())
-
-    def _left(self) -> None:
-        """After `close` no thread and no socket of the library is there."""
-        self.run.closed(self)
 
     def leave(self) -> None:
         """The program closes its masters, whatever is under way."""

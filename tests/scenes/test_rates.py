@@ -114,7 +114,7 @@ def test_a_slow_master_votes_and_is_told_once(at):
 
 @scene()
 def test_a_client_whose_own_clock_is_slow_is_told_that_all_masters_look_fast(at):
-    at.own_rate(0.9)
+    at.client.runs(0.9)
     yield from outcomes(at)
     yield at.sleep(3.0)
     refused = yield from at.raises(at.errors.QuorumUnreachable, partial(at.masters.lock("job").acquire, timeout=0))

@@ -9,9 +9,8 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from tests.bench import Life, play
-from tests.bench.judge import HANGS
+from tests.bench.judge import HANGS, Violation
 from tests.bench.library import Patch
-from tests.simulation.invariants import Violation
 
 WAITER = "redlock._io.waiter"
 ROUNDS, EVERY = 40, 2.0  # seconds from one round to the next one, in which no other thread comes and helps

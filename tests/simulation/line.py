@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core.fair.tickets import LIFE
-from tests.simulation.parameters import WRONG_FAULTS
+from tests.bench.parameters import WRONG_FAULTS
 
 if TYPE_CHECKING:
     from redlock._core.wire import Call
-    from tests.bench.judge import Hold, Judge
-    from tests.simulation.invariants import Attempt
+    from tests.bench.judge import Attempt, Hold, Judge
     from tests.simulation.master import Master
 
 IN_ORDER = "R42 in order"
@@ -40,7 +39,7 @@ class Waiter:
 
     @property
     def waits(self) -> bool:
-        return not (self.over or self.client.crashed)
+        return not (self.over or self.client.dead)
 
 
 class Line:
@@ -51,7 +50,7 @@ class Line:
         self.world = judge.world
         self.waiters: dict[str, Waiter] = {}  # by their tokens
         parameters = judge.parameters
-        steps = any(map(parameters.rate, ("step", "jump", *WRONG_FAULTS)))
+        steps = any(map(parameters.rate, WRONG_FAULTS))
         self._judges_order = not steps and parameters.fence_ttl > parameters.max_ttl * 2
 
     def before(self, master: Master, call: Call) -> None:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.wire import Call
-    from tests.bench.judge import Judge
-    from tests.simulation.invariants import Attempt
+    from tests.bench.judge import Attempt, Judge
     from tests.simulation.world import World
 
 # Wall time in whole seconds is what Redis computes its uptime from, so the epoch must look real.

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import coverage
 
+from tests.bench.judge import Violation
 from tests.bench.parameters import FAMILIES
 from tests.bench.replay import Replay, drawn
 from tests.bench.run import Run, report
 from tests.bench.variants import VARIANTS, Caught, hunt
-from tests.simulation.invariants import Violation
 
 if TYPE_CHECKING:
     import argparse

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.bench.judge import Violation
 from tests.bench.library import Patch
 from tests.bench.replay import Recorder, Replay, drawn
-from tests.simulation.invariants import Violation
 
 SEEDS = 24
 

@@ -14,9 +14,9 @@ from redlock import scripts
 from redlock._core import wire
 from redlock._core.fair import tickets
 from redlock._core.outcomes import ErrorReply
+from tests.bench.parameters import Parameters
 from tests.servers.one import redis_server
 from tests.simulation.master import Key, Master
-from tests.simulation.parameters import Parameters
 from tests.simulation.world import World
 
 CALLS = 60

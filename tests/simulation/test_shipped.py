@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.bench.judge import Violation
 from tests.bench.library import CORE, SHARED, Patch, text_of
 from tests.bench.parameters import FAMILIES, FAULTS, alone, draw, slewed, struck, wrong_clocks
 from tests.bench.run import Run, play
@@ -21,7 +22,6 @@ from tests.bench.users import User
 from tests.bench.variants import VARIANTS, hunt
 from tests.owners import proves
 from tests.properties.profile import PROPERTY
-from tests.simulation.invariants import Violation
 
 SEEDS = 9
 CHUNK = 3

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests import bench
-from tests.bench.judge import HANGS, Judge
+from tests.bench.judge import HANGS, LIVE, P1, P2, P8, Judge, Violation
 from tests.bench.library import ROOT, text_of
 from tests.bench.parameters import FAMILIES
 from tests.bench.run import Run, play
 from tests.bench.variants.variant import cases, fails
-from tests.simulation.invariants import LIVE, P1, P2, P8, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

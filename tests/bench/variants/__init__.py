@@ -17,21 +17,12 @@ from tests.bench.variants import (
     rates,
     sharing,
     waiting,
-)  # fmt: skip
+)
 from tests.bench.variants.variant import Caught, Variant, cases, hunt
 
-VARIANTS: dict[str, Variant] = {
-    **client.VARIANTS,
-    **holding.VARIANTS,
-    **leading.VARIANTS,
-    **fleet.VARIANTS,
-    **quorum.VARIANTS,
-    **rates.VARIANTS,
-    **functions.VARIANTS,
-    **confirming.VARIANTS,
-    **waiting.VARIANTS,
-    **sharing.VARIANTS,
-    **decisions.VARIANTS,
-}
+_BY_SUBJECT = (
+    client, holding, leading, fleet, quorum, rates, functions, confirming, waiting, sharing, decisions,
+)  # fmt: skip
+VARIANTS: dict[str, Variant] = {name: one for module in _BY_SUBJECT for name, one in module.VARIANTS.items()}
 
 __all__ = ["VARIANTS", "Caught", "Variant", "cases", "hunt"]

@@ -5,13 +5,30 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.judge import CALM, HANGS, LEFT, PAST, QUIET, R11, WHOLE
+from tests.bench.judge import (
+    AGREEMENT,
+    C7,
+    CALM,
+    HANGS,
+    LEFT,
+    LIVE,
+    P1,
+    P2,
+    P5,
+    P6,
+    P7,
+    PAST,
+    QUIET,
+    R11,
+    R28,
+    R36,
+    WHOLE,
+)
 from tests.bench.library import Patch
 from tests.bench.machine import SPINS
 from tests.bench.parameters import disagreeing, draw, struck, wrong_clocks
 from tests.bench.variants.variant import broken, seeded
 from tests.bench.wire import FORKED
-from tests.simulation.invariants import AGREEMENT, C7, LIVE, P1, P2, P5, P6, P7, R28, R36
 from tests.simulation.line import IN_ORDER, LEFT as NO_TICKET
 
 if TYPE_CHECKING:

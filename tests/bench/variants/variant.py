@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests import bench
+from tests.bench.judge import Violation
 from tests.bench.library import ROOT
 from tests.bench.run import play
-from tests.simulation.invariants import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,18 +101,8 @@ def red(name: str, patches: tuple[Patch, ...]) -> Iterator[str]:
 def fails(test: str, patches: tuple[Patch, ...]) -> str | None:
     """Run a test of ``tests/`` in a process of its own, with this library: how it fails."""
     environment = {**os.environ, "REDLOCK_PATCHES": json.dumps(patches)}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "tests.breaking",
-        "-p",
-        "no:cacheprovider",
-        f"tests/{test}",
-    ]
+    options = ["-x", "-q", "-p", "tests.breaking", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, f"tests/{test}"]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if run.returncode not in (0, 1):
         raise RuntimeError(f"{test} cannot be run:\n{run.stdout}{run.stderr}")
