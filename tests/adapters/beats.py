@@ -124,7 +124,9 @@ eventually = partial(look.eventually, seconds=90.0)
 
 def counted(runs):
     """The fires that were sent twice, and those that never were: by messages, for a broker may deliver one twice."""
-    messages = {fire: set() for fire in range(min(run.fire for run in runs), max(run.fire for run in runs) + 1)}
+    messages: dict[int, set[str]] = {
+        fire: set() for fire in range(min(run.fire for run in runs), max(run.fire for run in runs) + 1)
+    }
     for run in runs:
         messages[run.fire].add(run.message)
     return [fire for fire, sent in messages.items() if len(sent) > 1], [

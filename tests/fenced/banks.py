@@ -7,11 +7,13 @@ from typing import Any
 
 import psycopg
 import pymysql
+import pytest
 import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from redlock.fenced import schema
+from redlock import ConfigurationError
+from redlock.fenced import fenced, schema
 
 _numbers = itertools.count()
 READ = "SELECT balance FROM account"
@@ -65,6 +67,13 @@ class Bank:
         with self.session() as session:
             rows = self.run(session, "SELECT name, fence FROM redlock_fence").fetchall()
         return {name.decode() if isinstance(name, bytes) else name: int(fence) for name, fence in rows}
+
+
+def refused(lock, session, error=ConfigurationError, match=None):
+    """`fenced` runs no body; what it says instead."""
+    with pytest.raises(error, match=match) as told, fenced(lock, session):
+        pytest.fail("the body ran")
+    return told.value
 
 
 def in_sqlite(folder):

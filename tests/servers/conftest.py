@@ -61,8 +61,9 @@ def world(request):
 
 @pytest.fixture
 def masters(world, redlock_servers):
-    """As the plugin's ``redlock_masters``, in each world."""
+    """As the plugin's ``redlock_masters``, in each world; all of them vote."""
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
         yield masters
 
 

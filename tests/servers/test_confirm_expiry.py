@@ -57,16 +57,6 @@ def test_a_lock_is_on_record_with_its_last_renewal_until_the_release(masters, re
         assert lease.fence is not None
 
 
-def test_many_are_renewed_together(masters, redlock_servers):
-    locks = {f"job-{number}": masters.lock(f"job-{number}", ttl=4.5) for number in range(20)}
-    for lock in locks.values():
-        take(lock)
-    eventually(lambda: all(not marks(redlock_servers, name) & {"0", None} for name in locks))
-    assert len(set.union(*(marks(redlock_servers, name) for name in locks))) < len(locks)
-    for lock in locks.values():
-        lock.release()
-
-
 def test_slots(masters, others, redlock_servers):
     mine, theirs = masters.slots("import", limit=2, ttl=20.0), others.slots("import", limit=2, ttl=20.0)
     with mine as one, theirs as other:

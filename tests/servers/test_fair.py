@@ -4,17 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from redlock import ConfigurationError
 from redlock._core import wire
 from redlock._core.fair import tickets
-from tests.servers.look import all_up, eventually, in_line, script_calls
+from tests.servers.look import in_line, script_calls
 
 KEYS = wire.keys_for("redlock:", ["job"])
 FENCE = "{redlock:job}:fence"
 
 
 def test_a_free_name_costs_one_round_and_no_ticket(world, servers, masters):
-    eventually(lambda: all_up(masters))
     before = script_calls(servers)
     with masters.lock("job", fair=True) as lease:
         assert [now - then for now, then in zip(script_calls(servers), before, strict=True)] == [1] * 5
@@ -37,14 +35,3 @@ def test_a_client_of_version_0_1_sees_no_tickets_and_reads_the_same_fence(server
     assert master.eval(call.script.text, len(call.keys), *call.keys, *call.args)[:3] == [1, b"1700000000000000", 0]
     assert master.get(FENCE) == b"01700000000000000"
     assert master.eval(script.read_text(), 2, *KEYS.locks, *KEYS.fences, "1", "t", "1000", proposal, "60000") == answer
-
-
-@pytest.mark.parametrize(("options", "why"), [
-    ({"fair": 1}, "fair=1"), ({"shared": True}, "readers enter together"),
-    ({"fencing": False}, "that of proposed fencing tokens"),
-])  # fmt: skip
-def test_where_it_means_nothing_it_is_refused(world, masters, options, why):
-    with pytest.raises(ConfigurationError, match=why):
-        masters.lock("job", **({"fair": True} | options))
-    with pytest.raises(ConfigurationError, match="there is no order"):
-        masters.slots("job", limit=2, fair=True)

@@ -18,7 +18,7 @@ from redis.retry import Retry
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.owners import witness
-from tests.servers.look import all_up, each, eventually, kill, lock_keys, nothing_left, pause, restart, resume
+from tests.servers.look import all_up, each, eventually, kill, lock_keys, pause, restart, resume
 from tests.servers.one import free_port, redis_server, tls_server
 from tests.servers.process import run
 from tests.servers.strangers import answering, saying, serving
@@ -146,20 +146,6 @@ def test_a_command_that_was_renamed_away_is_told_at_once(world, tmp_path, comman
         with world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
             with pytest.raises(QuorumUnreachable, match=f"unknown command .{command}"):
                 masters.lock("job", ttl=10).acquire(timeout=60)
-
-
-def test_full_master_refuses_new_locks_but_extends_and_releases(redlock_servers, masters):
-    lock = masters.lock("job", ttl=10)
-    lock.acquire()
-    each(redlock_servers, "config_set", "maxmemory", "1")
-    try:
-        assert lock.extend().valid
-        lock.release()
-        with pytest.raises(QuorumUnreachable, match="OOM"):
-            lock.acquire(timeout=0)
-    finally:
-        each(redlock_servers, "config_set", "maxmemory", "0")
-    eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_a_port_that_speaks_something_else(world, four):

@@ -1,6 +1,5 @@
-"""All clients agree on the masters, and can change them one at a time (R34).  ``-s`` shows the timeline."""
+"""All clients agree on the masters, and can change them one at a time (R34)."""
 
-import time
 from typing import Any
 
 import pytest
@@ -16,11 +15,6 @@ pytestmark = witness("R34")
 
 MAX_TTL = 3.0
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}
-BEGAN = time.monotonic()
-
-
-def said(*what):
-    print(f"{time.monotonic() - BEGAN:7.2f} s ", *what)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +44,8 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
     ):
         with right.lock("job", ttl=2.4) as lease:
             ours_next.status("job")
-            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours") as refused:
+            with pytest.raises(QuorumUnreachable, match="masters that are incompatible with ours"):
                 early.lock("other", ttl=1.2).acquire(timeout=5)
-            said(refused.value)
             eventually(lambda: any(isinstance(event, MastersDisagree) for event in events), 30)
             told = next(event for event in events if isinstance(event, MastersDisagree))
             assert told.others == (tuple(sorted(listed(servers, 2, 3, 4, 5, 6))),)
@@ -84,7 +77,6 @@ def test_without_names_it_is_a_warning(world, urls, caplog):
             pass  # two hold it: that is what is warned of
         eventually(lambda: "are incompatible" in caplog.text, 30)
         (finding,) = [finding for finding in other.check(probe=False).findings if finding.code == "fleet"]
-        said(finding.message)
         assert finding.level == "warning"
         assert "two clients may hold one lock" in finding.message
 
@@ -132,7 +124,6 @@ def test_clients_that_announce_nothing_are_seen_where_they_can_be(urls):
             before.eval("return 1", 0)
             [finding] = about_the_fleet(masters)
             assert "1 connection without a name, from 127.0.0.1, runs scripts" in finding.message
-            said(finding.message)
             with redis.Redis.from_url(servers["lock-2"]) as admin:
                 admin.execute_command("ACL", "SETUSER", "default", "-client|list")
                 assert about_the_fleet(masters) == [], "who may not ask is told nothing of it"

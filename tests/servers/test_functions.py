@@ -10,7 +10,7 @@ from redlock._core import wire
 from redlock._health import rights
 from redlock.testing import LocalMasters
 from tests.owners import witness
-from tests.servers.look import all_up, each, eventually, nothing_left, take
+from tests.servers.look import each, eventually, nothing_left, take
 from tests.servers.one import with_functions
 
 RULE = rights.rule("redlock:", listing=True, functions=True).split()
@@ -92,18 +92,6 @@ def test_scripts_are_forbidden_and_the_library_is_replaced_and_flushed_under_a_l
         lock.release()
         assert not lease.lost
     eventually(lambda: nothing_left(servers))
-
-
-def test_masters_without_the_library_say_what_to_load(world, servers):
-    each(servers, "function_flush")
-    with world.Masters(as_locks(servers), restart_guard=False) as masters:
-        with pytest.raises(
-            Exception, match="load the library redlock_1, which redlock-check --functions prints, or grant EVAL"
-        ):
-            masters.lock("job").acquire(timeout=0)
-        each(servers, "function_load", scripts.library()[0])
-        eventually(lambda: all_up(masters))
-        take(masters.lock("job"))
 
 
 def test_a_library_of_this_version_is_called_whatever_its_text(world, servers):

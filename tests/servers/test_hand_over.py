@@ -7,7 +7,7 @@ import pytest
 from redlock import NotHeld
 from tests.owners import witness
 from tests.servers.interrupt import at_every_line
-from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
+from tests.servers.look import each, eventually, lock_keys, nothing_left, take
 from tests.servers.process import started
 
 TTL = 10.0
@@ -30,7 +30,6 @@ with Masters(urls, restart_guard=False, node_timeout=1) as masters:
 @witness("R46")
 def test_another_process_takes_it_over(world, redlock_servers, masters, others):
     """It releases it to the next one."""
-    eventually(lambda: all_up(masters))
     lock = masters.lock(["a", "b"], ttl=TTL, owner="web-3")
     lease = take(lock)
     handed = lease.hand_over()
@@ -75,7 +74,6 @@ def test_the_end_of_its_process_releases_nothing(redlock_servers, others, how):
 
 def test_a_slot_is_handed_over_as_the_lock_that_it_is(redlock_servers, masters, others):
     """R32."""
-    eventually(lambda: all_up(masters))
     slots = masters.slots("group", limit=2, ttl=TTL)
     lease = slots.acquire()
     handed = lease.hand_over()

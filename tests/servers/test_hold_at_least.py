@@ -6,7 +6,7 @@ import pytest
 
 from redlock import ConfigurationError, NotAcquired
 from tests.servers.commands import CHECK, NO_WAIT, RUN, run
-from tests.servers.look import all_up, eventually, take
+from tests.servers.look import eventually, take
 
 NEW = "--no-restart-guard"
 
@@ -16,7 +16,6 @@ def values(servers):
 
 
 def test_who_is_refused_is_told_why_and_for_how_long(world, redlock_servers, masters):
-    eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=30, hold_at_least=20, owner="web-3/7")
     lease = take(lock)
     lock.release()
@@ -40,7 +39,6 @@ def test_who_is_refused_is_told_why_and_for_how_long(world, redlock_servers, mas
 
 
 def test_the_last_release_keeps_it_whichever_lock_that_goes_through(redlock_servers, masters):
-    eventually(lambda: all_up(masters))
     outer, inner = masters.lock("job", ttl=30, hold_at_least=20), masters.lock("job", ttl=30)
     take(outer)
     take(inner)

@@ -4,13 +4,12 @@ import gc
 import logging
 import tracemalloc
 
-from tests.servers.look import all_up, eventually, take
+from tests.servers.look import eventually, take
 
 
 def test_a_lease_weighs_less_than_three_kilobytes(redlock_servers, masters, caplog):
     """Also after a burst; and it keeps nothing of the operation that acquired it."""
     caplog.set_level(logging.ERROR, "asyncio")  # how slow the machine is would be kept, and weigh something
-    eventually(lambda: all_up(masters))
     burst = [masters.lock(f"first-{i}") for i in range(100)]
     for lock in burst:
         take(lock)

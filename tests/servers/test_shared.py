@@ -13,7 +13,7 @@ from redlock._core import wire
 from redlock._health import rights
 from tests.owners import witness
 from tests.servers.commands import CHECK, NO_WAIT, RUN, environment, run
-from tests.servers.look import all_up, at_once, each, elsewhere, eventually, nothing_left, take
+from tests.servers.look import at_once, each, elsewhere, eventually, nothing_left, take
 
 pytestmark = witness("R33")
 
@@ -73,7 +73,6 @@ def test_a_writer_that_gives_up_takes_its_mark_back(redlock_servers, masters, ot
 
 def test_the_mark_of_a_writer_keeps_no_lease_from_its_key(redlock_servers, masters):
     """R14: the next extension gives the key back to a master that lost it, also if a writer waits there."""
-    eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=30)
     lease = take(lock)
     client = redlock_servers.client(2)
@@ -88,7 +87,6 @@ def test_the_mark_of_a_writer_keeps_no_lease_from_its_key(redlock_servers, maste
 
 def test_who_lost_it_is_not_told_that_somebody_waits(redlock_servers, masters):
     """Nobody has taken it: it expired."""
-    eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=30)
     take(lock)
     eventually(lambda: all(KEY in keys for keys in redlock_servers.keys()))
@@ -122,7 +120,6 @@ def test_a_downgrade_lets_readers_in_and_no_writer(world, redlock_servers, maste
 
 
 def test_a_downgraded_lease_is_renewed_and_heals_where_it_did_not_arrive(redlock_servers, masters):
-    eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=6)
     lease = take(lock)
     eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
@@ -318,7 +315,6 @@ def test_a_lock_of_others_keeps_readers_away(redlock_servers, masters):
 
 def test_readers_keep_others_away(redlock_servers, masters):
     """``SET NX`` sees a key; an owner-checked delete is refused by its type, and changes nothing."""
-    eventually(lambda: all_up(masters))
     lock = masters.lock("job", shared=True, ttl=30)
     lease = take(lock)
     eventually(lambda: lock.extend() and all(lease.token in readers for readers in readers_on(redlock_servers)))

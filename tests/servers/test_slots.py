@@ -9,6 +9,7 @@ import pytest
 from redlock import LockLost, Masters, NotAcquired, NotHeld, QuorumUnreachable, WouldDeadlock
 from tests.owners import witness
 from tests.servers.commands import NO_WAIT, RUN, run
+from tests.servers.look import each
 
 pytestmark = witness("R32")
 
@@ -93,23 +94,20 @@ def test_a_reader_of_one_slot_leaves_the_others_to_whoever_asks(masters, others)
 
 def test_who_waits_to_have_a_slot_as_a_lock_keeps_nobody_from_it(redlock_servers, masters):
     """The mark of a writer that waits holds nothing (R33)."""
-    for number in range(len(redlock_servers.urls)):
-        redlock_servers.client(number).zadd("redlock:import#0", {"a writer's mark": -(2**42)})
-        redlock_servers.client(number).pexpire("redlock:import#0", 60_000)
+    each(redlock_servers, "zadd", "redlock:import#0", {"a writer's mark": -(2**42)})
+    each(redlock_servers, "pexpire", "redlock:import#0", 60_000)
     with masters.slots("import", limit=1, timeout=0) as lease:
         assert lease.slot == 0
 
 
 def test_a_slot_with_something_strange_at_its_key_is_one_less(redlock_servers, masters, others):
     """Nobody can have that one.  If there is no other one, it is an error that waiting does not cure (C1)."""
-    for number in range(len(redlock_servers.urls)):
-        redlock_servers.client(number).rpush("redlock:import#1", "a list")
+    each(redlock_servers, "rpush", "redlock:import#1", "a list")
     for _ in range(8):
         with masters.slots("import", limit=2, timeout=0) as lease:
             assert lease.slot == 0
             assert others.slots("import", limit=2).acquire(timeout=0) is None
-    for number in range(len(redlock_servers.urls)):
-        redlock_servers.client(number).rpush("redlock:import#0", "a list")
+    each(redlock_servers, "rpush", "redlock:import#0", "a list")
     with pytest.raises(QuorumUnreachable, match="something that is not a lock has this key"):
         masters.slots("import", limit=2).acquire(timeout=PATIENCE)
 
@@ -117,8 +115,7 @@ def test_a_slot_with_something_strange_at_its_key_is_one_less(redlock_servers, m
 def test_a_lease_of_a_slot_that_readers_have_by_now_says_so_at_its_release(redlock_servers, masters, others):
     slots = masters.slots("import", limit=1)
     slots.acquire()
-    for number in range(len(redlock_servers.urls)):
-        redlock_servers.client(number).delete("redlock:import#0")
+    each(redlock_servers, "delete", "redlock:import#0")
     with others.lock("import#0", shared=True), pytest.raises(LockLost, match="another client holds it") as lost:
         slots.release()
     assert lost.value.reason == "taken"
@@ -126,13 +123,11 @@ def test_a_lease_of_a_slot_that_readers_have_by_now_says_so_at_its_release(redlo
 
 def test_the_first_slot_of_a_new_process_is_asked_for_in_one_trip(world, redlock_servers):
     """A master that did not know the script would answer too late: the lease would lack its key there."""
-    servers = [redlock_servers.client(number) for number in range(len(redlock_servers.urls))]
-    for server in servers:
-        server.script_flush()
-        server.config_resetstat()
+    each(redlock_servers, "script_flush")
+    each(redlock_servers, "config_resetstat")
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters, masters.slots("import", limit=3):
         pass
-    assert not any("errorstat_NOSCRIPT" in server.info("errorstats") for server in servers)
+    assert not any("errorstat_NOSCRIPT" in redlock_servers.client(i).info("errorstats") for i in range(5))
 
 
 def test_status(masters, others):

@@ -202,7 +202,6 @@ HOLDS = {
 @pytest.mark.parametrize("hold", HOLDS)
 def test_they_take_turns(redlock_servers, masters, hold):
     """In both directions, and fences go on increasing (P1, P2)."""
-    eventually(lambda: all_up(masters))
     lock, fence = HOLDS[hold](masters), 0
     for _ in range(2):
         with lock as lease:
@@ -252,7 +251,6 @@ def test_each_wakes_the_other(redlock_servers, masters, master):
 
 
 def test_a_lease_is_handed_over_in_both_directions(redlock_servers, masters):
-    eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=30, bound=False, auto_extend=False)
     token = take(lock).token
     eventually(lambda: everywhere(redlock_servers, "extend", token=token) == [[1]] * 5)
@@ -269,7 +267,6 @@ def test_a_lease_is_handed_over_in_both_directions(redlock_servers, masters):
 
 def test_a_key_that_the_other_one_has_is_not_taken_by_a_repair(redlock_servers, masters, master):
     """R14, on a master that lost the key of a lease and gave it to a client of the other version."""
-    eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=30, auto_extend=False)
     take(lock)
     eventually(lambda: master.exists(LOCK))  # it may be late

@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from redlock import ConfigurationError, RedlockError
 from tests.owners import witness
 from tests.servers.look import eventually, take
 
@@ -74,11 +73,3 @@ def test_who_leads(world, others, redlock_servers):
         through.close()
         assert seen.ends()
         assert seen.error is None
-
-
-def test_what_cannot_be_right(masters):
-    with pytest.raises(ConfigurationError):
-        masters.watch("")
-    masters.close()
-    with pytest.raises(RedlockError, match="closed"):
-        next(iter(masters.watch("job")))
