@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +17,8 @@ from redlock._core.pipeline import Pipeline, SentAgain
 from redlock._core.voters import Facts
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
+
+S = TypeVar("S", bound=Send)
 
 KEYS = wire.keys_for("redlock:", ["a"])
 TOKEN = "0f" * 20
@@ -39,9 +41,10 @@ def told(request: Send) -> Box:
 class Wires(Exchange):
     """Connections that carry bytes, to and fro; and the slow path, in as few words as possible."""
 
-    def __init__(self, world: World) -> None:
-        voters = world.settings.voters
-        super().__init__([Pipeline(master, 0.25) for master in range(MASTERS)], voters.votes_from, lambda _: b"request")
+    def __init__(self, **options: Any) -> None:
+        self.settings = World(*[Master()] * MASTERS, **options).settings
+        votes_from = self.settings.voters.votes_from
+        super().__init__([Pipeline(master, 0.25) for master in range(MASTERS)], votes_from, lambda _: b"request")
         self.sent: list[list[bytes]] = [[] for _ in range(MASTERS)]
         self.arrived: list[list[bytes | BaseException]] = [[] for _ in range(MASTERS)]
         self.slow: list[tuple[str, int]] = []
@@ -71,8 +74,14 @@ class Wires(Exchange):
 
         return recv
 
-    def ask(self, request: Send, now: float = START) -> Send:
-        self.submit(request, Box(), now)
+    def ballot(self) -> Ballot:
+        return Ballot(self.settings, wire.acquire(KEYS, TOKEN, 10.0, PROPOSAL, 3600.0))
+
+    def claim(self) -> Claim:
+        return Claim(self.settings, wire.release(KEYS, TOKEN), owed_until=START + 20)
+
+    def ask(self, request: S) -> S:
+        self.submit(request, Box(), START)
         return request
 
     def read(self, *ready: tuple[int, Any], at: float = START + 0.1) -> None:
@@ -119,23 +128,10 @@ class Wires(Exchange):
         pipeline.plain = not parsed.has_data()
 
 
-def a_world(**options: Any) -> World:
-    return World(*[Master()] * MASTERS, **options)
-
-
-def ballot(world: World) -> Ballot:
-    return Ballot(world.settings, wire.acquire(KEYS, TOKEN, 10.0, PROPOSAL, 3600.0))
-
-
-def claim(world: World) -> Claim:
-    return Claim(world.settings, wire.release(KEYS, TOKEN), owed_until=START + 20)
-
-
 @pytest.mark.parametrize("data", [STORED[:-1], encoded([2, b"9"]), RELEASED, b"", BlockingIOError(), OSError("x")])
 def test_all_else_is_left_to_the_slow_path(data: Any) -> None:
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
+    wires = Wires()
+    round_ = wires.ask(wires.ballot())
     wires._parse = lambda *_: None  # type: ignore[method-assign]
     wires.read((0, data), (1, STORED))
     assert wires.slow == [("rest of an answer", 0)]
@@ -145,9 +141,8 @@ def test_all_else_is_left_to_the_slow_path(data: Any) -> None:
 
 def test_what_is_sent_again_is_never_taken_for_its_usual_answer() -> None:
     """It may have been replaced by the mere text of the script, whose answer says nothing of the lock."""
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
+    wires = Wires()
+    round_ = wires.ask(wires.ballot())
     wires.read((0, encoded(ErrorReply("NOSCRIPT x"))))
     [again] = wires.pipelines[0].under_way
     assert isinstance(again, SentAgain)
@@ -159,11 +154,10 @@ def test_what_is_sent_again_is_never_taken_for_its_usual_answer() -> None:
 
 def test_a_quarantined_master_does_not_vote() -> None:
     """R21: and what becomes known of it counts at once, whichever thread or loop came to know it."""
-    world = a_world(guard=True)
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
+    wires = Wires(guard=True)
+    round_ = wires.ask(wires.ballot())
     for master in (0, 1):
-        world.settings.voters.admit(master, Facts(f"restarted-{master}", 1), START)
+        wires.settings.voters.admit(master, Facts(f"restarted-{master}", 1), START)
     wires.read((0, STORED), (1, STORED), (2, STORED))
     assert [vote.outcome for vote in round_.tally.votes()] == ["quarantined", "quarantined", "pending"]
     assert not round_.tally.won
@@ -172,9 +166,8 @@ def test_a_quarantined_master_does_not_vote() -> None:
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_round_that_the_slow_path_ends_gets_no_more_votes(plain: bool) -> None:
     """Its operation may be looking at them already."""
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
+    wires = Wires()
+    round_ = wires.ask(wires.ballot())
     wires.pipelines[1].plain = plain
     wires.read((0, STORED), (1, encoded([2, b"9"]) if plain else STORED), (2, STORED))
     assert wires.slow == [("rest of an answer" if plain else "read", 1)]
@@ -182,23 +175,22 @@ def test_a_round_that_the_slow_path_ends_gets_no_more_votes(plain: bool) -> None
 
 
 def test_who_is_interrupted_while_sending_tears_the_connection_in_hand() -> None:
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
+    wires = Wires()
+    round_ = wires.ballot()
     send = wires.pipelines[1].send
     wires.pipelines[1].send = interrupt
     with pytest.raises(KeyboardInterrupt):
         wires.ask(round_)
     wires.pipelines[1].send = send
     assert [len(sent) for sent in wires.sent] == [1, 0, 0]
-    wires.ask(claim(world))
+    wires.ask(wires.claim())
     assert wires.slow == [("send", 1)]
     assert wires.torn() == [1]
 
 
 def test_who_is_interrupted_while_reading_tears_the_connection_in_hand_also_if_struck_again() -> None:
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
+    wires = Wires()
+    wires.ask(wires.ballot())
     with pytest.raises(KeyboardInterrupt):
         wires.read((0, STORED), (2, KeyboardInterrupt()), (1, STORED))
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -210,13 +202,12 @@ def test_who_is_interrupted_while_reading_tears_the_connection_in_hand_also_if_s
 
 def test_a_round_that_was_decided_is_told_by_whoever_comes_next() -> None:
     """R11: the thread that counted was interrupted before it could."""
-    world = a_world()
-    wires, round_ = Wires(world), ballot(world)
-    wires.ask(round_)
+    wires = Wires()
+    round_ = wires.ask(wires.ballot())
     with pytest.raises(KeyboardInterrupt):
         wires.read((0, STORED), (1, STORED), (2, KeyboardInterrupt()))
     assert not told(round_)
-    wires.ask(claim(world))
+    wires.ask(wires.claim())
     assert told(round_) == [round_]
 
 
@@ -224,8 +215,8 @@ def test_a_round_that_was_decided_is_told_by_whoever_comes_next() -> None:
 @pytest.mark.parametrize("struck", range(MASTERS))
 def test_an_interrupted_flush_goes_on_where_it_was(struck: int, plain: bool) -> None:
     """R11: whoever left a request in the cork must not pay for the interruption of another thread."""
-    world = a_world()
-    wires, taken, given_back = Wires(world), ballot(world), claim(world)
+    wires = Wires()
+    taken, given_back = wires.ballot(), wires.claim()
     for request in (taken, given_back):
         request.sent_at, request.inbox = START, Box()
         wires._put_into_cork(request, b"request", START, wires.pipelines)
@@ -246,10 +237,8 @@ def interrupt(*_: Any) -> Any:
 
 def test_several_answers_in_one_packet() -> None:
     """A late one, of a round that is decided, stands in front of those to other operations."""
-    world = a_world()
-    wires, late, first, second = Wires(world), ballot(world), claim(world), ballot(world)
-    for request in (late, first, second):
-        wires.ask(request)
+    wires = Wires()
+    late, first, second = (wires.ask(one) for one in (wires.ballot(), wires.claim(), wires.ballot()))
     late.open = False
     wires.read(*((master, STORED + RELEASED + STORED) for master in range(2)))
     assert not wires.slow
