@@ -75,7 +75,6 @@ def gone(group: int) -> bool:
 
 def test_sigterm_then_sigkill_for_the_whole_group():
     with holder(0.3, 0.8) as (process, group, _, begun):
-        assert process.stdout is not None
         what, at = process.stdout.readline().split()
         assert what.encode() == TERMINATED
         assert float(at) - begun >= 0.3
@@ -90,7 +89,6 @@ def test_sigterm_then_sigkill_for_the_whole_group():
 def test_a_group_that_is_stopped_hears_of_it():
     with holder(0.3, 60, "echo ready; exec sleep 100") as (process, group, _, _):
         os.killpg(group, signal.SIGSTOP)
-        assert process.stdout is not None
         assert process.stdout.readline()[0].encode() == TERMINATED
         eventually(lambda: gone(group))
 

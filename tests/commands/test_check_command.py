@@ -195,7 +195,6 @@ def test_the_rule_says_how_it_outlives_a_restart():
 def test_watch_shows_what_changes_and_ends_with_the_last_status(servers):
     process = start([*CHECK, "--watch", "0.2", "--timeout", "2"], servers.urls)
     try:
-        assert process.stdout is not None
         seen: list[str] = []
         while not seen or not seen[-1].startswith("OK: all"):
             seen.append(process.stdout.readline())
@@ -250,11 +249,9 @@ def test_a_file_with_the_masters(servers, tmp_path):
 @pytest.mark.parametrize(("how", "last"), [("--no-probe", "OK: all"), ("--json", "{")])
 def test_a_reader_that_goes_away_ends_a_watch_soon_and_without_a_traceback(servers, how, last):
     process = start([*CHECK, "--watch", "600", how], servers.urls)
-    assert process.stdout is not None
     next(line for line in process.stdout if line.startswith(last))
     process.stdout.close()
     assert process.wait(30) == 3
-    assert process.stderr is not None
     assert process.stderr.read() == ""
     process.stderr.close()
 

@@ -198,7 +198,6 @@ def test_waiting(servers):
     with started(["job", NEW, "--", "sh", "-c", "echo got it; exec sleep 100"], servers.urls) as first:
         assert line(first) == "got it"
         with started(["job", NEW, "--verbose", *PATIENT, "--", "echo", "mine"], servers.urls) as second:
-            assert second.stderr is not None
             assert "is held by" in second.stderr.readline()
             first.terminate()
             assert first.wait(30) == 143
@@ -232,7 +231,6 @@ def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers
 def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
     each(servers, "set", "redlock:job", "somebody", px=60_000)
     with started(["job", NEW, *PATIENT, "-v", "--", "echo", "ran"], servers.urls) as process:
-        assert process.stderr is not None
         assert "held by somebody" in process.stderr.readline()
         process.send_signal(number)
         output, errors = process.communicate(timeout=30)
@@ -359,7 +357,6 @@ def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
         assert line(process) == "begun"
         tokens = {token for token, _ in holder_of(servers)}
         process.terminate()
-        assert process.stderr is not None
         assert "--max-hold is 2 s" in process.stderr.readline()
         for _ in range(2):
             just_renewed(servers, 6)
@@ -386,7 +383,6 @@ def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
         pause(servers)
         assert process.wait(30) == 70
         assert not any(map(alive, ours))
-        assert process.stderr is not None
         said = process.stderr.read()
         assert re.search(HELD.format("no renewal has worked, and the lease ends in .* s"), said), said
         assert "SIGKILL" in said
@@ -400,7 +396,6 @@ def test_a_loss_that_only_the_release_finds_is_said_like_any_other_one(servers, 
         each(servers, "set", "redlock:job", "somebody", px=60_000)
         goes_on.touch()
         assert process.wait(30) == 70
-        assert process.stderr is not None
         said = process.stderr.read()
         assert re.search(HELD.format("another client holds it") + "the command had ended", said), said
 
@@ -465,7 +460,6 @@ def test_a_watchdog_that_is_killed(servers):
         assert process.wait(30) == 70
         assert not alive(child)
         assert not alive(grandchild)
-        assert process.stderr is not None
         assert "redlock-guard, which would end the command in time, was killed" in process.stderr.read()
     eventually(lambda: nothing_left(servers))
 
@@ -625,7 +619,6 @@ def test_no_quorum(servers):
     assert "3 of 5 masters did not vote" in done.stderr
     assert done.stderr.count("refused") == 3
     with started(["job", NEW, "--wait", "60", "--", "echo", "ran"], servers.urls) as process:
-        assert process.stderr is not None
         assert "no quorum; waiting for one" in process.stderr.readline()
         servers.restart(0)
         assert process.wait(60) == 0

@@ -32,9 +32,8 @@ def service(servers, name, *command, ttl=60.0, more=(), program=RUN, **options):
     return started(arguments, servers.urls, program, **options)
 
 
-def says(process: subprocess.Popen[str], text: str) -> str:
+def says(process, text):
     """Read what it says until ``text`` is in it.  Returns that line."""
-    assert process.stderr is not None
     heard = []
     for said in process.stderr:
         heard.append(said)
