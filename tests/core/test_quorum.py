@@ -25,12 +25,6 @@ full_sets = st.lists(st.sampled_from(VOTES), min_size=1, max_size=9)
 orders = full_sets.flatmap(lambda votes: st.tuples(st.just(votes), st.permutations(range(len(votes)))))
 
 
-@pytest.mark.parametrize(("masters", "need"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5)])
-def test_a_majority_is_more_than_half(masters: int, need: int) -> None:
-    assert majority(masters) == need
-    assert Tally(["m"] * masters).need == need
-
-
 @PROPERTY
 @given(full_sets)
 def test_every_full_set_of_votes_decides(votes: list[Outcome]) -> None:

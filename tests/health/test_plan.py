@@ -60,28 +60,26 @@ def test_in_the_middle_of_a_change_the_next_step_waits():
     assert not plan(alive(named(1, 2, 3, 4)), named(1, 2, 3, 4), named(2, 3, 4), health_of()).waits
 
 
-def test_clients_that_do_not_go_together_are_no_beginning():
-    found = plan(alive(named(1, 2, 3), named(2, 3, 4)), named(1, 2, 3), named(2, 3, 4), health_of())
-    assert "are incompatible already" in found.refused
+THREE, FIVE = (1, 2, 3), (1, 2, 3, 4, 5)
+THEY = [healthy(number) for number in THREE]
+
+
+@pytest.mark.parametrize(("lists", "now", "new", "facts", "said"), [
+    pytest.param([THREE, (2, 3, 4)], THREE, (2, 3, 4), None, "are incompatible already",
+        id="clients-that-do-not-go-together-are-no-beginning"),
+    pytest.param([THREE], (7, 8, 9), (7, 8, 9, 10), None, "another list than the one that is given",
+        id="a-list-that-nobody-has-is-no-beginning"),
+    pytest.param([THREE], THREE, (1, 2, 3, 4), [*THEY, dead(4)], "the new master 10.0.0.4:6379 cannot vote",
+        id="a-new-master-that-cannot-vote"),
+    pytest.param([THREE], THREE, (1, 2, 3, 4), [*THEY, healthy(4, info={"run_id": THEY[0].info["run_id"]})],
+        "One server under two names has one vote", id="a-new-master-that-is-an-old-one"),
+    pytest.param([FIVE], FIVE, (2, 3, 4, 5), [*THEY, dead(4), dead(5)],
+        "without 10.0.0.1:6379 only 2 of 4 masters would be up", id="no-step-takes-the-majority-away"),
+])  # fmt: skip
+def test_what_is_refused(lists, now, new, facts, said):
+    found = plan(alive(*(named(*one) for one in lists)), named(*now), named(*new), health_of(facts))
+    assert said in found.refused
     assert not found.steps
-
-
-def test_a_list_that_nobody_has_is_no_beginning():
-    found = plan(alive(named(1, 2, 3)), named(7, 8, 9), named(7, 8, 9, 10), health_of())
-    assert "another list than the one that is given" in found.refused
-
-
-def test_a_new_master_that_cannot_vote_is_refused():
-    facts = [*(healthy(number) for number in (1, 2, 3)), dead(4)]
-    found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(1, 2, 3, 4), health_of(facts))
-    assert "the new master 10.0.0.4:6379 cannot vote" in found.refused
-
-
-def test_a_new_master_that_is_an_old_one_is_refused():
-    same = healthy(1)
-    facts = [same, healthy(2), healthy(3), healthy(4, info={"run_id": same.info["run_id"]})]
-    found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(1, 2, 3, 4), health_of(facts))
-    assert "One server under two names has one vote" in found.refused
 
 
 def test_an_old_master_that_is_down_may_be_replaced():
@@ -95,9 +93,3 @@ def test_masters_that_are_down_go_first_and_are_not_counted_among_those_that_may
     facts = [healthy(number) for number in (1, 2, 3, 4)] + [dead(5)]
     found = plan(alive(named(1, 2, 3, 4, 5)), named(1, 2, 3, 4, 5), named(1, 2, 3), health_of(facts))
     assert [(step.master, step.survives) for step in found.steps] == [(*named(5), 1), (*named(4), 1)]
-
-
-def test_no_step_takes_the_majority_away():
-    facts = [healthy(number) for number in (1, 2, 3)] + [dead(number) for number in (4, 5)]
-    found = plan(alive(named(1, 2, 3, 4, 5)), named(1, 2, 3, 4, 5), named(2, 3, 4, 5), health_of(facts))
-    assert found.refused.startswith("without 10.0.0.1:6379 only 2 of 4 masters would be up")
