@@ -1,6 +1,7 @@
 """Looking at servers behind the library's back."""
 
 import contextlib
+import faulthandler
 import subprocess
 import threading
 import time
@@ -127,18 +128,37 @@ def child_of(pid):
     return child
 
 
+class Doing:
+    """A thread that does ``work``, and what became of that."""
+
+    def __init__(self, work):
+        self.outcome = None
+        self._work = work
+        self._thread = threading.Thread(target=self._do, daemon=True)
+        self._thread.start()
+
+    def _do(self):
+        try:
+            self.outcome = self._work()
+        except BaseException as error:  # noqa: BLE001 - for the test to look at
+            self.outcome = error
+
+    @property
+    def over(self):
+        return not self._thread.is_alive()
+
+    def end(self, seconds=30.0):
+        """What it returned or raised."""
+        self._thread.join(seconds)
+        if not self.over:
+            faulthandler.dump_traceback(all_threads=True)
+        assert self.over, "it goes on, or stands still"
+        return self.outcome
+
+
 def elsewhere(work):
     """What ``work()`` returns or raises in another thread, for which another task stands on a loop."""
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(work())
-        except Exception as error:  # noqa: BLE001 - for the test to look at
-            outcome.append(error)
-
-    at_once([run])
-    return outcome[0]
+    return Doing(work).end(600.0)
 
 
 def at_once(works):

@@ -6,7 +6,6 @@ The garbage collector runs `__del__`, and closes generators, in any thread and i
 
 import asyncio
 import contextlib
-import faulthandler
 import itertools
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import pytest
 from redlock import AsyncMasters, Masters, RedlockError
 from redlock._io.process import brief
 from tests.servers.interrupt import Interrupt
-from tests.servers.look import all_up, eventually, nothing_left
+from tests.servers.look import Doing, all_up, eventually, nothing_left
 from tests.servers.process import run, soon
 from tests.servers.waiter import Waiting
 
@@ -27,23 +26,9 @@ LONG = 60  # seconds: it stands still
 
 def watched(function):
     """Call ``function`` in a thread, and wait for it."""
-    ended: list[BaseException | None] = []
-
-    def call():
-        try:
-            function()
-            ended.append(None)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            ended.append(error)
-
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    thread.join(LONG)
-    if thread.is_alive():
-        faulthandler.dump_traceback(all_threads=True)
-    assert not thread.is_alive(), "it stands still"
-    if ended[0] is not None:
-        raise ended[0]
+    ended = Doing(function).end(LONG)
+    if isinstance(ended, BaseException):
+        raise ended
 
 
 class Often(Interrupt):

@@ -23,7 +23,7 @@ from redlock._io.driver_threads import RenewalOperation
 from redlock._io.waiter import Waiter
 from redlock._system import clock as system_clock
 from tests.asyncio.virtual import MASTERS, Clock, Fake, Question, asks
-from tests.servers.look import eventually
+from tests.servers.look import Doing, eventually
 
 NODE_TIMEOUT = 1.5  # some wait for its end; the others must not come near it on a slow machine
 LONG = 30.0  # nobody waits for so long: it is there so that no test relies on a short time
@@ -110,26 +110,11 @@ class Pairs:
             fake.sock.close()
 
 
-class Follower(threading.Thread):
-    """Does ``work`` while the test leads; it begins when that waits for masters."""
-
-    def __init__(self, pairs, work):
-        super().__init__()
-        self.result: Any = None
-        self._work = work
-        self.start()
-        eventually(lambda: pairs.host.followers or not self.is_alive())
-
-    def run(self):
-        try:
-            self.result = self._work()
-        except Exception as error:  # noqa: BLE001 - for the test to look at
-            self.result = error
-
-    def end(self):
-        self.join(10)
-        assert not self.is_alive()
-        return self.result
+def follow(pairs, work):
+    """Do ``work`` in another thread while the test leads; on return that waits for masters."""
+    follower = Doing(work)
+    eventually(lambda: pairs.host.followers or follower.over)
+    return follower
 
 
 @pytest.fixture
@@ -185,7 +170,7 @@ def test_what_it_asked_goes_before_what_the_renewer_asks(pairs):
 def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_poll(pairs):
     """It has not asked to be told when there is room again; nobody else will be."""
     host, leader = pairs.host, Waiter(pairs.host)
-    follower = Follower(pairs, lambda: leader.wait(NEVER, None))
+    follower = follow(pairs, lambda: leader.wait(NEVER, None))
     pairs.resign()
     eventually(lambda: host.polling)
     for fake in pairs.fakes:
@@ -210,7 +195,7 @@ def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_
 def test_an_attempt_that_is_over_is_not_made(pairs):
     """R9: what takes it back is sent, and finds nothing."""
     lock = pairs.masters.lock("job", ttl=10)
-    follower = Follower(pairs, lambda: lock.acquire(timeout=0))
+    follower = follow(pairs, lambda: lock.acquire(timeout=0))
     error = follower.end()
     assert isinstance(error, QuorumUnreachable)
     assert [vote.outcome for vote in error.votes] == ["timeout"] * MASTERS
@@ -222,18 +207,18 @@ def test_an_attempt_that_is_over_is_not_made(pairs):
 def test_a_release_is_sent_however_late(pairs):
     """R10."""
     lock = pairs.masters.lock("job", ttl=10, bound=False)
-    follower = Follower(pairs, lock.acquire)
+    follower = follow(pairs, lock.acquire)
     pairs.answer()
     pairs.read()
     assert isinstance(follower.end(), Lease)
-    assert Follower(pairs, lock.release).end() is None  # nobody has denied it
+    assert follow(pairs, lock.release).end() is None  # nobody has denied it
     assert all(fake.keys for fake in pairs.fakes)
     assert pairs.nothing_left()
 
 
 def test_it_is_told_when_masters_that_are_down_decide(pairs):
     kill(pairs, 0, 1, 2)
-    follower = Follower(pairs, lambda: pairs.masters.lock("job", ttl=10).acquire(timeout=0))
+    follower = follow(pairs, lambda: pairs.masters.lock("job", ttl=10).acquire(timeout=0))
     pairs.answer(3, 4)
     error = follower.end()
     assert isinstance(error, QuorumUnreachable)
@@ -272,7 +257,7 @@ def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
     """It may be busy with somebody's callback then."""
     driver = pairs.driver
     asked = question("job", need=3)
-    follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, NEVER)))
+    follower = follow(pairs, lambda: pairs.driver.run(asks(asked, NEVER)))
     RenewalOperation(asks(question("kept", need=3), NEVER), driver, []).start()
     pairs.answer()
     pairs.host.leader, driver._awaits = driver.waiter, True

@@ -1,6 +1,7 @@
 """Elections in threads and in tasks (R31).  What candidates do to each other, and in which order: `scenes/test_leader.py`."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -11,7 +12,7 @@ import pytest
 import redlock
 from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.owners import witness
-from tests.servers.look import eventually, nothing_left
+from tests.servers.look import Doing, eventually, nothing_left
 
 pytestmark = witness("R31")
 
@@ -43,32 +44,15 @@ def _as_before(redlock_servers):
 in_threads = pytest.mark.parametrize("world", ["threads"], indirect=True)
 
 
-class Running:
-    """An election that runs in a thread."""
-
-    def __init__(self, election, lead, **options):
-        self.election = election
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(lead, options))
-        self._thread.start()
-
-    def _run(self, lead, options):
-        try:
-            self.election.run(lead, **options)
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
-
-    @property
-    def over(self):
-        return not self._thread.is_alive()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.election.stop()
-        self._thread.join(30)
-        assert self.over
+@contextlib.contextmanager
+def running(election, lead, **options):
+    """The election runs in a thread."""
+    thread = Doing(lambda: election.run(lead, **options))
+    try:
+        yield
+    finally:
+        election.stop()
+        thread.end()
 
 
 def until_told(term):
@@ -184,7 +168,7 @@ def test_a_lock_of_the_name_would_wait_for_its_own_term(masters, others):
             second.run(until_told)
         with pytest.raises(WouldDeadlock, match="its election would wait"):
             next(iter(second.terms()))
-        with Running(second, until_told):
+        with running(second, until_told):
             pass
 
 
@@ -195,12 +179,13 @@ def test_what_on_new_leader_raises_is_logged(masters, others, caplog):
     def fails(owner):
         raise ValueError(f"no such page: {owner}")
 
-    with Running(masters.leader("beat", ttl=30), says(led)) as first:
+    first = masters.leader("beat", ttl=30)
+    with running(first, says(led)):
         assert led.wait(20)
         led.clear()
-        with Running(others.leader("beat", ttl=30), says(led), on_new_leader=fails):
+        with running(others.leader("beat", ttl=30), says(led), on_new_leader=fails):
             eventually(lambda: "no such page: this" in caplog.text)
-            first.election.stop()
+            first.stop()
             assert led.wait(20)
 
 

@@ -1,36 +1,26 @@
 """Watching who holds a name, on real servers, in both worlds (R41)."""
 
-import threading
-
 import pytest
 
 from tests.owners import witness
-from tests.servers.look import eventually, take
+from tests.servers.look import Doing, eventually, take
 
 pytestmark = witness("R41")
 
 
-class Watching:
+class Watching(Doing):
     """A thread that watches, and notes the owner and the fence of each state."""
 
     def __init__(self, statuses):
         self.told: list[str] = []
         self.fences: list[int] = []
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, args=(statuses,))
-        self._thread.start()
 
-    def _work(self, statuses):
-        try:
+        def note():
             for status in statuses:
                 self.told.append(status.owner if status.token else "")
                 self.fences.append(status.fence or 0)
-        except BaseException as error:  # noqa: BLE001 - looked at by the test
-            self.error = error
 
-    def ends(self):
-        self._thread.join(20)
-        return not self._thread.is_alive()
+        super().__init__(note)
 
 
 @pytest.fixture
@@ -45,8 +35,7 @@ def watching(world, redlock_servers):
 
         yield watch
     for one in begun:
-        assert one.ends()
-        assert one.error is None
+        assert one.end() is None
 
 
 def test_holders_come_and_go(watching, others, redlock_masters):
@@ -71,5 +60,4 @@ def test_who_leads(world, others, redlock_servers):
             break
         eventually(lambda: seen.told[-1] == "")
         through.close()
-        assert seen.ends()
-        assert seen.error is None
+        assert seen.end() is None

@@ -1,35 +1,23 @@
 """Somebody who waits for a lock in a thread, and how far the subscriptions are."""
 
-import threading
-from typing import Any
-
 from tenacity import wait_fixed
+
+from tests.servers.look import Doing
 
 NEVER = wait_fixed(60)  # what wakes such a waiter is a message
 
 
-class Waiting:
+class Waiting(Doing):
     """A thread that waits for ``lock`` and gives it back at once."""
 
     def __init__(self, lock, **options):
-        self.outcome: Any = None
-        self._lock = lock
-        self._options = options
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
+        def wait():
+            lease = lock.acquire(**options)
+            if lease is not None:
+                lock.release()
+            return lease
 
-    def _work(self):
-        try:
-            self.outcome = self._lock.acquire(**self._options)
-            if self.outcome is not None:
-                self._lock.release()
-        except BaseException as error:  # noqa: BLE001 - looked at by the test
-            self.outcome = error
-
-    def end(self, seconds=10.0):
-        self._thread.join(seconds)
-        assert not self._thread.is_alive(), "it still waits"
-        return self.outcome
+        super().__init__(wait)
 
 
 def subscribers_up(world, masters):
