@@ -15,7 +15,7 @@ from chaos import check
 from chaos.__main__ import main
 from chaos.history import Header, Writer, merge
 from tests.chaos.tape import Tape, told
-from tests.chaos.test_verdict import good, overlapping
+from tests.chaos.test_verdict import broken_on_purpose, demands, good, overlapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,12 +42,6 @@ def checked(tmp_path, capsys):
     return check_
 
 
-def demands_nothing():
-    tape = good()
-    tape.header["must"] = []
-    return tape
-
-
 def very_many():
     tape = overlapping()
     for number in range(40):
@@ -56,11 +50,6 @@ def very_many():
 
 
 UNKNOWN_NAME = "is nothing that can be demanded, only exclusive, fenced, prompt, live, clean"
-
-
-def broken_on_purpose(tape, breaks):
-    tape.header |= {"variant": "minority", "breaks": [breaks]}
-    return tape
 
 
 def with_faults(by_name):
@@ -83,7 +72,7 @@ def with_faults(by_name):
         "VIOLATED: exclusive\n",
     ], id="violated"),
     pytest.param(very_many(), [], 1, ["  10. ", "and 31 more (--json has them all)"], id="of-very-many-the-first"),
-    pytest.param(demands_nothing(), ["--must", "exclusive"], 0, [], id="it-is-demanded-here"),
+    pytest.param(demands(good()), ["--must", "exclusive"], 0, [], id="it-is-demanded-here"),
     pytest.param(overlapping(), ["--must", "fenced,prompt"], 0, ["exclusive  VIOLATED  not demanded: 1 violation"],
         id="not-demanded"),
     pytest.param(overlapping(), ["--must", "fenced,exclusive"], 1, [], id="demanded"),
@@ -125,7 +114,7 @@ def test_what_is_printed(checked, tape, options, code, printed):
     *((overlapping().bytes(), ["--must", must], UNKNOWN_NAME)
       for must in ("fast", "exclusive,fast", "", "exclusive,", "exclusive, fenced", "EXCLUSIVE")),
     (overlapping().bytes()[:-1], [], "line 6: has no newline, so the file is cut short\n"),
-    (demands_nothing().bytes(), [], "UNKNOWN: 'must' of its header is empty"),  # and so it proves nothing
+    (demands(good()).bytes(), [], "UNKNOWN: 'must' of its header is empty"),  # and so it proves nothing
 ])  # fmt: skip
 def test_what_is_no_verdict_is_2(checked, history, options, says):
     code, out, error = checked(history, *options)
