@@ -125,10 +125,18 @@ class At:
         yield self.sleep(after)
         assert self.keys() == 0
 
-    def held(self, name: str | list[str], **options: Any) -> Steps:
-        """``yield from`` it: a lock that has been taken, and its lease."""
+    def held(self, name: str | list[str], *, then: float = 0.0, **options: Any) -> Steps:
+        """``yield from`` it: a lock that has been taken, and its lease, ``then`` seconds later."""
         lock = self.masters.lock(name, **options)
-        return lock, (yield lock.acquire)
+        lease = yield lock.acquire
+        if then:
+            yield self.sleep(then)
+        return lock, lease
+
+    def takes(self, name: str, *, lasts: float = 0.0, **options: Any) -> Steps:
+        """``yield from`` it: take this lock, and give it back so much later."""
+        lock, _ = yield from self.held(name, then=lasts, **options)
+        yield lock.release
 
     def begin(self, job: Steps | Callable[[], Any]) -> Callable[[], Any]:
         """Go on with these steps, or this call, beside this life, in a thread or a task: the job that `over` knows."""

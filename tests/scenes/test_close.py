@@ -8,8 +8,7 @@ from tests.bench import scene
 @scene()
 def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at):
     at.freeze([0])
-    lock, _ = yield from at.held("job", ttl=10.0)
-    yield lock.release
+    yield from at.takes("job", ttl=10.0)
     began = at.now
     yield at.masters.close
     assert at.exactly(began)
@@ -18,8 +17,7 @@ def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(at):
 
 @scene()
 def test_a_second_close_waits_for_the_first(at):
-    lock, _ = yield from at.held("job", ttl=10.0)
-    yield at.sleep(0.1)
+    lock, _ = yield from at.held("job", ttl=10.0, then=0.1)
     at.freeze([0])  # so that there is something to wait for
     yield lock.release
     began = at.now
@@ -36,8 +34,7 @@ def test_a_second_close_waits_for_the_first(at):
 @scene(worlds=["threads"])
 def test_a_release_under_way_is_waited_for(at):
     """P7: it is over when the masters have answered, and not because its `Masters` are."""
-    lock, _ = yield from at.held("job", ttl=10.0, bound=False)
-    yield at.sleep(0.1)
+    lock, _ = yield from at.held("job", ttl=10.0, bound=False, then=0.1)
     at.freeze(3)
     releases = yield at.begin(lock.release)
     yield at.sleep(0.05)
@@ -76,8 +73,7 @@ def test_an_observer_that_closes_masters_while_they_are_closed_does_not_wait_for
 
 @scene(worlds=["threads"])
 def test_an_interpreter_that_exits_waits_for_a_silent_master_for_node_timeout_at_most(at):
-    lock, _ = yield from at.held("job", ttl=10.0)
-    yield at.sleep(0.1)
+    lock, _ = yield from at.held("job", ttl=10.0, then=0.1)
     at.freeze([0])
     yield lock.release
     began = at.now

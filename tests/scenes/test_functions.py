@@ -39,8 +39,7 @@ def test_what_masters_take_away_while_clients_work_costs_no_vote(at, what):
     if flushed := "flushed" in what:
         at.load()
         at.snap()
-    lock, lease = yield from at.held("held", ttl=3.0)
-    yield at.sleep(1.5)
+    lock, lease = yield from at.held("held", ttl=3.0, then=1.5)
     if flushed:
         at.load(flush=True)
     else:

@@ -106,8 +106,7 @@ def guarded(at):
     assert (yield partial(lease.wait_lost, 30))
     granted = yield from next_grant(at)
     assert 3.0 <= granted - began < 3.2  # R36: max_hold and the guard, long before the keys end
-    lock, _ = yield from at.held("job", ttl=8.0, guard=2.0)
-    yield lock.release
+    yield from at.takes("job", ttl=8.0, guard=2.0)
     released = at.now
     granted = yield from next_grant(at)
     assert granted - released < 0.1  # a release in order gives it back at once

@@ -86,8 +86,7 @@ def test_a_crashed_holder_blocks_a_name_for_its_ttl_at_most():
 @proves("R10")
 @scene()
 def test_a_master_that_refuses_a_release_is_asked_again(at):
-    lock, _ = yield from at.held("job", ttl=60.0)
-    yield at.sleep(0.1)
+    lock, _ = yield from at.held("job", ttl=60.0, then=0.1)
     at.freeze([3])
     yield lock.release
     at.refuse([3], "MISCONF")

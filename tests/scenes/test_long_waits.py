@@ -18,9 +18,7 @@ def records(at):
 
 
 def holds(at, seconds, **options):
-    lock, _ = yield from at.held("job", owner="web-3/17", **options)
-    yield at.sleep(seconds)
-    yield lock.release
+    yield from at.takes("job", lasts=seconds, owner="web-3/17", **options)
 
 
 def waits(at, came, **options):

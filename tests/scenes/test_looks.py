@@ -10,8 +10,7 @@ from tests.owners import proves
 
 @scene()
 def test_a_name_is_not_free_because_a_minority_has_lost_its_key(at):
-    lock, _ = yield from at.held("job", ttl=10.0)
-    yield at.sleep(0.1)
+    lock, _ = yield from at.held("job", ttl=10.0, then=0.1)
     at.put("redlock:job", None, masters=[1, 3])
     assert not (yield partial(at.masters.wait_until_free, "job", timeout=0))
     yield lock.release

@@ -76,8 +76,7 @@ def test_a_token_of_another_client_on_a_majority_is_a_loss_at_the_next_renewal(a
 
 @scene()
 def test_an_extension_without_answers_takes_nothing_away(at):
-    lock, lease = yield from at.held("job", ttl=5.0)
-    yield at.sleep(0.1)
+    lock, lease = yield from at.held("job", ttl=5.0, then=0.1)
     before = lease.valid_until
     at.freeze(3)
     caught = yield from at.raises(at.errors.NotExtended, lock.extend, match="valid for another")
@@ -239,8 +238,7 @@ def test_a_slot_and_several_names_are_one_lease_in_the_log(at, slot):
 @scene()
 def test_a_loss_that_is_found_right_before_masters_are_closed_is_told_and_logged(at):
     told: list[Any] = []
-    lock, _ = yield from at.held("job", on_lost=told.append)
-    yield at.sleep(0.1)
+    lock, _ = yield from at.held("job", on_lost=told.append, then=0.1)
     at.put("redlock:job", None)
     yield from at.raises(at.errors.LockLost, lock.release)
     yield at.masters.close

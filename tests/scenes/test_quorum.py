@@ -129,8 +129,7 @@ def test_an_acquire_that_is_over_is_not_sent_again_behind_its_release_to_masters
 @proves("R12")
 @scene()
 def test_an_extension_brings_no_lost_lease_back(at):
-    lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False)
-    yield at.sleep(2.5)
+    lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False, then=2.5)
     yield from at.raises(at.errors.LockLost, partial(lock.extend, 10.0))
     yield at.sleep(0.1)
     assert not lease.valid  # R12
@@ -140,8 +139,7 @@ def test_an_extension_brings_no_lost_lease_back(at):
 
 @scene(delay=0.02)
 def test_an_extension_whose_answers_are_read_after_the_end_of_the_lease_comes_too_late(at):
-    lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False, bound=False)
-    yield at.sleep(1.0)
+    lock, lease = yield from at.held("job", ttl=2.0, auto_extend=False, bound=False, then=1.0)
     job = yield at.begin(at.raises(at.errors.LockLost, partial(lock.extend, 10.0)))
     yield at.sleep(0.01)
     at.stop(at.client, 3.0)

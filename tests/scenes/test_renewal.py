@@ -17,8 +17,7 @@ TTL = 3.0
 @proves("R13")
 @scene()
 def test_a_renewal_that_nobody_answers_takes_nothing_away(at):
-    lock, lease = yield from at.held("job", ttl=TTL)
-    yield at.sleep(0.1)
+    lock, lease = yield from at.held("job", ttl=TTL, then=0.1)
     at.cut(5)
     yield at.sleep(TTL / 2)
     assert lease.valid  # R13
@@ -31,8 +30,7 @@ def test_a_renewal_that_nobody_answers_takes_nothing_away(at):
 
 @scene()
 def test_renewals_are_tried_again_with_pauses_while_all_masters_are_down(at):
-    _, lease = yield from at.held("job", ttl=TTL)
-    yield at.sleep(0.1)
+    _, lease = yield from at.held("job", ttl=TTL, then=0.1)
     at.kill(5)
     while not lease.lost:
         yield at.sleep(0.01)
@@ -100,8 +98,7 @@ def test_an_extension_that_is_over_does_not_come_behind_a_later_one():
     taught: list[float] = []
 
     def holds(at):
-        lock, _ = yield from at.held("job", ttl=60.0, auto_extend=False)
-        yield at.sleep(0.1)
+        lock, _ = yield from at.held("job", ttl=60.0, auto_extend=False, then=0.1)
         for server in at.servers[:2]:
             server.master.flush_scripts()
         at.cut([0, 1], requests=False)
@@ -127,8 +124,7 @@ def test_an_extension_that_is_over_does_not_come_behind_a_later_one():
 @scene()
 def test_of_two_extensions_one_learns_of_the_loss_and_the_other_one_hears_nothing(at):
     told: list[Any] = []
-    lock, lease = yield from at.held("job", ttl=60.0, bound=False, on_lost=told.append)
-    yield at.sleep(0.1)
+    lock, lease = yield from at.held("job", ttl=60.0, bound=False, on_lost=told.append, then=0.1)
     at.put("redlock:job", None)
     jobs = [(yield at.begin(at.raises(at.errors.LockLost, lock.extend)))]
     yield at.sleep(0.0005)
@@ -160,8 +156,7 @@ def test_masters_that_refused_a_grant_get_its_key_soon(at):
 
 @scene()
 def test_a_master_that_says_late_that_it_has_no_key_gets_none_behind_the_release(at):
-    lock, _ = yield from at.held("job", ttl=TTL)
-    yield at.sleep(0.1)
+    lock, _ = yield from at.held("job", ttl=TTL, then=0.1)
     at.put("redlock:job", None, masters=[0])
     at.cut([0], requests=False)
     yield at.sleep(TTL / 3)  # it is renewed, and the others have answered

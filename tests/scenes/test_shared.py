@@ -21,8 +21,7 @@ def test_a_reader_that_crashed_is_over_after_its_ttl_although_another_reads_on()
         yield at.sleep(0.1)
 
     def reads_on(at):
-        lock, _ = yield from at.held("job", shared=True, ttl=3.0)
-        yield at.sleep(7.9)  # the last renewal was a moment ago
+        lock, _ = yield from at.held("job", shared=True, ttl=3.0, then=7.9)  # the last renewal was a moment ago
         released.append(at.now)
         yield lock.release
 
@@ -56,8 +55,7 @@ def test_fences_of_readers_and_writers_rise_whatever_the_wall_clocks_of_clients_
 
 @scene()
 def test_a_reader_that_is_there_no_more_is_not_brought_back_by_its_renewal(at):
-    _, lease = yield from at.held("job", shared=True, ttl=3.0)
-    yield at.sleep(0.5)
+    _, lease = yield from at.held("job", shared=True, ttl=3.0, then=0.5)
     at.put("redlock:job", None)
     began = at.now
     assert (yield partial(lease.wait_lost, 10.0))  # R12: with the renewal at a third of the TTL
@@ -94,15 +92,12 @@ def test_new_readers_are_kept_away_from_the_masters_that_a_writer_has_just_given
 
     def reads(at):
         at.cut([2])
-        lock, _ = yield from at.held("job", shared=True)
-        yield at.sleep(3.0)
-        yield lock.release
+        yield from at.takes("job", lasts=3.0, shared=True)
         at.heal([2])
 
     def writes(at):
         yield at.sleep(1.0)
-        lock, _ = yield from at.held("job", retry=wait_fixed(1.5))
-        yield lock.release
+        yield from at.takes("job", retry=wait_fixed(1.5))
 
     def comes(at):
         for master in (0, 1):

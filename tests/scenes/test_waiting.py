@@ -32,8 +32,7 @@ def test_waiters_of_several_processes_are_served_in_the_order_in_which_they_came
     served: list[Any] = []
 
     def holds(at):
-        lock, _ = yield from at.held("job")
-        yield at.sleep(6.0)  # some lives of a ticket: waiting renews it
+        lock, _ = yield from at.held("job", then=6.0)  # some lives of a ticket: waiting renews it
         yield lock.release
         yield from at.until(lambda: len(served) == 4, 10.0)
         assert [came for _, came, _ in served] == [0.5, 1.0, 1.5, 2.0]  # R42
@@ -47,8 +46,7 @@ def test_a_waiter_that_gave_up_is_not_waited_for_by_those_behind_it():
     served: list[Any] = []
 
     def holds(at):
-        lock, _ = yield from at.held("job")
-        yield at.sleep(3.0)
+        lock, _ = yield from at.held("job", then=3.0)
         released = at.now
         yield lock.release
         yield from at.until(lambda: served, 10.0)
@@ -94,8 +92,7 @@ def test_waiters_that_have_died_cost_a_second_once():
     served: list[Any] = []
 
     def holds(at):
-        lock, _ = yield from at.held("job")
-        yield at.sleep(5.0)
+        lock, _ = yield from at.held("job", then=5.0)
         for number in (1, 2):
             at.crash(at.other(number))
         yield lock.release
@@ -249,8 +246,7 @@ def test_a_release_wakes_all_that_wait_until_a_name_is_free_and_none_of_them_pol
     free: list[float] = []
 
     def holds(at):
-        lock, _ = yield from at.held("job", ttl=50.0)
-        yield at.sleep(2.0)
+        lock, _ = yield from at.held("job", ttl=50.0, then=2.0)
         before = at.play.judge.calls
         yield at.sleep(10.0)
         assert at.play.judge.calls - before < 4 * 5 * 12  # at 0.5, 1, 2 s: waiters that poll ask hundreds of times
