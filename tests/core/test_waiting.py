@@ -116,7 +116,12 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
     for master in range(3):
         world.announce(0.6, master, "t")
     asked: list[int] = []
-    acquire(world, retry=lambda state: asked.append(state.attempt_number) or PAUSE)
+
+    def retry(state: Any) -> float:
+        asked.append(state.attempt_number)
+        return PAUSE
+
+    acquire(world, retry=retry)
     assert asked == [1, 2, 1, 2]
 
 
