@@ -61,52 +61,43 @@ def test_the_ways_to_ask_a_server(server):
 def test_one_tiny_run(tmp_path):
     """One test, for it takes more than a minute: each process that runs tests would make a run of its own."""
     said, results = run(tmp_path, *(["--no-peers"] if no_peers() else []))
-    every_scenario_has_figures(said, results)
-    everybody_was_measured(results)
-    figures_are_figures(results)
-    it_prints_them(said, results)
-    a_page_can_be_made_of_it(results, tmp_path)
-    if why := no_peers():
-        missing(why)
-    the_other_libraries_were_measured(results)
-
-
-def every_scenario_has_figures(said, results):
     left_out = {"apart"} if "it takes two processors" in said else set()
     assert {record.scenario for record in results.records} >= set(SCENARIOS) - left_out
     assert len(results.records) > 100
 
-
-def everybody_was_measured(results):
     mine = only(EVERYBODY, "ours", "limit", "home-made")
     expected = {subject.title for subject in mine if subject is not LOOP or shutil.which("cc")}
     measured = {record.subject for record in results.of("latency") if record.value is not None}
     assert measured - PEERS_TITLES == expected
     assert set(results.left_out) - {LOOP.title} <= PEERS_TITLES
 
-
-def figures_are_figures(results):
-    """What has none says why; nothing is lost, and nothing is left behind, however slow the machine."""
+    # What has none says why; nothing is lost, and nothing is left behind, however slow the machine.
     for record in results.records:
         assert record.value is not None or record.note
         assert record.value is None or record.value >= 0 or record.unit in ("ms", "KB"), record
     for record in [*results.of("held", measure="lost"), *results.of("faults", measure="keys left behind")]:
         assert record.value == 0 or record.subject in PEERS_TITLES, record
 
-
-def it_prints_them(printed, results):
-    figures = [line.strip() for line in printed.splitlines() if line.startswith("    ")]
+    figures = [line.strip() for line in said.splitlines() if line.startswith("    ")]
     assert [line[:30] for line in figures] == [record.line()[:30] for record in results.records]
-    assert "written to" in printed
+    assert "written to" in said
 
-
-def a_page_can_be_made_of_it(results, folder):
-    page.write(results, folder)
-    text = "".join((folder / name).read_text(encoding="utf-8") for name in page.PAGES)
+    page.write(results, tmp_path)
+    text = "".join((tmp_path / name).read_text(encoding="utf-8") for name in page.PAGES)
     assert "$" not in text
     for name in ("latency", "sizes", "faults", "contention", "throughput"):
         assert f"](_static/performance/{name}.svg)" in text
-        assert (folder / "_static" / "performance" / f"{name}.svg").stat().st_size > 1000
+        assert (tmp_path / "_static" / "performance" / f"{name}.svg").stat().st_size > 1000
+
+    if why := no_peers():
+        missing(why)
+    out = set(results.left_out) - {LOOP.title}
+    # They know every request that they are sent; those that nobody maintains do not run on every Python.
+    assert {POTTERY.title, REDLOCK_PY.title}.isdisjoint(out), results.left_out
+    assert NODE.title not in out or not shutil.which("npm"), results.left_out
+    expected = {"latency", "peers and faults", "delays", "contention", "throughput"}
+    for title in PEERS_TITLES - out:
+        assert {record.scenario for record in results.records if record.subject == title} >= expected
 
 
 def test_of_one_scenario_a_page_can_be_made_too(tmp_path):
@@ -122,17 +113,6 @@ def test_transactions_of_a_real_database(tmp_path):
     assert [record.case for record in results.records] == [
         "what the fence adds", "what lock and fence add", "what the lock adds",
     ]  # fmt: skip
-
-
-def the_other_libraries_were_measured(results):
-    """All of them know every request that they are sent."""
-    out = set(results.left_out) - {LOOP.title}
-    # Those that nobody maintains do not run on every Python.
-    assert {POTTERY.title, REDLOCK_PY.title}.isdisjoint(out), results.left_out
-    assert NODE.title not in out or not shutil.which("npm"), results.left_out
-    expected = {"latency", "peers and faults", "delays", "contention", "throughput"}
-    for title in PEERS_TITLES - out:
-        assert {record.scenario for record in results.records if record.subject == title} >= expected
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [

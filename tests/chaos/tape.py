@@ -45,10 +45,10 @@ def told(story):
 
 
 class Tape:
-    def __init__(self, *, ttl=10, locks=(LOCK,), must=MUST):
+    def __init__(self, *, ttl=10, locks=(LOCK,), must=MUST, **header):
         self.header: dict[str, Any] = {
             "schema": 1, "seed": 7, "masters": 5, "locks": list(locks), "clients": ["client-1", "client-2"],
-            "clock": "boottime", "ttl": ttl, "must": list(must),
+            "clock": "boottime", "ttl": ttl, "must": list(must), **header,
         }  # fmt: skip
         self.lines: list[dict[str, Any]] = []
 

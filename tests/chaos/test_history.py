@@ -161,11 +161,7 @@ def test_the_file_is_named(tmp_path):
 @given(st.integers(0, 600))
 def test_no_cut_goes_unnoticed(at):
     """C31: at whatever byte it is cut, at the end of a line, too, it is refused."""
-    tape = Tape()
-    tape.header["footer"] = True
-    tape.held(1, "client-1", "A", until=11)
-    tape.release(2, "client-1", "A")
-    data = tape.bytes()
+    data = Tape(footer=True).told("1 A held until 11, 2 A releases").bytes()
     if at >= len(data):
         assert not parse(data).perhaps_cut
     else:

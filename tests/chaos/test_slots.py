@@ -12,9 +12,7 @@ EVERYTHING = (*MUST, "slots")
 
 
 def group(limit=2):
-    tape = Tape(must=EVERYTHING, locks=tuple(f"a#{slot}" for slot in range(limit)))
-    tape.header["slots"] = {"a": limit}
-    return tape
+    return Tape(must=EVERYTHING, locks=tuple(f"a#{slot}" for slot in range(limit)), slots={"a": limit})
 
 
 # How many slots there are, what happens, the events of each violation of `slots`, and how many there are of `exclusive`.
@@ -67,7 +65,5 @@ def test_a_grant_whose_slot_was_not_known_when_it_was_asked_for():
 
 @pytest.mark.parametrize("slots", [[], {"a": 0}, {"a": "2"}, {"a": True}, 3])
 def test_a_header_that_makes_no_sense(slots):
-    tape = group()
-    tape.header["slots"] = slots
     with pytest.raises(Unreadable, match="slots"):
-        tape.history()
+        Tape(slots=slots).history()

@@ -48,17 +48,10 @@ class Told(Tape):
         return self.got(t, token, said, mode="shared", **more)
 
     def downgraded(self, t, token, said="gggpp"):
-        self.event(t - 0.01, "client-1", "downgrade", "invoke", lock=LOCK, token=token)
-        return self.kept(t, token, said)
+        return self.told(f"{t - 0.01} {token} downgrades").kept(t, token, said)
 
     def gave(self, t, token, by=1):
-        self.release(t, f"client-{by}", token)
-        self.event(t + 0.01, f"client-{by}", "release", "ok", lock=LOCK, token=token)
-        return self
-
-    def release_under_way(self, t, token):
-        self.release(t, "client-1", token)
-        return self
+        return self.told(f"{t} {token}/{by} releases, {t + 0.01} {token}/{by} released")
 
     def failed(self, t, said, *, asked=0.0, after=0.01):
         """Decided so long after it was asked for, if that is told, and perhaps written later."""
@@ -70,31 +63,19 @@ class Told(Tape):
         self.event(t, f"client-{by}", "lost", "info", lock=LOCK, token=token, reason=reason, votes=votes(said))
         return self
 
-    def struck(self, op, target, begin, end):
-        self.fault(op, target, begin, end)
-        return self
-
-    def confirming(self):
-        self.header["confirm_expiry"] = True
-        return self
-
-    def beyond(self):
-        self.header["must"] = ["fenced"]
-        return self
-
 
 ALLOWED = {
     "one after the other": Told().got(1, "A").kept(4, "A", "hgggp").gave(5, "A").got(6, "B", "ggggg"),
     "the other masters": Told().got(1, "A").failed(2, "hhhgg"),
     "a greater fence on one": Told().got(1, "A", "fgggp"),
     "a second round": Told().got(1, "A", "gfghp", "ggghp").gave(2, "A").got(3, "B", "gffpp", "gpgpg"),
-    "a second round on what is over for certain": Told().confirming().got(1, "A", "hhhgp", "gggpp"),
+    "a second round on what is over for certain": Told(confirm_expiry=True).got(1, "A", "hhhgp", "gggpp"),
     "a release that is under way": Told().got(1, "A").gave(5, "A").got(5.02, "B"),
     "what has run out": Told().got(1, "A").got(11.5, "B"),
     "an extension that overtook the release": Told().got(1, "A").gave(5, "A").kept(5.2, "A", until=4.9 + LASTS),
     "told when it was over": Told().got(11.0, "B").got(12, "A", until=1 + LASTS, fence=1),
     "told late, decided in time": Told().got(1, "A").kept(10.95, "A", until=10.85 + LASTS),
-    "an extension that is told between release and answer": Told().got(1, "A").release_under_way(5, "A").kept(5.2, "A"),
+    "an extension that is told between release and answer": Told().got(1, "A").told("5 A releases").kept(5.2, "A"),
     "an attempt that was taken back before it was told": Told().got(2.2, "A").failed(2.3, "gghhh", asked=2.1, after=None),
     "an attempt that read its answers after the release": Told().got(1, "A").failed(3, "hhghh").gave(3.05, "A"),
     "an attempt that failed before": Told().got(2.2, "A").failed(2.3, "gghhh", asked=2.1),
@@ -114,9 +95,9 @@ ALLOWED = {
     "a slot that another one had": Told().got(1, "A", lock="a#0").got(11.5, "B", lock="a#0"),
     "a list that grows": Told().got(1, "A", "gg...").gave(2, "A").got(3, "B", "ggg..", by=2),
     "a list for one that is out of use": Told().got(1, "A", "gpg..").gave(2, "A").got(11.5, "B", "..ggg", by=2),
-    "two lists while a master was away": Told().struck("pause", "master-3", 0.5, 1.5).got(1, "A", "ggp..").got(2, "B", "..pgg", by=2),
+    "two lists while a master was away": Told().told("0.5 pause strikes master-3 until 1.5").got(1, "A", "ggp..").got(2, "B", "..pgg", by=2),
     "a list again that was used before": Told().got(1, "A", "gg...").got(12, "B", "..ggg", by=2).got(23, "C", "gg...").got(23.1, "D", "..ggg", until=22, fence=125, by=2),
-    "beyond the model": Told().beyond().got(1, "A").struck("evict", "master-3", 2, 2.1).got(3, "B", "hhggg"),
+    "beyond the model": Told(must=("fenced",)).got(1, "A").told("2 evict strikes master-3 until 2.1").got(3, "B", "hhggg"),
 }  # fmt: skip
 
 
@@ -148,7 +129,7 @@ FORBIDDEN = {
     "given up without proof": ("R13", 4, Told().got(1, "A").was_lost(4, "A", "hhaaa")),
     "a master grants it to two": ("R6", 5, Told().got(1, "A").got(3, "B", "ppggg")),
     "a master grants it to two, and one fails": ("R6", 5, Told().got(1, "A").failed(3, "hhghh").gave(3.2, "A")),
-    "a master has somebody else's": ("R6", 8, Told().beyond().got(1, "A").struck("evict", "master-3", 1.5, 1.6).got(2, "B", "ppggg").kept(3, "A")),
+    "a master has somebody else's": ("R6", 8, Told(must=("fenced",)).got(1, "A").told("1.5 evict strikes master-3 until 1.6").got(2, "B", "ppggg").kept(3, "A")),
     "a writer among readers": ("R6", 9, Told().reads(1, "A").reads(2, "B").gave(3, "A").got(4, "C")),
     "a reader beside a writer": ("R6", 5, Told().got(1, "A").reads(3, "B", "ppggg")),
     "a writer beside one that has downgraded": ("R6", 7, Told().got(1, "A").downgraded(2, "A").got(3, "B", "ppggg")),
@@ -161,7 +142,7 @@ FORBIDDEN = {
     "a list for another one that was skipped": ("R34", 4, Told().got(1, "A", "g....").kept(9, "A", "ggg..", by=2)),
     "another list in one process": ("R1", 7, Told().got(1, "A", "gpg..").gave(2, "A").got(3, "B", "gggg.")),
     "two of four are a majority": ("R1", 3, Told().got(1, "A", "ggpp.")),
-    "a fault that the model stands": ("R6", 7, Told().got(1, "A").struck("forget", "master-3", 1.5, 2).got(3, "B", "ppggg")),
+    "a fault that the model stands": ("R6", 7, Told().got(1, "A").told("1.5 forget strikes master-3 until 2").got(3, "B", "ppggg")),
 }  # fmt: skip
 
 

@@ -67,15 +67,5 @@ def test_nothing_is_left_of_a_server_whose_starter_was_killed():
     folder = Path(died.stdout.strip())
     assert folder.name.startswith("redlock-"), died.stderr
     eventually(lambda: not folder.exists())
-    eventually(lambda: not _running(str(folder)))
-
-
-def _running(word):
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and word.encode() in (entry / "cmdline").read_bytes():
-                found.append(entry.name)
-        except OSError:
-            pass
-    return found
+    running = ["pgrep", "-f", str(folder)]
+    eventually(lambda: subprocess.run(running, check=False, stdout=subprocess.DEVNULL).returncode == 1)
