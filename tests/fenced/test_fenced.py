@@ -2,7 +2,6 @@
 
 import contextlib
 import sqlite3
-import threading
 
 import psycopg
 import pymysql
@@ -12,7 +11,7 @@ import sqlalchemy
 from redlock import ConfigurationError, LockLost
 from redlock.fenced import FenceRefused, fenced
 from tests.fenced import banks
-from tests.servers.look import eventually
+from tests.servers.look import at_once, eventually
 
 DATABASE_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error, sqlalchemy.exc.DBAPIError)
 
@@ -39,11 +38,7 @@ def test_what_the_body_wrote_is_there_before_the_next_holder_reads(masters, bank
             with bank.session() as session, fenced(masters.lock("account:7", timeout=60), session):
                 bank.pay(session, bank.balance(session) - 1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([work] * 4)
     assert bank.stored == 80
 
 

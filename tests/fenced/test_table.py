@@ -19,6 +19,7 @@ from sqlalchemy import create_engine
 from redlock import Masters
 from redlock.fenced import FenceRefused, fenced, schema
 from tests.fenced import banks, struck
+from tests.servers.look import at_once
 
 
 def test_a_migration_of_alembic(plain, masters):
@@ -75,11 +76,7 @@ def test_eight_processes_of_a_deployment_make_it_at_once(request, kind):
         with bank.session() as session:
             bank.run(session, "DROP TABLE redlock_fence")
             session.commit()
-        threads = [threading.Thread(target=make) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once([make] * 8)
         assert errors == []
         assert bank.fences() == {}
 

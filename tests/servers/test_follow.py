@@ -8,7 +8,6 @@ import contextlib
 import math
 import socket
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -29,13 +28,6 @@ NODE_TIMEOUT = 1.5  # some wait for its end; the others must not come near it on
 LONG = 30.0  # nobody waits for so long: it is there so that no test relies on a short time
 NEVER = math.inf
 ALL = range(MASTERS)
-
-
-def never_impatient(monkeypatch):
-    """Each relies on the other for ever: whatever was lost shows."""
-    monkeypatch.setattr(threads_that_wait, "_PATIENCE", LONG)
-    monkeypatch.setattr(threads_that_wait, "_MOST_PATIENCE", LONG)
-    monkeypatch.setattr(threads_that_wait, "_LET_RUN", LONG)
 
 
 class Pairs:
@@ -60,14 +52,6 @@ class Pairs:
                 self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), system_clock.now()
             )
 
-    def read_at_once(self):
-        """The leading thread reads from all masters, for all threads, in one walk."""
-        host, connections = self.host, self.connections
-        with host.mutex:
-            host.reader = self.leader
-            connections.read_ready([(connection.fd, 1) for connection in connections.all], system_clock.now())
-            host.reader = None
-
     def answer(self, *numbers):
         """Those, or all of them, hear what was sent to them, and answer."""
         self.host.flush()
@@ -83,13 +67,6 @@ class Pairs:
 
     def resign(self):
         self.leader.stop_waiting()
-
-    def answer_until_over(self, thread):
-        """... which leads itself now."""
-        while thread.is_alive():
-            self.answer()
-            time.sleep(0.001)
-        thread.join()
 
     def nothing_left(self):
         """Once those that were hung up on are connected again."""
@@ -119,8 +96,9 @@ def follow(pairs, work):
 
 @pytest.fixture
 def pairs(monkeypatch):
-    """`Masters` without servers and threads, led by the test."""
-    never_impatient(monkeypatch)
+    """`Masters` without servers and threads, led by the test.  Each thread relies on the others for ever: what was lost shows."""
+    for patience in ("_PATIENCE", "_MOST_PATIENCE", "_LET_RUN"):
+        monkeypatch.setattr(threads_that_wait, patience, LONG)
     pairs = Pairs(NODE_TIMEOUT)
     yield pairs
     pairs.close()
@@ -289,9 +267,6 @@ class RenewalWithResult(RenewalOperation):
 
     result: Any = None
 
-    def __init__(self, op, driver):
-        super().__init__(op, driver, [])
-
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -299,18 +274,6 @@ def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(system_clock, "now", clock)
     return clock
-
-
-@pytest.fixture
-def driver(pairs):
-    return pairs.driver
-
-
-def is_over(operation, driver):
-    """After some more work of the thread that renews."""
-    driver.work()
-    driver.host.flush()
-    return operation.over
 
 
 # -- the last moment -------------------------------------------------------------------------------------
@@ -365,17 +328,24 @@ def test_who_is_decided_in_the_last_moment_gets_no_timeout(pairs, monkeypatch):
 
 
 @pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_does_what_the_renewer_does(clock, pairs, driver, monkeypatch, until):
+def test_nor_does_what_the_renewer_does(clock, pairs, monkeypatch, until):
+    driver = pairs.driver
     question = Slow(3)
     moment = LastMoment(monkeypatch, pairs, question, driver, "read_and_close", after=False)
     op = asks(question, clock() + until)
     next(op)  # which is done here, so that it is answered before it waits
-    operation = RenewalWithResult(op, driver)
+    operation = RenewalWithResult(op, driver, [])
     driver.send(question, operation)
     pairs.answer()
     operation.start()
     clock.advance(until)
-    eventually(lambda: is_over(operation, driver))
+
+    def over():
+        driver.work()
+        driver.host.flush()
+        return operation.over
+
+    eventually(over)
     moment.join()
     assert operation.result is question
 

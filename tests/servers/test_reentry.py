@@ -212,12 +212,6 @@ async def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_maste
 SHORT: dict[str, Any] = {"ttl": 3, "timeout": 10}  # for a machine that may stand still for a second or two
 
 
-def in_a_thread(work):
-    """What ``work()`` returns, in a thread that has ended by then."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()
-
-
 @contextlib.contextmanager
 def section(masters, seen):
     with masters.lock("invoice:42", **SHORT) as lease:
@@ -231,11 +225,11 @@ def section(masters, seen):
 def test_a_generator_that_was_entered_in_a_thread_that_has_ended_keeps_its_lease(redlock_servers, redlock_masters):
     """R15: a thread of a pool idles out, and the request goes on."""
     held = section(redlock_masters, [])
-    lease = in_a_thread(held.__enter__)
+    lease = elsewhere(held.__enter__)
     until = lease.valid_until + SHORT["ttl"]
     eventually(lambda: lease.valid_until > until)
     assert lease.valid
-    in_a_thread(lambda: held.__exit__(None, None, None))
+    assert not elsewhere(lambda: held.__exit__(None, None, None))
     assert (lease.valid, lease.lost) == (False, False)
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -252,7 +246,7 @@ def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redl
         entering = call(second.__enter__)
         assert redlock_masters.lock("invoice:42", ttl=3).acquire(timeout=0.2) is None
         assert not entering.done()
-        in_a_thread(lambda: first.__exit__(None, None, None))  # the thread that entered is waiting
+        assert not elsewhere(lambda: first.__exit__(None, None, None))  # the thread that entered is waiting
         entering.result()
         call(second.__exit__, None, None, None).result()
     assert len(set(seen)) == 2
@@ -299,7 +293,7 @@ def test_a_copy_of_the_context_enters_again_if_it_was_made_meanwhile(redlock_ser
         copied.run(again.release)
         assert before.run(again.acquire, timeout=0.05) is None
         # As threads may inherit contexts: only the thread that entered enters again.
-        assert in_a_thread(lambda: copied.run(again.acquire, timeout=0.05)) is None
+        assert elsewhere(lambda: copied.run(again.acquire, timeout=0.05)) is None
         assert lease.valid
     eventually(lambda: nothing_left(redlock_servers))
 
