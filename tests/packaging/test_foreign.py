@@ -5,8 +5,11 @@ Installed into the fresh environment of the wheel, in an order that people meet;
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
+from redlock import ConfigurationError, Masters
 from redlock._system import installed
 from tests.packaging.build import distribution
 
@@ -41,38 +44,25 @@ def test_the_life_of_an_environment_with_two_of_them(environment, wheel, tmp_pat
     assert done.returncode == 0, done.stderr
 
 
-def test_it_is_refused_each_time_and_looked_for_once(monkeypatch):
-    from redlock import ConfigurationError, Masters  # noqa: PLC0415
-
-    looks = []
-
-    def beside(site):
-        looks.append(site)
-        return ("redlock",)
-
-    monkeypatch.setattr(installed, "others_beside", beside)
+@pytest.fixture
+def beside(monkeypatch):
+    """What is found beside us, looked for anew."""
     installed._others.cache_clear()
-    try:
-        for _ in range(2):
-            with pytest.raises(ConfigurationError, match="redlock also installed a module redlock"):
-                Masters(["redis://10.0.0.1"])
-        assert len(looks) == 1
-    finally:
-        installed._others.cache_clear()
-
-
-def test_what_cannot_be_read_is_no_reason_to_refuse(monkeypatch):
-    from redlock import Masters  # noqa: PLC0415
-
-    def broken(site):
-        raise PermissionError("mine")
-
-    monkeypatch.setattr(installed, "others_beside", broken)
+    monkeypatch.setattr(installed, "others_beside", Mock(return_value=("redlock",)))
+    yield installed.others_beside
     installed._others.cache_clear()
-    try:
-        assert repr(Masters(["redis://10.0.0.1"]))
-    finally:
-        installed._others.cache_clear()
+
+
+def test_it_is_refused_each_time_and_looked_for_once(beside):
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="redlock also installed a module redlock"):
+            Masters(["redis://10.0.0.1"])
+    beside.assert_called_once()
+
+
+def test_what_cannot_be_read_is_no_reason_to_refuse(beside):
+    beside.side_effect = PermissionError("mine")
+    assert repr(Masters(["redis://10.0.0.1"]))
 
 
 # -- made up -----------------------------------------------------------------------------------------

@@ -25,18 +25,19 @@ SCHEMAS = {  # those of one schema are checked together: the checker starts slow
 }
 
 
+def _said(tool, *words):
+    done = subprocess.run([TOOLS / tool, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr if done.returncode else ""
+
+
 def fits(schema, *files):
     """What is wrong with the files."""
-    command = [str(TOOLS / "check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *map(str, files)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr if done.returncode else ""
+    return _said("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
 
 
 def holes(path):
     """What `zizmor` finds in workflows: expressions in scripts, rights that nobody needs, actions that are not pinned."""
-    command = [str(TOOLS / "zizmor"), "--offline", "--quiet", "--no-progress", "--format", "plain", str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr if done.returncode else ""
+    return _said("zizmor", "--offline", "--quiet", "--no-progress", "--format", "plain", path)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
