@@ -2,6 +2,7 @@
 
 import pytest
 
+from redlock import Masters
 from tests.servers.look import eventually, lock_keys
 
 
@@ -10,3 +11,9 @@ def servers(redlock_servers):
     """Five masters, on which no lock may be left."""
     yield redlock_servers
     eventually(lambda: not any(lock_keys(redlock_servers)))
+
+
+@pytest.fixture
+def masters(servers):
+    with Masters(servers.urls, restart_guard=False) as masters:
+        yield masters

@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from redlock import Masters
 from tests.servers.look import each, eventually, kill
 from tests.servers.process import run, started
 
@@ -23,12 +22,6 @@ def environment(servers, **more):
 
 def manage(servers, *arguments, **more):
     return run(*MANAGE, *arguments, cwd=ROOT, environment=environment(servers, **more))
-
-
-@pytest.fixture
-def masters(servers):
-    with Masters(servers.urls, restart_guard=False) as masters:
-        yield masters
 
 
 # -- settings ----------------------------------------------------------------------------------------

@@ -5,17 +5,11 @@ import threading
 
 import pytest
 
-from redlock import ConfigurationError, Masters
+from redlock import ConfigurationError
 from redlock.adapters import wsgi
 from redlock.adapters.wsgi import in_background
 from tests.servers.look import each, eventually
 from tests.servers.process import run, started
-
-
-@pytest.fixture
-def masters(servers):
-    with Masters(servers.urls, restart_guard=False) as masters:
-        yield masters
 
 
 def test_it_leads_in_a_thread_until_it_is_stopped(masters):

@@ -4,6 +4,7 @@ import contextlib
 import select
 import socket
 import threading
+import time
 
 
 class Relay:
@@ -60,6 +61,12 @@ class Relay:
                         if self.strike is not None and self.strike(now, "after"):
                             return
                     (server if ready is client else client).sendall(data)
+
+    def answer_late(self, seconds):
+        def strike(number, when):
+            time.sleep(seconds if when == "after" else 0.0)
+
+        self.strike = strike
 
     def lag(self):
         """What is asked on the connections that there are now waits here, until they `catch_up`."""

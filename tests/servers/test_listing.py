@@ -11,6 +11,7 @@ import redlock
 from redlock import QuorumUnreachable
 from redlock._core import wire
 from redlock._core.fair import tickets
+from redlock._health import rights
 from redlock.testing import LocalMasters
 from tests.owners import witness
 from tests.servers.commands import CHECK, run
@@ -125,12 +126,10 @@ def test_without_a_majority_it_says_so(redlock_servers, masters, locks):
 
 def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
     """The usual rule has no SCAN: only this asks for it."""
-    rule = redlock_rule()
-    users = []
-    for i, url in enumerate(redlock_servers.urls):
-        client = redlock_servers.client(i)
-        client.execute_command("ACL", "SETUSER", "lister", "on", ">secret", *rule)
-        users.append(url.replace("redis://", "redis://lister:secret@"))
+    rule = rights.rule("redlock:").split()
+    assert "+scan" not in rule
+    each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "on", ">secret", *rule)
+    users = [url.replace("redis://", "redis://lister:secret@") for url in redlock_servers.urls]
     try:
         put(redlock_servers, "redlock:a")
         with world.Masters(users, restart_guard=False) as masters:
@@ -142,13 +141,6 @@ def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
             assert names(masters) == ["a"]
     finally:
         each(redlock_servers, "execute_command", "ACL", "DELUSER", "lister")
-
-
-def redlock_rule():
-    from redlock._health import rights  # noqa: PLC0415 - the rule that redlock-check prints
-
-    assert "+scan" not in rights.rule("redlock:")
-    return rights.rule("redlock:").split()
 
 
 # -- many --------------------------------------------------------------------------------------------
@@ -309,11 +301,12 @@ def test_a_minority_that_does_not_vote_is_not_needed(redlock_servers):
     assert (done.returncode, json.loads(done.stdout)["not_voting"]) == (0, {})
 
 
-@pytest.mark.parametrize(("rights", "says"), [
+@pytest.mark.parametrize(("more", "says"), [
     (["+scan"], None), ([], "ACL SETUSER user +scan, on each master"), (["-@all"], "not permitted"),
 ])  # fmt: skip
-def test_the_command_says_what_to_grant(redlock_servers, rights, says):
-    each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "on", ">pw", *redlock_rule(), *rights)
+def test_the_command_says_what_to_grant(redlock_servers, more, says):
+    rule = rights.rule("redlock:").split()
+    each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "on", ">pw", *rule, *more)
     done = run(
         [*CHECK, "--no-restart-guard", "--held"], [f"redis://lister:pw@127.0.0.1:{p}" for p in redlock_servers.ports]
     )
@@ -321,4 +314,4 @@ def test_the_command_says_what_to_grant(redlock_servers, rights, says):
     assert done.returncode == (0 if says is None else 2), done.stderr
     assert says is None or says in done.stderr
     assert ("redlock-check --acl --held prints the rule" in done.stderr) is (says is not None)
-    assert ("+scan" in done.stderr) is (rights == [])
+    assert ("+scan" in done.stderr) is (more == [])

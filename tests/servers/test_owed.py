@@ -1,7 +1,6 @@
 """R10, R11: a release that could not be delivered is owed, and paid."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -48,9 +47,7 @@ def test_at_interpreter_exit(redlock_servers):
     """Exits right behind a release that nobody had time to confirm."""
     code = f"NODE_TIMEOUT = 5\n{HEAD}masters.status('job')\nfor _ in range(20): lock.acquire(); lock.release()"
     with Relay(redlock_servers.ports[0]) as proxy:
-        proxy.strike = lambda _, when: (
-            time.sleep(0.02) if when == "after" else None
-        )  # its handshake and its answers are late
+        proxy.answer_late(0.02)  # in its handshake as well
         done = run("-W", "error", "-c", code, proxy.url, *redlock_servers.urls[1:])
         assert (done.returncode, done.stderr) == (0, "")
     eventually(lambda: nothing_left(redlock_servers))
