@@ -136,6 +136,12 @@ def test_a_key_that_is_gone_is_missing_also_where_the_fence_is_not_known() -> No
     assert claim.missing == (0,)
 
 
+def test_where_it_is_in_another_mode_by_now_an_extension_is_not_denied():
+    scene = Single(*[Master(0.01, {"extend": [-1]})] * 3)
+    assert scene.extend() == "unanswered"
+    assert outcomes(scene.lease.last_votes())[:2] == ["error"] * 2
+
+
 def test_from_one_that_goes_over_another_connection_on_extensions_have_random_stamps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import readings
+from redlock._core.acquire import _who_holds
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.release import release
@@ -275,3 +276,7 @@ def test_the_latest_attempts_are_kept_for_an_observer():
     for number in range(100):
         place.failed(number)
     assert place.attempts == tuple(range(84, 100))
+
+
+def test_of_several_names_the_log_says_who_holds_one():
+    assert _who_holds([None, 5.0], 7.0, World().settings.fences) == "by another thread or task of this process for 2 s"

@@ -319,3 +319,10 @@ def test_never_more_than_the_keys_of_a_majority_justify_nor_less_than_its_holder
             assert lease.ttl == ttl or math.isnan(ttl)
     for each in under:
         each.op.close()
+
+
+def test_one_that_may_be_abandoned_is_looked_at_again_soon_and_not_at_once(monkeypatch):
+    scene = Scene()
+    monkeypatch.setattr(scene.renewal.held_by, "presence", lambda: "perhaps")
+    scene.renewal.next_action(START)
+    assert scene.due == pytest.approx(0.05)

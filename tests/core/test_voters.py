@@ -260,3 +260,9 @@ def test_a_difference_is_told_once(announced: tuple[float, ...]) -> None:
 ])  # fmt: skip
 def test_a_rounded_one_is_no_difference(announced: float, told: bool) -> None:
     assert (voters_of().admit(0, Facts("a", 100, announced=Announced(announced)), NOW) is not None) == told
+
+
+def test_before_lists_of_masters_are_known_no_vote_counts():
+    voters = voters_of(Facts("run", uptime=10**6))
+    voters.votes_from[0] = NOW + 1.0
+    assert outcome(voters, NOW) == "quarantined"  # R34
