@@ -100,6 +100,7 @@ def test_a_composition_has_what_its_policies_ask_for_and_nothing_else() -> None:
     plain, ordered = scripts.compose("acquire"), scripts.compose("acquire", "fair", "recorded")
     assert scripts.compose("acquire", "fair", "recorded") is ordered
     assert (plain.name, ordered.name, ordered.verb) == ("acquire", "acquire_fair_recorded", "acquire")
+    assert repr(ordered) == "<Script acquire_fair_recorded>"
     assert not set(code(plain.text)) & set(code((FOLDER / "fragments" / "turn.lua").read_text()))
     assert set(code((FOLDER / "fragments" / "turn.lua").read_text())) <= set(code(ordered.text))
     assert set(code(plain.text)) <= set(code(scripts.compose("acquire", "fair").text))

@@ -171,6 +171,7 @@ def test_an_outage(masters: list[Master], at: list[float]) -> None:
 
 @pytest.mark.parametrize(("masters", "times"), [(all_(math.inf), 2), ([down()] * 5, 0)])
 def test_an_election_is_told_of_each_refusal_by_which_others_hold_it(masters, times):
-    world, seen = World(*masters), []
+    world = World(*masters)
+    seen: list[Any] = []
     world.run(world.acquire(world.spec()._replace(refused=seen.append), deadline=START + 0.3))
     assert [one.kind for one in seen] == ["held"] * times
