@@ -249,11 +249,15 @@ class Replay:
         proposal = 0 if event.settled else fence  # its first one nobody tells
         self._step(name, event.t, "ask", c, token, proposal, shared=event.mode == "shared")
         for m, vote in self._granted(event.votes):
+            before = name.state.masters[m]
             self._grants(name, event, m, "acquire")
             if vote.reason and not event.settled:  # a greater fence was there, of somebody's attempt
                 self._hears(name, c, m, Reply("taken"))
             elif self.rules.said(name.state.clients[c], m) == "taken" and not event.settled:
-                raise Forbidden("R18", f"fence {fence} is not greater than {vote.master} has, which stored it")
+                if not self._may_lose(m, self.rules.asked, event.t):
+                    raise Forbidden("R18", f"fence {fence} is not greater than {vote.master} has, which stored it")
+                self._put(name, m, before)  # it was lost before the next one came, who told of it sooner
+                self._hears(name, c, m, Reply("granted"))
         if event.settled:
             again = [m for m, _ in self._granted(event.settled)]
             for m in again if self._confirm else ():  # the records that it took for over nobody tells of (R35)

@@ -98,6 +98,7 @@ ALLOWED = {
     "two lists while a master was away": Told().told("0.5 pause strikes master-3 until 1.5").got(1, "A", "ggp..").got(2, "B", "..pgg", by=2),
     "a list again that was used before": Told().got(1, "A", "gg...").got(12, "B", "..ggg", by=2).got(23, "C", "gg...").got(23.1, "D", "..ggg", until=22, fence=125, by=2),
     "beyond the model": Told(must=("fenced",)).got(1, "A").told("2 evict strikes master-3 until 2.1").got(3, "B", "hhggg"),
+    "told behind the next one, to which a jump gave it": Told(must=("fenced",)).told("2.99 clock strikes master-3 until 5").got(3, "B", fence=40).got(3.01, "A", "hhggg", fence=35, by=2).kept(4, "B"),
 }  # fmt: skip
 
 
