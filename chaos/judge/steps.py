@@ -256,7 +256,7 @@ class Replay:
             elif self.rules.said(name.state.clients[c], m) == "taken" and not event.settled:
                 if not self._may_lose(m, self.rules.asked, event.t):
                     raise Forbidden("R18", f"fence {fence} is not greater than {vote.master} has, which stored it")
-                self._put(name, m, before)  # it was lost before the next one came, who told of it sooner
+                self._put(name, m, before)  # its key was lost, and the line of the next client came first
                 self._hears(name, c, m, Reply("granted"))
         if event.settled:
             again = [m for m, _ in self._granted(event.settled)]
@@ -373,10 +373,10 @@ class Replay:
 
     def _free(self, name: Name, t: float, m: int, asked: Request) -> None:
         """Each key in the way of ``asked`` at master ``m`` has gone: released, over, or taken away by somebody."""
-        master, early = name.state.masters[m], t - name.at + self._ahead(m, t)
+        master, passed, ahead = name.state.masters[m], t - name.at, self._ahead(m, t)
         for key in self.rules.in_the_way(master, asked):
             c = name.of[key.token]
-            gone = key.left <= early or t >= self._left.get(key.token, math.inf)
+            gone = t >= self._left.get(key.token, math.inf) or (ahead > 0 and key.left - passed <= ahead)
             if any(one.what == "release" for one in name.state.flight[c][m]):
                 self._lands(name, t, c, m, "release")
             elif gone or self._may_lose(m, name.since[m, key.token], t):

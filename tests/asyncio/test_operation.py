@@ -53,7 +53,7 @@ def test_a_grant_that_its_caller_never_gets_is_not_kept_from_others():
 async def test_cancelled_while_it_waits_for_the_connections(d):
     driver = d.driver
     driver.ready.clear()
-    driver._until_ready = itertools.repeat(1.0)  # somebody else has begun to connect
+    driver._until_ready = itertools.repeat(1.0)  # another task has begun to connect
     task = asyncio.create_task(d.masters.lock("job", ttl=10).acquire())
     await d.quiet()
     task.cancel()
@@ -215,7 +215,7 @@ async def test_an_operation_that_wants_to_wait_though_it_was_interrupted_is_clos
     assert not operation.over
     operation.interrupt(ValueError())
     assert operation.over
-    operation.interrupt(ValueError())  # it is over: nothing happens
+    operation.interrupt(ValueError())  # the operation has ended: nothing happens
     operation.future.cancel()
     assert closed == [True]
 
@@ -242,7 +242,7 @@ async def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(d, m
         return "granted"
 
     operation = Operation(op(), d.host)
-    with pytest.raises(TimeoutError):  # for whoever stepped it
+    with pytest.raises(TimeoutError):  # in the caller that stepped it
         operation.start()
     assert operation.over
     assert await operation.future == "granted"

@@ -143,7 +143,7 @@ class At:
         return partial(self.client.kind.begin, job if inspect.isgenerator(job) else _awaited(job))
 
     def done(self, job: Steps | Callable[[], Any]) -> Steps:
-        """``yield from`` it: it has gone on beside this life, and is over."""
+        """``yield from`` it: the job has gone on beside this life, and has ended."""
         begun = yield self.begin(job)
         yield from self.until(lambda: self.over(begun))
 

@@ -40,8 +40,8 @@ def _of(*verbs: str) -> tuple[scripts.Script, ...]:
 
 ACQUIRES, OCCUPIES, EXTENDS, RENEWS = _of("acquire"), _of("occupy"), _of("extend"), _of("renew")
 REPAIRS, RELEASES = _of("repair"), _of("release", "vacate")
-RELEASED = "released:"  # in front of a token: nobody may have the name yet
-EXPIRED = "expired:"  # in front of a token: nobody can tell whether its last lease is over (R35)
+RELEASED = "released:"  # in front of a token: no client may have the name yet
+EXPIRED = "expired:"  # in front of a token: no client can tell whether the last lease has ended (R35)
 NO_LOCK = (":fence", ":grant", ":tickets")  # keys that end so stand beside that of a lock
 
 # The invariants by name; `Violation.invariant` is one of them.

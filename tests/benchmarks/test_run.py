@@ -92,7 +92,7 @@ def test_one_tiny_run(tmp_path):
     if why := no_peers():
         missing(why)
     out = set(results.left_out) - {LOOP.title}
-    # They know every request that they are sent; those that nobody maintains do not run on every Python.
+    # The masters of this test know every request of these libraries. Abandoned ones do not run on every Python.
     assert {POTTERY.title, REDLOCK_PY.title}.isdisjoint(out), results.left_out
     assert NODE.title not in out or not shutil.which("npm"), results.left_out
     expected = {"latency", "peers and faults", "delays", "contention", "throughput"}

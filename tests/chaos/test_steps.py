@@ -177,14 +177,15 @@ def test_the_command(tape, code, printed, tmp_path, capsys):
     assert printed in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("slewed", "taken", "allowed"), [
-    ((0.5, None), 10.3, True), ((0.5, None), 10.0, False), ((0.5, 6.0), 10.5, True), ((0.5, 6.0), 10.3, False), ((), 10.5, False),
+@pytest.mark.parametrize(("slewed", "granted", "taken", "allowed"), [
+    ((0.5, None), 1, 10.3, True), ((0.5, None), 1, 10.0, False), ((0.5, 6.0), 1, 10.5, True),
+    ((0.5, 6.0), 1, 10.3, False), ((0.5, 15.0), 20, 29.3, False), ((), 1, 10.5, False),
 ])  # fmt: skip
-def test_keys_end_early_only_where_clocks_are_slewed(slewed, taken, allowed):
+def test_keys_end_early_only_where_clocks_are_slewed(slewed, granted, taken, allowed):
     """R43: a grant of before the rates are measured.  A key goes by as much earlier as its master's clock has gained."""
     tape = Told()
     if slewed:
         tape.fault("slewed", MASTERS[:3], *slewed)
-    tape.got(1, "A").got(taken, "B", by=2)
+    tape.got(granted, "A").got(taken, "B", by=2)
     found = steps(tape.history()).found
     assert [one.sentence.partition(" (")[0] for one in found] == ([] if allowed else ["R6: no clock may be so fast"])
