@@ -89,7 +89,7 @@ types: $(BIN)/.ready
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(JOBS) tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
-		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py tests/test_faces.py \
+		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py \
 		tests/test_fixed_masters.py tests/test_clocks.py
 
 ## make simulation        scenes in virtual time, the fixed seeds, the broken variants

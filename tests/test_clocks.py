@@ -50,12 +50,9 @@ def test_hardly_any_test_looks_at_a_clock():
 
 @pytest.mark.parametrize(("line", "does"), [
     ("time.sleep(0.1)", True),
-    ("sleep(seconds)", True),
     ("began = time.monotonic()", True),
-    ("now = time.time()", True),
     ("await asyncio.sleep(1)", True),
     ("await asyncio.sleep(0)", False),
-    ("world.sleep(1)", False),
     ("redis.time()", False),
 ])  # fmt: skip
 def test_what_a_look_is(line, does):

@@ -1,16 +1,12 @@
-"""`FixedMasters` and the fixtures of them: what a program sees, in both worlds.  No server runs."""
+"""`FixedMasters` and the fixtures of them: what a program sees; in tasks as well, see `windows/`.  No server runs."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
-import subprocess
-import sys
 
 import pytest
 
 from redlock import (
-    AsyncMasters,
     Lease,
     LockLost,
     Masters,
@@ -84,15 +80,6 @@ def test_the_text_of_no_error_prints_a_thousand_names(
     assert all(f"'{', '.join(names)}'" in text for text in texts())
 
 
-def test_granted_to_a_task(redlock_granted):
-    async def body():
-        # Closed on its loop: else a thread that still connects to the third outlives the test.
-        async with redlock_granted.async_masters as masters, masters.lock("job") as lease:
-            return lease.valid
-
-    assert asyncio.run(body())
-
-
 def test_refused(redlock_refused):
     lock = redlock_refused.masters.lock("job")
     assert lock.acquire(blocking=False) is None
@@ -105,26 +92,11 @@ def test_refused(redlock_refused):
     assert not redlock_refused.masters.wait_until_free("job", timeout=0)
 
 
-def test_refused_to_a_task(redlock_refused):
-    async def body():
-        async with redlock_refused.async_masters as masters:
-            return await masters.lock("job").acquire(timeout=0)
-
-    assert asyncio.run(body()) is None
-
-
 @pytest.mark.parametrize("timeout", [0, FAR, -1])
 def test_unreachable_at_once(redlock_unreachable, timeout):
     """Also for who waits for ever."""
     with pytest.raises(QuorumUnreachable, match="redlock_unreachable"):
         redlock_unreachable.masters.lock("job", timeout=timeout).acquire()
-
-    async def body():
-        async with redlock_unreachable.async_masters as masters:
-            with pytest.raises(QuorumUnreachable):
-                await masters.lock("job", timeout=timeout).acquire()
-
-    asyncio.run(body())
 
 
 def test_lost_at_a_renewal(redlock_lost):
@@ -139,16 +111,15 @@ def test_lost_at_a_renewal(redlock_lost):
         lock.release()
 
 
-def test_many_are_lost_together(redlock_lost):
+def test_what_is_renewed_together_is_lost_or_kept_together(redlock_granted, redlock_lost):
     """Their renewals share requests."""
-    leases = [redlock_lost.masters.lock(f"job:{i}", ttl=1).acquire() for i in range(20)]
-    assert all(lease.wait_lost(timeout=FAR) for lease in leases)
-
-
-def test_many_are_renewed_together(redlock_granted):
-    leases = [redlock_granted.masters.lock(f"job:{i}", ttl=1).acquire() for i in range(20)]
-    assert not leases[0].wait_lost(timeout=3)
-    assert all(lease.valid for lease in leases)
+    kept, lost = (
+        [fixed.masters.lock(f"job:{i}", ttl=1).acquire() for i in range(20)]
+        for fixed in (redlock_granted, redlock_lost)
+    )
+    assert all(lease.wait_lost(timeout=FAR) for lease in lost)
+    assert not kept[0].wait_lost(timeout=3)
+    assert all(lease.valid for lease in kept)
 
 
 @pytest.mark.parametrize("what", ["extend", "release"])
@@ -159,23 +130,6 @@ def test_lost_when_it_is_used(redlock_lost, what):
     with pytest.raises((LockLost, NotExtended)) as caught:
         getattr(lock, what)()
     assert isinstance(caught.value, LockLost)
-
-
-def test_the_body_of_a_task_is_cancelled(redlock_lost):
-    async def body():
-        async with redlock_lost.async_masters as masters, masters.lock("job", ttl=1):
-            await asyncio.Event().wait()
-
-    with pytest.raises(LockLost):
-        asyncio.run(body())
-
-
-def test_a_program_of_its_own(redlock_refused):
-    program = "import sys; from redlock import Masters; print(Masters(sys.argv[1:]).lock('job').acquire(timeout=0))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *redlock_refused.urls], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout == "None\n"
 
 
 def test_nothing_is_left():
@@ -192,13 +146,5 @@ def test_nothing_is_left():
         with pytest.raises(OSError, match=r".*"):
             socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=1)
     assert repr(fixed) == "<FixedMasters granted: no locks>"
-
-
-def test_wrong_outcome():
     with pytest.raises(ValueError, match="must be one of"):
         FixedMasters("maybe")  # type: ignore[arg-type]
-
-
-def test_both_worlds(redlock_granted):
-    assert isinstance(redlock_granted.masters, Masters)
-    assert isinstance(redlock_granted.async_masters, AsyncMasters)

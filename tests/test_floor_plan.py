@@ -271,38 +271,9 @@ def test_chaos_has_no_name_for_itself() -> None:
             assert not re.findall(absolute, source, re.MULTILINE), module
 
 
-def test_every_room_of_chaos_is_there() -> None:
-    assert {room for floor in CHAOS for room in floor} <= sources().keys()
-
-
 def test_all_of_it_was_looked_at() -> None:
     """A test that reads no file is green as well."""
-    found = sources()
-    assert {"redlock", "redlock.errors", "redlock.scripts", "redlock._core.acquire", "chaos.judge.holds"} <= set(found)
-    source, is_package = found["redlock._core.acquire"]
-    arrows = [one.target for one in imports("redlock._core.acquire", source, is_package=is_package)]
-    assert "redlock._core.kernel.attempt.attempt" in arrows
-
-
-def weak_hashes(source: str) -> list[str]:
-    """Each use of a hash that FIPS forbids for security, and that does not say that it is for something else."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module in ("hashlib", "_hashlib", "_md5", "_sha1"):
-            found.append(ast.unparse(node))  # the calls would not be seen
-        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        if called in ("hashlib.new", "hashlib.md5", "hashlib.sha1") and "usedforsecurity=False" not in ast.unparse(
-            node
-        ):
-            found.append(ast.unparse(node))
-    return found
-
-
-def test_no_security_rests_on_a_weak_hash() -> None:
-    """docs/concepts/threat-model.md: so it runs on systems with FIPS."""
-    found = sources()
-    assert {module: weak for module, (source, _) in found.items() if (weak := weak_hashes(source))} == {}
-    assert "usedforsecurity=False" in found["redlock.scripts"][0]
+    assert {"redlock._core.acquire", *(room for floor in CHAOS for room in floor)} <= sources().keys()
 
 
 # -- that it can fail --------------------------------------------------------------------------------
@@ -319,68 +290,29 @@ def verdict(modules: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(("module", "source", "word"), [
     # In the core: nothing of the world, however it is spelled.
     (MADE_UP, "import math, time as innocent", "not in the core"),
-    (MADE_UP, "from os.path import *", "not in the core"),
-    (MADE_UP, "import tenacity.wait", "not in the core"),
     (MADE_UP, "class Room:\n    async def later():\n        from random import anything", "not in the core"),
-    (MADE_UP, "try:\n    import socket\nexcept ImportError:\n    pass", "not in the core"),
-    (MADE_UP, TYPING + "if not TYPE_CHECKING:\n    import time", "not in the core"),
     (MADE_UP, TYPING + "if TYPE_CHECKING:\n    pass\nelse:\n    import time", "not in the core"),
-    (MADE_UP, "from .._system import clock", "not in the core"),
     (MADE_UP, "from .._system.clock import now", "not in the core"),
-    (MADE_UP, 'def later():\n    return __import__("time").time()', "into the core"),
     (MADE_UP, "eval(\"__import__('time')\")", "into the core"),
     (MADE_UP, 'self.builtins.__import__("time")', "into the core"),
     ("redlock._core.retry", "import tenacity, time", "not in the core"),
     # Arrows that do not point down.
-    (MADE_UP, "import redlock", "upwards"),
     (MADE_UP, TYPING + "if TYPE_CHECKING:\n    from redlock._io import x", "upwards"),
-    (MADE_UP, "def later():\n    from .._io.waiter import Waiter", "upwards"),
-    (MADE_UP, "from chaos.history import read", "upwards"),
     ("redlock.options", "from redlock import scripts", "sideways"),
-    ("redlock._io.made_up", "from redlock._lock.lock import LockBase", "upwards"),
     ("redlock._lock.made_up", "from redlock import AsyncMultiLock", "upwards"),
     ("redlock._cli.check", "from redlock import _connect", "public"),
-    ("redlock._cli.check", "from redlock.testing import LocalMasters", "public"),
     ("redlock.testing.made_up", "from redlock._health.checkup import check", "public"),
-    ("redlock.adapters.made_up", "from redlock._io.connections import report", "public"),
     ("redlock.utilities", "", "no room"),
     ("redlock._io.made_up", "from redlock import _helpers", "no room"),
-    ("chaos.made_up", "", "no room"),
     ("chaos.judge.made_up", "from ..summary import summarize", "upwards"),
     ("chaos.judge.made_up", "from redlock import Masters", "apart"),
-    ("chaos.judge.made_up", "from pathlib import Path", "not in the judge"),
     ("chaos.judge.made_up", "open('history.jsonl')", "into the judge"),
-    ("chaos.plan", "import time", "not in the plan"),
     ("chaos.clients.made_up", "from redlock._core.kernel import quorum", "public"),
 ])  # fmt: skip
 def test_what_is_wrong_is_found(module: str, source: str, word: str) -> None:
     [line] = verdict({module: source})
     assert word in line
     assert module in line
-
-
-@pytest.mark.parametrize(("module", "source"), [
-    (MADE_UP, "import math\nfrom collections.abc import Callable\nfrom redlock._core.kernel import quorum\nfrom redlock import scripts"),
-    (MADE_UP, "import re\nPATTERN = re.compile('a')\nclass Door:\n    def open(self): ...\nDoor().open()"),
-    (MADE_UP, "'import time'  # import time\nimport typing\nif typing.TYPE_CHECKING:\n    import tenacity"),
-    ("redlock._core.retry", "import tenacity"),
-    ("redlock._io.made_up", "import time\nfrom redlock import _connect, options\nfrom redlock._system import clock\nfrom . import another"),
-    ("redlock._cli.check", "from redlock import Masters\nfrom redlock._cli import output\nfrom redlock._health import checkup"),
-    ("redlock", "from redlock._lock.lock_threads import MultiLock\nfrom redlock.errors import LockLost"),
-    ("chaos.check", "import sys, os\nfrom chaos import report\nfrom chaos.history import read"),
-    ("chaos.plan", "import random\nfrom chaos.settings import Settings"),
-    ("chaos.variants", "from redlock._core.kernel import quorum"),
-])  # fmt: skip
-def test_what_is_right_is_not(module: str, source: str) -> None:
-    assert verdict({module: source}) == []
-
-
-@pytest.mark.parametrize(("source", "many"), [
-    ("hashlib.sha1(b'')", 1), ("def f():\n    return hashlib.new('md5', usedforsecurity=True)", 1),
-    ("from hashlib import sha1", 1), ("hashlib.sha1(b'', usedforsecurity=False)", 0), ("hashlib.sha256(b'')", 0),
-])  # fmt: skip
-def test_a_weak_hash(source: str, many: int) -> None:
-    assert len(weak_hashes(source)) == many
 
 
 def test_a_cycle() -> None:

@@ -28,7 +28,7 @@ UVLOOP = {
     "test_lock", "test_worlds", "test_renewer", "test_silent", "test_owed", "test_close", "test_waiting",
 }  # fmt: skip
 # Where the subject is what masters answer, and what the lock makes of that.  The classes of both worlds are one text
-# (`test_faces.py`), and how each of them asks is proved in the other files.  Such a scene plays in one world, and each file
+# (`tools/unasync.py`), and how each of them asks is proved in the other files.  Such a scene plays in one world, and each file
 # has scenes in both.
 ONCE = {
     "test_check", "test_confirm_expiry", "test_faults", "test_fleet", "test_hand_over", "test_hold_at_least", "test_listing",
