@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import signal
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
@@ -19,10 +17,9 @@ from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock.adapters.apscheduler import AsyncWhileLeading, WhileLeading
 from tests.adapters import jobs
 from tests.servers.look import each, eventually
-from tests.servers.process import run, soon, started
+from tests.servers.process import run, soon
 
 OFTEN = {"trigger": "interval", "seconds": 0.05, "misfire_grace_time": None, "coalesce": True}
-WORLDS = ["threads", "asyncio"]
 
 
 @contextlib.contextmanager
@@ -282,38 +279,3 @@ assert began.wait(20)
 def test_at_exit_it_is_paused_before_its_pool_ends(servers, tmp_path):
     done = run("-c", EXITS, *servers.urls, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True True\n", "")
-
-
-# -- two processes -----------------------------------------------------------------------------------
-
-
-def two(servers, world, ttl):
-    """The leader of two candidates, and the other one."""
-    command = ["-m", "tests.adapters.scheduler", world, str(ttl), *servers.urls]
-    with started(*command) as one, started(*command) as another:
-        one.says("candidate")
-        another.says("candidate")
-        eventually(lambda: one.said("job") or another.said("job"))
-        yield (one, another) if one.said("job") else (another, one)
-
-
-two_processes = contextlib.contextmanager(two)
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_a_leader_that_was_frozen_begins_no_job_in_its_old_term(servers, world):
-    with two_processes(servers, world, ttl=1) as (leader, other):
-        leader.popen.send_signal(signal.SIGSTOP)
-        other.says("job")
-        before, resumed = len(leader.lines), time.time()
-        leader.popen.send_signal(signal.SIGCONT)
-        other.popen.send_signal(signal.SIGTERM)
-        assert other.ends() == 0
-        last = int(other.said("job")[-1].split()[2])
-        leader.says("job", after=before)
-        leader.popen.send_signal(signal.SIGTERM)
-        assert leader.ends() == 0
-        # One that had begun when it was frozen may say its term.
-        later = [number for _, at, number in map(str.split, leader.said("job", after=before)) if float(at) > resumed]
-        assert all(number == "None" or int(number) > last for number in later), later
-        assert later.count("None") <= 1

@@ -214,18 +214,6 @@ def test_what_the_body_raises_is_its_own_affair(servers, tmp_path):
     assert done.stdout == twice + "other\n"
 
 
-def test_a_command_that_leads_hands_over_when_it_is_told_to_end(servers):
-    command = [*MANAGE, "outbox"]
-    with started(*command, environment=environment(servers)) as first:
-        number = int(first.says("leads").split()[1])
-        with started(*command, environment=environment(servers)) as second:
-            first.popen.send_signal(signal.SIGTERM)
-            assert first.ends() == 0
-            assert int(second.says("leads").split()[1]) > number
-            second.popen.send_signal(signal.SIGTERM)
-            assert second.ends() == 0
-
-
 # -- gunicorn ----------------------------------------------------------------------------------------
 
 

@@ -1,25 +1,6 @@
-"""A lost lease is logged, once, whoever finds it out: with its reason, its owner, and whether its body still ran."""
+"""What the log says of a loss right before the end of a program.  The rest is in `scenes/test_loss.py`."""
 
 from tests.servers.process import run
-
-NO_LOGGING = """
-import sys, time
-from redlock import Masters
-with Masters(sys.argv[1:], restart_guard=False) as masters:
-    lock = masters.lock("job", ttl=1, auto_extend=False)
-    lock.acquire()
-    time.sleep(1.1)
-    print(lock.lease.valid)
-"""
-
-
-def test_a_program_that_configures_no_logging_is_told_on_standard_error(redlock_servers):
-    """By Python's handler of last resort: an application that wants something else configures `logging`."""
-    done = run("-c", NO_LOGGING, *redlock_servers.urls)
-    assert done.stdout == "False\n"
-    assert done.stderr.startswith("the lease on 'job' was lost: it expired")
-    assert done.stderr.count("\n") == 1
-
 
 ENDS_RIGHT_AFTER = """
 import sys, time

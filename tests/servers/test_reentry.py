@@ -118,18 +118,6 @@ def test_a_shorter_max_hold_than_that_of_the_lease_is_refused(quiet):
         quiet.lock("job", ttl=10, max_hold=60).acquire()
 
 
-def test_an_extension_through_the_second_one_keeps_the_guard_of_the_lease(redlock_servers, quiet):
-    """R36: it took the guard away.  And `max_ttl` is for both together."""
-    inner, longer = quiet.lock("job", ttl=20), quiet.lock("job", ttl=50)
-    with quiet.lock("job", ttl=10, guard=30) as lease, inner, longer:
-        inner.extend()
-        assert lease.ttl == 20
-        assert redlock_servers.client(0).pttl("redlock:job") > 40_000
-        with pytest.raises(ConfigurationError, match=r"ttl=50.* with guard=30"):
-            longer.extend()
-        assert lease.valid
-
-
 # -- without an owner --------------------------------------------------------------------------------
 
 

@@ -236,19 +236,6 @@ def servers():
         yield servers
 
 
-def test_a_lock_on_valkey(world, servers):
-    assert "valkey_version" in servers.client(0).info("server")
-    with world.Masters([f"valkey://127.0.0.1:{port}" for port in servers.ports], restart_guard=False) as masters:
-        lock = masters.lock("job", ttl=10)
-        with lock as lease:
-            assert lease.fence > 0
-            assert lock.extend() is lease
-            with world.Masters(servers.urls, restart_guard=False) as others:
-                assert others.lock("job").acquire(blocking=False) is None
-                assert others.status("job").token == lease.token
-        eventually(lambda: nothing_left(servers))
-
-
 @pytest.mark.parametrize("given", ["address", "client", "asyncio"])
 def test_the_settings_of_a_client_of_valkey_py_are_used(world, servers, given):
     if given == "address":

@@ -49,15 +49,3 @@ def test_holders_come_and_go(watching, others, redlock_masters):
         eventually(lambda: seen.told[-1] == "")
     assert seen.told == ["", "holder-0", "", "holder-1", ""]
     assert seen.fences == sorted(seen.fences)
-
-
-def test_who_leads(world, others, redlock_servers):
-    with world.Masters(redlock_servers.urls, restart_guard=False) as through:
-        seen = Watching(through.leader("beat").observe())
-        for term in others.leader("beat", ttl=30, owner="first").terms():
-            with term:
-                eventually(lambda: seen.told[-1:] == ["first"])
-            break
-        eventually(lambda: seen.told[-1] == "")
-        through.close()
-        assert seen.end() is None

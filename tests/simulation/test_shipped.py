@@ -159,7 +159,8 @@ def test_interrupted_anywhere_and_once_more_in_the_cleanup(threads):
 class Walker(User):
     """It is struck in the first step of an operation, in the second one of the next, and so on."""
 
-    what, struck = "", 0
+    what, struck, untold = "", 0, 0
+    kept: object = None  # as a debugger does: what the frames of a run refer to leads no more
 
     def life(self):
         while (yield from self._struck_in(self.struck + 1)):
@@ -176,6 +177,15 @@ class Walker(User):
         make = partial(client.masters.slots, limit=1) if what == "slots" else client.masters.lock
         lock, other = (make("lock-0", ttl=16.0) for _ in range(2))
         once = partial(lock.acquire, blocking=False)
+        election, calls = client.masters.leader("lock-0", ttl=16.0), list[str]()
+
+        def leads(*_):
+            calls.append("begins")
+            election.stop()
+            yield from ()
+
+        stands = partial(client.kind.stand, election, leads, on_stopped=lambda _: calls.append("ends"))
+        loops = partial(client.kind.lead, election, leads)
         inside = partial(client.kind.within, other if what == "level" else lock, lambda _: self._body())
         if what in ("extend", "release", "level"):
             yield lock.acquire
@@ -183,15 +193,18 @@ class Walker(User):
             server.master.refuses = "OOM" if what == "refused" else ""
         client.main.interrupt_in = step
         try:
-            yield {"refused": once, "level": inside, "with": inside}.get(what) or getattr(lock, what, lock.acquire)
-        except KeyboardInterrupt:
-            struck, client.strikes = True, []
+            ways = {"refused": once, "level": inside, "with": inside, "leads": stands, "terms": loops}
+            yield ways.get(what) or getattr(lock, what, lock.acquire)
+        except KeyboardInterrupt as error:
+            struck, client.strikes, self.kept = True, [], what == "leads" and error
         except client.errors.QuorumUnreachable:
             assert what == "refused"
         client.main.interrupt_in = None
         for server in client.servers:
             server.master.refuses = ""
         yield partial(client.kind.sleep, 0.1)  # its frames have gone with the error
+        self.untold += (what, calls) == ("leads", ["begins"])
+        assert self.untold < 2  # R31: once it is struck in the call itself, where the interpreter looks for no signals
         assert not other.owned()
         assert lock.owned() or what not in ("extend", "level"), f"step {step} has taken something away (R13, R26)"
         if lock.owned() and not (struck and what in ("acquire", "__enter__")):  # else nobody knows that it is
@@ -229,13 +242,15 @@ class Closer(Walker):
 
 @proves("R11")
 @pytest.mark.parametrize(
-    "what", ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots", "close"]
+    "what",
+    ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots", "leads", "terms", "close"],
 )
 def test_struck_in_every_step(what, monkeypatch):
     """R11, in threads; `tests/asyncio/test_ways_in.py` has it for tasks."""
     kind = Closer if what == "close" else Walker
     monkeypatch.setattr(Run, "user", type("Walker", (kind,), {"what": what}))
-    besides = {"preempted": 1e-9, "naps": 1e-9, "stepped": ("redlock._core", "redlock._io", "redlock._lock")}
+    stepped = ("redlock._lock",) if what == "terms" else ("redlock._core", "redlock._io", "redlock._lock")
+    besides = {"preempted": 1e-9, "naps": 1e-9, "stepped": stepped}
     more = {"ttl": 16.0, "max_ttl": 16.0, "node_timeout": 0.25, "duration": 2e3, "budget": 10**6, "faults": ()}
     (walker,) = play(alone(0, threads=True, besides=besides, **more)).clients[0].users
     assert getattr(walker, "struck", 0) > 100
