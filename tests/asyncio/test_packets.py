@@ -70,7 +70,11 @@ async def test_what_the_kernel_does_not_take_waits_and_keeps_its_order(d):
     connection, fake = d.connections.all[0], d.fakes[0]
     locks = await take(d, 200)
     assert connection.backlog
-    await asyncio.gather(*(lock.release() for lock in locks[:100]))
+    await asyncio.gather(*(lock.release() for lock in locks[:50]))
+    fake.reads = True
+    fake.hear()  # there is room, and nobody has looked yet (R10)
+    fake.reads = False
+    await asyncio.gather(*(lock.release() for lock in locks[50:100]))
     packets = len(fake.theirs.sent)
     rounds = d.loop.selector.rounds
     await asyncio.sleep(0.2)

@@ -158,14 +158,18 @@ def test_masters_have_no_spans_and_metrics_may_stand_beside(spans):
     assert sum(value for _, value in system.series("redlock.hold.duration", "count")) == 1
 
 
-def test_only_who_asks_for_spans_imports_opentelemetry():
+def test_only_who_asks_for_spans_or_metrics_imports_their_libraries():
     code = """
 import sys
 import redis  # it imports opentelemetry itself, if that is there
 def imported():
     return {name for name in sys.modules if name.startswith(("opentelemetry", "redlock.observe.traces"))}
 before = imported()
-import redlock, redlock.observe, redlock.observe.prometheus
+import redlock
+assert not [name for name in sys.modules if name.startswith("redlock.observe")]
+import redlock.observe
+assert "prometheus_client" not in sys.modules
+import redlock.observe.prometheus
 redlock.Masters(["redis://127.0.0.1:1"], observer=print)
 assert imported() == before, imported() - before
 sys.modules["opentelemetry"] = None

@@ -10,10 +10,8 @@ from typing import get_args
 from hypothesis import given, strategies as st
 
 import redlock
-from redlock import errors
 from redlock.errors import Outcome, Reason, Vote
-from redlock.observe import all_of
-from redlock.observe._measures import Labels
+from tests.core.test_errors import CLASSES
 from tests.properties.profile import PROPERTY
 
 seconds = st.floats(0, 1e9)
@@ -68,19 +66,7 @@ def test_events(event, protocol):
 
 @PROPERTY
 @given(
-    st.sampled_from(
-        [
-            errors.RedlockError,
-            errors.ConfigurationError,
-            errors.LockUnavailable,
-            errors.NotAcquired,
-            errors.QuorumUnreachable,
-            errors.NotExtended,
-            errors.NotHeld,
-            errors.WouldDeadlock,
-            errors.LockLost,
-        ]
-    ),
+    st.sampled_from(CLASSES),
     st.text(st.characters(exclude_categories=("Cc", "Zl", "Zp"), codec="utf-8"), min_size=1, max_size=40),
     st.text(max_size=20),
     votes,
@@ -95,18 +81,3 @@ def test_errors(kind, message, name, given_votes, protocol):
     for line, vote in zip(lines[1:], given_votes, strict=True):
         assert line.isprintable()
         assert line.split()[:2] == [vote.master, vote.outcome + ":" * (vote.latency is None and bool(vote.reason))]
-
-
-@PROPERTY
-@given(st.lists(events, max_size=20), st.integers(1, 4), st.lists(st.text(max_size=3), min_size=1, max_size=9))
-def test_no_event_upsets_an_observer(happened, most, labels):
-    """Nor does any label: only so many, and all of them can be written."""
-    answers = iter(labels * 20)
-    label = Labels(lambda _: next(answers), most)
-    seen = set()
-    tell = all_of(lambda event: seen.add(label(getattr(event, "name", ""))))
-    for event in happened:
-        tell(event)
-    assert len(seen - {"other"}) <= most
-    for one in seen:
-        assert isinstance(one.encode(), bytes)
