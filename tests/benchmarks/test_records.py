@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks.records import Record, Results, markdown, number, ratio
+from benchmarks.records import Record, Results, markdown, ratio
 from benchmarks.scenarios.contention import Hold, handovers, jain
 
 
@@ -37,14 +37,6 @@ def test_a_neighbour_that_did_nothing_is_none():
     assert ratio("s", "c", "who", "m", [(20.0, 0.0), (30.0, 10.0)], baseline="limit").value == 3.0
     nobody = ratio("s", "c", "who", "m", [(20.0, 0.0)], baseline="limit")
     assert (nobody.value, nobody.note) == (None, "limit did nothing in its time")
-
-
-@pytest.mark.parametrize(("value", "shown"), [
-    (0.0, "0"), (64.0, "64"), (1.234, "1.23"), (0.1234, "0.12"), (0.01234, "0.012"), (0.001234, "0.0012"),
-    (12.34, "12.3"), (123.4, "123"), (12345.6, "12,346"), (-0.5, "-0.50"),
-])  # fmt: skip
-def test_numbers_for_people(value, shown):
-    assert number(value) == shown
 
 
 def results():

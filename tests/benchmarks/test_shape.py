@@ -50,32 +50,14 @@ def test_a_figure_above_its_budget_and_room_fails_and_cannot_be_written_away(key
         assert f"{shape.LINES[key][0]}: {too_many:,}; the budget is {FIGURES[key]:,}" in said
 
 
-@pytest.mark.parametrize("key", ["lines", "test lines"])
-@pytest.mark.parametrize("more", [1, 200])
-def test_lines_within_the_room_are_a_warning(key, more, measured, capsys):
-    measured(FIGURES | {key: FIGURES[key] + more})
+@pytest.mark.parametrize(("more", "warned"), [(0, False), (1, True), (200, True)])
+def test_lines_within_the_room_are_a_warning_and_bytecodes_bind_nothing(more, warned, measured, capsys):
+    measured(FIGURES | {"lines": FIGURES["lines"] + more, "thread": 12_345})
     assert shape.main([]) == 0
     said = capsys.readouterr().out
-    assert "Warning" in said
-    assert f"{FIGURES[key] + more:,}; the budget is {FIGURES[key]:,}, with room for 200" in said
-
-
-def test_a_house_within_its_budgets_is_no_warning(measured, capsys):
-    measured(FIGURES)
-    assert shape.main([]) == 0
-    assert "udget." not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("key", ["thread", "task", "tasks", "new lock"])
-def test_bytecodes_are_shown_and_bound_nothing(key, measured, capsys):
-    measured(FIGURES | {key: 12_345})
-    assert shape.main([]) == 0
-    assert re.search(rf"^{shape.LINES[key][0]} +12,345$", capsys.readouterr().out, re.MULTILINE)
-
-
-def test_lines_that_a_tool_made_are_counted_apart():
-    figures = shape.of_the_house()
-    assert 0 < figures["made lines"] < figures["lines"]
+    assert (f"{FIGURES['lines'] + more:,}; the budget is {FIGURES['lines']:,}, with room for 200" in said) == warned
+    assert ("Warning" in said) == warned
+    assert re.search(rf"^{shape.LINES['thread'][0]} +12,345$", said, re.MULTILINE)
 
 
 def test_calls_are_those_of_two_rounds():

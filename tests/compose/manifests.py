@@ -38,12 +38,6 @@ def containers(pod):
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
 
 
-def options(command):
-    """Of a command line of which every option has a value."""
-    assert len(command) % 2 == 1
-    return dict(zip(command[1::2], command[2::2], strict=True))
-
-
 LABELS = {"app": "redlock-master"}
 SET, POD = "StatefulSet/master spec", "StatefulSet/master spec template spec"
 SERVER = f"{POD} containers 0"

@@ -61,13 +61,6 @@ def test_every_compose_reads_it_and_nobody_else_reaches_it(name):
     assert open_ports(read(name)) == []
 
 
-def test_these_checks_can_fail():
-    old = {"version": "3", "services": {"a": {"healthcheck": {"start_interval": "1s"}}}}
-    assert unreadable(old) == {"version", "start_interval"}
-    ports = ["6379:6379", "0.0.0.0:1:1", "127.0.0.1:2:2"]
-    assert open_ports({"services": {"a": {"ports": ports}}}) == ports[:2]
-
-
 def test_five_masters_that_share_nothing():
     document = read("compose.yml")
     services = document["services"]

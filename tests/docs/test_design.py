@@ -72,9 +72,3 @@ def test_so_do_the_drawings_of_the_design():
     drawings = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert len(drawings) == 2
     assert [line for drawing in drawings for line in too_wide(drawing)] == []
-
-
-@pytest.mark.parametrize("wrong", [["acquire", "perform", "run"], ["acquire", "run", "wait_quietly"]])
-def test_a_picture_that_shows_something_else_is_found(wrong):
-    names = ["acquire", "_hold", "run", "send", "perform", "enter"]
-    assert missing(wrong, names) == wrong[-1]

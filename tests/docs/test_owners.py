@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chaos.history import MUST
 from chaos.scenarios import SCENARIOS
 from chaos.variants import VARIANTS
@@ -36,10 +34,3 @@ def test_the_table_is_that_of_the_marks():
     text = PAGE.read_text(encoding="utf-8")
     assert written(text) == text, "python -m tests.docs.owners"
     assert table() in text
-
-
-@pytest.mark.parametrize(("owner", "found"), [
-    ("scenes/test_loss.py::test_x", "a"), ("scenes/test_loss.py", "a"), ("scenes/test_lock.py", None), ("core/test_a.py::test_y", "b"),
-])  # fmt: skip
-def test_an_owner_is_turned_red_by_a_variant_that_it_or_a_part_of_it_catches(owner, found):
-    assert turned_red(owner, "R1", {"R1": [("a", "scenes/test_loss.py::test_x"), ("b", "core/test_a.py")]}) == found

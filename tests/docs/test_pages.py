@@ -109,31 +109,16 @@ def test_a_page_that_is_wrong_is_noticed(servers, tmp_path):
     )
 
 
-def test_addresses_are_those_of_real_masters(servers, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("```python\nprint('redis://10.0.0.2:6379')\n```\n", encoding="utf-8")
-    opened = Page(page, servers.urls, tmp_path)
-    opened.run()
-    assert opened._printed == servers.urls[1] + "\n"
-    assert opened._there(servers.urls[1]) == "redis://10.0.0.2:6379"
-
-
-@pytest.mark.parametrize(("expected", "printed", "does"), [
-    ("a", "a\n", True),
-    ("a", "b\n", False),
-    ("a … c", "a b c", True),
-    ("a … c", "a b d", False),
-    ("…\nend", "one\ntwo\nend\n", True),
-    ("…\nend", "one\ntwo\n", False),
-    ("a", "a\nb\n", False),
-    ("a.c", "abc", False),
-    ("in 2 attempts after 0.3 ms", "in 17 attempts after 12.9 ms", True),
-    ("after 0.3 ms", "after 0.3 s", False),
-    ("held by web-3 for up to 9.7 s", "held by web-3", True),
-    ("held by web-3 for up to 9.7 s", "held by web-4", False),
-    ("released by web-3, and kept from others for up to … s", "released by web-3, and kept from others", True),
-    ("one client (seen 0.2 s ago)", "one client (seen 2 s ago)", True),
-    ("2 of 5 masters", "3 of 5 masters", False),
+@pytest.mark.parametrize(("expected", "printed"), [
+    ("a", "b\n"),
+    ("a … c", "a b d"),
+    ("…\nend", "one\ntwo\n"),
+    ("a", "a\nb\n"),
+    ("a.c", "abc"),
+    ("after 0.3 ms", "after 0.3 s"),
+    ("held by web-3 for up to 9.7 s", "held by web-4"),
+    ("2 of 5 masters", "3 of 5 masters"),
 ])  # fmt: skip
-def test_what_stands_for_anything(expected, printed, does):
-    assert matches(expected, printed) is does
+def test_what_does_not_stand_for_anything(expected, printed):
+    """What does is on the pages."""
+    assert not matches(expected, printed)

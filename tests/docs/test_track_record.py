@@ -126,21 +126,6 @@ def test_a_seed_of_the_bench_is_judged_and_some_are_red():
     assert red.name == "--family confirmed --trace 11 minority"
 
 
-def test_options_of_the_suite_are_handed_on(monkeypatch, tmp_path):
-    """`--seed` is one of them, and not short for our `--seeds`."""
-    handed: list[str] = []
-
-    def suite(options, _):
-        handed.extend(options)
-        return ()
-
-    monkeypatch.setattr(runs, "source", lambda: SOURCE)
-    monkeypatch.setattr(runs, "under_chaos", suite)
-    monkeypatch.setattr(page, "write", lambda _: None)
-    assert main(["chaos", "--runs", str(tmp_path / "runs"), "--seed", "301"]) == 0
-    assert handed == ["--seed", "301"]
-
-
 def test_what_is_in_no_commit_is_not_recorded(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(runs, "TRIED", ("file",))
     monkeypatch.setattr(runs, "ROOT", tmp_path)
