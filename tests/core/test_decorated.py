@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import pytest
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock
+from tests.asyncio.virtual import virtual
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from tests.asyncio.virtual import Deployment
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 
@@ -65,24 +67,28 @@ def shown(value: object) -> str:
     return getattr(value, "__qualname__", None) or type(value).__name__
 
 
-BOTH = pytest.mark.parametrize(
-    "lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown
-)
+AT_ONCE = [
+    plain, functools.partial(plain), Plain(), Plain().method, generator, functools.partial(generator), asynchronous_generator,
+    Generator(), len,
+]  # fmt: skip
+THREADS, TASKS = MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))
+ALREADY = [(kind, function) for kind in (classmethod, staticmethod) for function in (plain, coroutine_function)]
 
 
-@pytest.mark.parametrize("function", LATER, ids=shown)
-def test_a_body_that_would_run_after_the_release(function: Any) -> None:
-    with pytest.raises(ConfigurationError, match="its body would run after the release"):
-        MultiLock("job", Masters(URLS))(function)
-
-
-@pytest.mark.parametrize(
-    "function", [plain, functools.partial(plain), Plain(), Plain().method, generator, functools.partial(generator),
-                 asynchronous_generator, Generator(), len], ids=shown,
-)  # fmt: skip
-def test_what_cannot_be_awaited_as_a_whole(function: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no coroutine function"):
-        AsyncMultiLock("job", AsyncMasters(URLS))(function)
+@pytest.mark.parametrize(("lock", "function", "said"), [
+    *((THREADS, one, "its body would run after the release") for one in LATER),
+    *((TASKS, one, "is no coroutine function") for one in AT_ONCE),
+    *((lock, kind(one), f"is a {kind.__name__} already: write the lock below @{kind.__name__}")
+      for lock in (THREADS, TASKS) for kind, one in ALREADY),
+    *((lock, one, "cannot be called") for lock in (THREADS, TASKS)
+      for one in (None, "job", property(plain), functools.partialmethod(plain))),
+    # It names what it is about.
+    (THREADS, LATER[1], r"^functools.partial\(.*coroutine_function .*\) is a coroutine function, which takes an AsyncMultiLock"),
+    (THREADS, generator, "^generator is a generator function"),
+], ids=shown)  # fmt: skip
+def test_what_cannot_be_decorated(lock: Any, function: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        lock(function)
 
 
 @pytest.mark.parametrize("function", [coroutine_function, functools.partial(coroutine_function, "x"), Awaited().method])
@@ -102,70 +108,21 @@ def test_a_thread_tells_nothing_to_a_coroutine_function(function: Any) -> None:
     AsyncMasters(URLS).lock("job", on_lost=function)
 
 
-@BOTH
-@pytest.mark.parametrize("kind", [classmethod, staticmethod])
-@pytest.mark.parametrize("function", [plain, coroutine_function])
-def test_above_a_classmethod(lock: Any, kind: Any, function: Any) -> None:
-    with pytest.raises(
-        ConfigurationError, match=f"is a {kind.__name__} already: write the lock below @{kind.__name__}"
-    ):
-        lock(kind(function))
-
-
-@BOTH
-@pytest.mark.parametrize("what", [None, "job", property(plain), functools.partialmethod(plain)], ids=shown)
-def test_what_nobody_can_call(lock: Any, what: Any) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be called"):
-        lock(what)
-
-
-class Held:
-    """In place of the masters: says whether the lock is held."""
-
-    def __init__(self) -> None:
-        self.now = False
-
-    def set(self, *, now: bool) -> None:
-        self.now = now
-
-    def patched(self, lock: type) -> Any:
-        if lock is MultiLock:
-            return patch.multiple(lock, __enter__=lambda _: self.set(now=True), __exit__=lambda *_: self.set(now=False))
-
-        async def enter(_: object) -> None:
-            self.set(now=True)
-
-        async def leave(*_: object) -> None:
-            self.set(now=False)
-
-        return patch.multiple(lock, __aenter__=enter, __aexit__=leave)
-
-
-def test_so_does_what_is_awaited() -> None:
-    """Its ``__call__`` is a coroutine function, or it fills in arguments of one: the body ends before it is released."""
-    held = Held()
+@virtual
+async def test_what_is_awaited_has_the_lock_until_it_ends(d: Deployment) -> None:
+    """Its ``__call__`` is a coroutine function, or it fills in arguments of one."""
 
     class Observed:
         async def __call__(self, *_: object) -> bool:
-            before = held.now
+            before = all(d.keys())
             await asyncio.sleep(0)
-            return before and held.now
+            return before and all(d.keys())
 
     async def function(*_: object) -> bool:
         return await Observed()()
 
     bodies = function, Observed(), Observed().__call__, functools.partial(function, 1), functools.partial(Observed(), 1)
     for body in bodies:
-        with held.patched(AsyncMultiLock):
-            assert asyncio.run(AsyncMultiLock("job", AsyncMasters(URLS))(body)())
-        assert not held.now
-
-
-def test_an_error_names_what_it_is_about() -> None:
-    with pytest.raises(
-        ConfigurationError,
-        match=r"^functools.partial\(.*coroutine_function .*\) is a coroutine function, which takes an AsyncMultiLock",
-    ):
-        MultiLock("job", Masters(URLS))(functools.partial(coroutine_function, "x"))
-    with pytest.raises(ConfigurationError, match=r"^generator is a generator function"):
-        MultiLock("job", Masters(URLS))(generator)
+        assert await d.masters.lock("job", ttl=10)(body)()
+        await d.quiet()
+        assert not any(d.keys())
