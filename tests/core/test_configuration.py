@@ -41,6 +41,7 @@ SECRET = "s3cr3t-word"  # noqa: S105
     ({"outage_timeout": "never"}, "outage_timeout='never': allowed are a number of seconds, \"max_ttl\", and None"),
     ({"prefix": "a\0b"}, "without NUL"),
     ({"prefix": None}, "prefix=None"),
+    *[({"guard": wrong}, f"guard={wrong}: allowed is") for wrong in (-1, True)],
     *[({option: "no"}, f"{option}='no': allowed are True and False") for option in ("restart_guard", "confirm_expiry")],
 ])  # fmt: skip
 def test_masters(options, said):
@@ -100,6 +101,10 @@ def test_masters(options, said):
     ({"name": ["{u}", "{u}:grant"], "of": {"confirm_expiry": True}}, "'{u}:grant' is where the masters keep the record of '{u}'"),
     # R42: in line for the one, a client would find the lock of the other there.
     ({"name": ["{u}", "{u}:tickets"], "fair": True}, "'{u}:tickets' is where the masters keep the queue of '{u}'"),
+    # R36
+    ({"ttl": 51, "of": {"guard": 10}}, "ttl=51 with guard=10: allowed is max_ttl for both together, 60 s, for masters"),
+    ({"ttl": 30, "guard": 31}, "ttl=30 with guard=31: allowed is max_ttl for both together, 60 s"),
+    ({"guard": 60}, "guard=60: allowed is 0 or more and less than 60 s: max_ttl, which is for"),
     # R6, R7: less than half of the TTL is left, so no acquire could ever succeed.
     ({"ttl": 1, "of": {"drift_factor": 0.499}}, "ttl=1 with drift_factor=0.499: 0.499 s are left"),
     ({"ttl": 1, "of": {"drift_factor": 0.499}}, "a smaller drift_factor"),
@@ -123,6 +128,8 @@ def lock(*, name: Any = "job", of: Any = None, **options: Any) -> MultiLock:
     {"name": [f"{i}" for i in range(1000)]},
     {"ttl": 1, "min_validity": 0.4, "of": {"drift_factor": 0.499}},
     {"ttl": 10, "of": {"drift_factor": 0.499}},
+    {"ttl": 50, "of": {"guard": 10}},
+    {"ttl": 60, "guard": 0, "of": {"guard": 10}},
 ])  # fmt: skip
 def test_locks_that_may_be(options):
     lock(**options)
@@ -166,44 +173,35 @@ def test_an_acquire_leaves_enough_for_what_it_is_to_hold_at_least(options, least
 
 WORLDS = [pytest.param(Masters, MultiLock, id="threads"), pytest.param(AsyncMasters, AsyncMultiLock, id="asyncio")]
 TIMES = "timeout= is for how many seconds to wait for the lock, and ttl="
+OF_LOCK = f": {TIMES}, an option of the lock, for"
 
 
 @pytest.mark.parametrize(("kind", "lock"), WORLDS)
-@pytest.mark.parametrize(("word", "hint"), [
-    ("blocking_timeout", TIMES),  # redis-py, for our timeout=
-    ("expire", TIMES),
-    ("ex", TIMES),
-    ("nx", TIMES),
-    ("auto_release_time", TIMES),
-    ("sleep", "the pause between attempts is retry="),
-    ("tll", "did you mean ttl=?"),
+@pytest.mark.parametrize(("word", "hint", "of_acquire"), [
+    ("blocking_timeout", f": {TIMES}", OF_LOCK),  # redis-py, for our timeout=
+    *((word, f": {TIMES}", OF_LOCK) for word in ("expire", "ex", "nx", "auto_release_time")),
+    ("sleep", ": the pause between attempts is retry=", ""),
+    ("tll", ": did you mean ttl=?", ""),
+    ("timeot", ": did you mean timeout=?", ": did you mean timeout=?"),
+    ("ttl", None, ": ttl= is an option of the lock"),
+    ("colour", "", ""),
 ])  # fmt: skip
-def test_a_keyword_of_another_library_is_told_what_it_is_called_here(kind, lock, word, hint):
+def test_a_keyword_of_another_library_is_told_what_it_is_called_here(kind, lock, word, hint, of_acquire):
     masters = kind(URLS)
-    calls = (
-        lambda: lock("job", masters, **{word: 5}),
-        lambda: masters.lock("job", **{word: 5}),
-        lambda: masters.synchronized("{job}", **{word: 5}),
-        lambda: masters.slots("job", limit=2, **{word: 5}),
-    )
-    for call in calls:
-        with pytest.raises(TypeError, match=re.escape(f"got an unexpected keyword argument {word!r}: {hint}")):
+    acquire = masters.lock("job").acquire
+    calls: list[tuple[Any, str]] = [
+        (lambda: asyncio.run(acquire(**{word: 5})) if kind is AsyncMasters else acquire(**{word: 5}), of_acquire)
+    ]
+    if hint is not None:
+        calls += [
+            (lambda: lock("job", masters, **{word: 5}), hint),
+            (lambda: masters.lock("job", **{word: 5}), hint),
+            (lambda: masters.synchronized("{job}", **{word: 5}), hint),
+            (lambda: masters.slots("job", limit=2, **{word: 5}), hint),
+        ]
+    for call, said in calls:
+        with pytest.raises(TypeError, match=re.escape(f"got an unexpected keyword argument {word!r}{said}")):
             call()
-
-
-@pytest.mark.parametrize(("kind", "lock"), WORLDS)
-@pytest.mark.parametrize(("word", "hint"), [
-    ("blocking_timeout", f": {TIMES}, an option of the lock, for"),
-    ("expire", f": {TIMES}, an option of the lock, for"),
-    ("ttl", ": ttl= is an option of the lock"),
-    ("timeot", ": did you mean timeout=?"),
-    ("colour", ""),
-])  # fmt: skip
-def test_so_is_one_of_acquire(kind, lock, word, hint):
-    acquire = kind(URLS).lock("job").acquire
-    with pytest.raises(TypeError) as caught:
-        asyncio.run(acquire(**{word: 5})) if kind is AsyncMasters else acquire(**{word: 5})
-    assert str(caught.value).startswith(f"acquire() got an unexpected keyword argument {word!r}{hint}")
 
 
 @pytest.mark.parametrize(("call", "said"), [
@@ -215,10 +213,12 @@ def test_so_is_one_of_acquire(kind, lock, word, hint):
         ({"name": ["a", "b"]}, "allowed is one name"),
         ({"name": "n" * 511}, "name="),
         ({"ttl": -1}, "ttl=-1"),
+        ({"ttl": 30, "guard": 31}, "ttl=30 with guard=31"),
         ({"shared": True}, "shared=True"),
         ({"fair": True}, "there is no order"),
     )],
     *[(lambda masters, wrong=wrong: masters.held(wrong), "match=") for wrong in ("", 7, None, b"*", "\ud800", "a\0")],
+    (lambda masters: masters.leader("a", ttl=30, guard=31), "ttl=30 with guard=31"),
     (lambda masters: masters.wait_until_free(""), "name=''"),
     (lambda masters: masters.wait_until_free([]), "at least one"),
     *[(lambda masters, wrong=wrong: masters.wait_until_free("a", timeout=wrong), "timeout=") for wrong in ("soon", None)],

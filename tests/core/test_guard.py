@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock._core.renewals import tasks
 from tests.core.renewer import renewal_of
 from tests.core.world import GONE, START, Master, Single, World, held
@@ -53,29 +50,3 @@ def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     (extended,), (repaired,) = scene.world.all("extend"), scene.world.all("repair")
     assert extended.args[2] == MS
     assert TTL * 1000 < int(repaired.args[2]) <= int(MS)
-
-
-MOST = "allowed is max_ttl for both together, 60 s"
-
-
-@pytest.mark.parametrize("kind", [Masters, AsyncMasters])
-def test_what_is_refused(kind: Any) -> None:
-    urls = ["redis://127.0.0.1:1"]
-    masters = kind(urls, guard=10)
-    assert masters.lock("a", ttl=50)._spec.guard == 10
-    assert masters.lock("a", ttl=60, guard=0)._spec.guard == 0
-    for make, text in (
-        (lambda: masters.lock("a", ttl=51), f"ttl=51 with guard=10: {MOST}, for masters"),
-        (lambda: masters.lock("a", ttl=30, guard=31), f"ttl=30 with guard=31: {MOST}"),
-        (
-            lambda: masters.lock("a", guard=60),
-            "guard=60: allowed is 0 or more and less than 60 s: max_ttl, which is for",
-        ),
-        (lambda: masters.slots("a", limit=2, ttl=30, guard=31), "ttl=30 with guard=31"),
-        (lambda: masters.leader("a", ttl=30, guard=31), "ttl=30 with guard=31"),
-        (lambda: kind(urls, guard=-1), "guard=-1: allowed is"),
-        (lambda: kind(urls, guard=True), "guard=True: allowed is"),
-    ):
-        with pytest.raises(ConfigurationError) as caught:
-            make()
-        assert str(caught.value).startswith(text), str(caught.value)
