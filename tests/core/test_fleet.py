@@ -168,16 +168,6 @@ def shows(names: tuple[str, ...], mark: str = "2", state: int = 0) -> wire.Lists
     return wire.Lists(state, (wire.OtherList(mark, LIFE, frozenset(names)),))
 
 
-@pytest.mark.parametrize("worked", [True, False])
-def test_a_client_that_worked_stays_where_it_is_recorded_anew(worked: bool) -> None:
-    """Masters that were emptied do not know that it worked; a newcomer gives way there."""
-    one = fleet(OLD, works="abc" if worked else "")
-    for master in range(2):
-        one.answered(master, wire.Lists(1), 1.0, 1.0)
-    one.answered(2, shows(NEW, "1"), 1.0, 1.0)
-    assert one.rejected is not worked
-
-
 def test_a_master_that_takes_no_announcement_is_not_awaited() -> None:
     one = fleet(works="ab")
     assert one.counts_from > 0.1
@@ -197,17 +187,6 @@ def test_the_answer_to_a_mere_question_is_none_to_an_announcement() -> None:
     assert one.counts_from > 10.1
     one.answered(0, wire.Lists(1), 10.0, 10.2)
     assert one.counts_from < 10.2
-
-
-@pytest.mark.parametrize("cut_off", [False, True])
-def test_a_client_that_was_cut_off_takes_no_failure_from_before_for_an_answer(cut_off: bool) -> None:
-    """All masters failed until now, and they come back one after the other."""
-    one = fleet(works="mab" if cut_off else "")
-    for master in range(3):
-        one.down(master, 9.9)
-    for master in (1, 2):
-        one.answered(master, wire.Lists(1), 10.0, 10.0)
-    assert (one.counts_from > 10.0) is cut_off
 
 
 FIVE, SIX = ("x", "y", "z", "a", "b"), ("x", "y", "z", "c", "d")

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
-from redlock._core.notes import Waited
 from redlock._core.outages import EVERY, Outages
 from redlock._core.outcomes import Failure
 from redlock._core.watch import wait_until_free
 from redlock._lock.refused import unreachable
 from tests.core.test_attempts import HELD
-from tests.core.test_local_queue import waiting_behind
-from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, tally_of, turns
+from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, refuses, tally_of, turns
 from tests.owners import proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Op
+    from redlock._core.kernel.ballot import Grant, Refusal
 
 pytestmark = proves("R38")
 
@@ -63,22 +61,12 @@ def test_masters_that_answer_too_late_are_none() -> None:
     assert OUTAGE <= world.after_start() <= OUTAGE + world.settings.node_timeout
 
 
-@pytest.mark.parametrize("between", [HELD, [1, b"0"]], ids=["others-have-it", "several-want-it"])
-def test_a_majority_that_takes_part_once_begins_the_time_anew(between: Any) -> None:
-    """Eight attempts in 4 s find nobody, one finds a majority, and then there is nobody for good."""
-    world = world_of(*[Master(0.0, {"acquire": turns(*[DOWN] * 8, said, DOWN)}) for said in (between, HELD, HELD)])
-    refusal = world.refused(for_ever(world, pause=0.5))
-    assert refusal.kind == "unreachable"
-    took_part = world.all("acquire")[8].at
-    assert took_part == START + 4.0
-    assert refusal.at == took_part + OUTAGE
-
-
-def test_whoever_waits_until_it_is_free_gives_up_as_well() -> None:
-    world = world_of(*[down()] * 3)
+@pytest.mark.parametrize(("master", "ends"), [(down(), OUTAGE), (refuses("wrong user or password"), 0.0)])
+def test_whoever_waits_until_it_is_free_gives_up_as_well(master: Master, ends: float) -> None:
+    world = world_of(*[master] * 3)
     name, tally = world.run(wait_until_free(world.settings, ("a",), "redlock:", math.inf, START))
     assert (name, tally.unreachable) == ("a", True)
-    assert world.after_start() == pytest.approx(OUTAGE)
+    assert world.after_start() == pytest.approx(ends)
 
 
 ASLEEP = 3600.0
@@ -111,46 +99,6 @@ def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
     assert world.after_start() - ASLEEP == pytest.approx(OUTAGE, abs=1.0)  # a pause and an attempt may have passed
     text = str(unreachable(world.spec(), refusal, world.settings))
     assert "this outage has lasted for 5." in text
-
-
-def in_front(world: World, learned: Refusal | bool | None) -> Any:
-    place = waiting_behind(world)
-    if learned is True:
-        place.holds = START
-    elif isinstance(learned, Refusal):
-        place.answered(learned)
-    return place
-
-
-def outage(world: World, since: float) -> Refusal:
-    return Refusal("unreachable", Tally(world.settings.masters), START, waited=Waited(7, since))
-
-
-@pytest.mark.parametrize(("since", "told"), [
-    pytest.param(-3.0, OUTAGE, id="it-began-before-we-came"),
-    pytest.param(2.0, 2.0 + OUTAGE, id="it-begins-while-we-wait"),
-])  # fmt: skip
-def test_who_stands_behind_hears_the_same(since: float, told: float) -> None:
-    """After its own time, without a word to the masters: the one in front asks for all."""
-    world = world_of(*[down()] * 3)
-    front = in_front(world, outage(world, START + since) if since < 0 else None)
-    if since > 0:
-        world.later(since, lambda: front.answered(outage(world, START + since)))
-    refusal = world.refused(world.acquire(world.spec("a"), deadline=math.inf))
-    assert (refusal.kind, refusal.waited.attempts) == ("unreachable", 0)
-    assert refusal.at - START == pytest.approx(told)
-    assert world.sent == []
-
-
-@pytest.mark.parametrize("learned", [True, Refusal("held", Tally(["a"]), START)], ids=["has-it", "is-refused"])
-def test_behind_one_that_meets_a_majority_there_is_no_outage(learned: Any) -> None:
-    world = world_of(*[down()] * 3)
-    front = in_front(world, learned)
-    world.later(33.0, lambda: world.local_queue.leave(front))
-    refusal = world.refused(world.acquire(world.spec("a"), deadline=math.inf))
-    assert refusal.kind == "unreachable"  # in its own attempts
-    assert refusal.waited.attempts > 0
-    assert refusal.at - START == pytest.approx(33.0 + OUTAGE)
 
 
 GONE, BACK, ELSEWHERE = ("error", "error", "granted"), ("granted", "granted"), ("held", "held", "error")

@@ -13,7 +13,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from redlock._core.watch import wait_until_free
-from tests.core.world import GRANTS, OTHER, START, WALL, Master, World, down, refuses, turns
+from tests.core.world import GRANTS, OTHER, START, WALL, Master, World, down, turns
 
 if TYPE_CHECKING:
     from redlock._core.kernel.quorum import Tally
@@ -125,16 +125,6 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
     assert asked == [1, 2, 1, 2]
 
 
-@pytest.mark.parametrize(("patience", "at"), [(0.0, [0.0]), (0.3, [0.0, 0.3])])
-def test_it_looks_once_and_once_more_at_the_deadline(patience: float, at: list[float]) -> None:
-    world = World(*all_(math.inf))
-    assert free(world, patience)[0] == "invoice:42"
-    assert looks(world) == at
-    world = World(*all_(1))
-    assert free(world, patience)[0] == (None if patience else "invoice:42")
-    assert looks(world) == at
-
-
 @pytest.mark.parametrize(("already", "at"), [(2, 0.302), (0, 0.602)])
 def test_a_holder_that_has_crashed_is_not_waited_for_longer_than_its_keys_live(already: int, at: float) -> None:
     """The least of them that have to go: where two of five masters are free already, one more is enough."""
@@ -155,18 +145,6 @@ def test_all_of_several_names() -> None:
     assert [(sent.request.call.keys[0], round(sent.at - START, 6)) for sent in world.sent] == [
         ("redlock:a", 0.0), ("redlock:b", 0.0), ("redlock:a", 0.1), ("redlock:a", 0.3), ("redlock:b", 0.3),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("masters", "at"), [
-    pytest.param([Master(), Master(), down(), down(), down()], [0.0, 2.0, 4.0, 5.0], id="too-few-until-the-deadline"),
-    pytest.param([refuses("wrong user or password")] * 3, [0.0], id="C1-a-wrong-password-is-not-waited-for"),
-])  # fmt: skip
-def test_an_outage(masters: list[Master], at: list[float]) -> None:
-    world = World(*masters)
-    name, tally = free(world, 5.0, pause=2.0)
-    assert name == "invoice:42"
-    assert tally.unreachable
-    assert looks(world) == at
 
 
 @pytest.mark.parametrize(("masters", "times"), [(all_(math.inf), 2), ([down()] * 5, 0)])
