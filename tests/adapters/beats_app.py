@@ -50,9 +50,7 @@ def die(**_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-if os.environ.get("BEATS_DIE") == "before":
-    signals.before_task_publish.connect(die)
-elif os.environ.get("BEATS_DIE") == "after":
+if "BEATS_DIE" in os.environ:
     signals.after_task_publish.connect(die)
 
 

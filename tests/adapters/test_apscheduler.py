@@ -233,23 +233,6 @@ async def test_asyncio(servers, kind):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_coroutine_is_a_job(servers):
-    ran = asyncio.Event()
-
-    async def job():
-        await asyncio.sleep(0)
-        ran.set()
-
-    scheduler = AsyncIOScheduler()
-    scheduler.add_job(job)
-    async with AsyncMasters(servers.urls, restart_guard=False) as masters:
-        election = masters.leader("scheduler")
-        async with AsyncWhileLeading(scheduler) as lead, asyncio.TaskGroup() as group, asyncio.timeout(20):
-            group.create_task(election.run(lead, signals=()))
-            await ran.wait()
-            election.stop()
-
-
 EXITS = """
 import sys, threading, time
 from apscheduler.schedulers.background import BackgroundScheduler

@@ -1,19 +1,15 @@
-"""A leader in the lifespan of an application, with FastAPI and uvicorn."""
+"""A leader in the lifespan of an application.  With FastAPI and uvicorn: docs/howto/web-leader.md, shutdown.md."""
 
 import asyncio
 import logging
-import re
-import signal
-import threading
 
-import httpx
 import pytest
 
-from redlock import ConfigurationError, Masters
+from redlock import ConfigurationError
 from redlock.adapters import asgi
 from redlock.adapters.asgi import leading
-from tests.servers.look import each, eventually, nothing_left
-from tests.servers.process import soon, started
+from tests.servers.look import each
+from tests.servers.process import soon
 
 
 @pytest.fixture
@@ -111,48 +107,3 @@ async def test_wrong_arguments_are_refused_where_they_are_given(election):
                 pytest.fail("it began")
     with pytest.raises(TypeError, match="nonsense"):
         leading(election, lead, nonsense=1)  # type: ignore[call-arg]
-
-
-# -- uvicorn -----------------------------------------------------------------------------------------
-
-UVICORN = ["-m", "uvicorn", "--port", "0", "tests.adapters.application:app"]
-
-
-def term_of(process):
-    address = re.search(r"http://\S+", process.says("INFO:     Uvicorn running"))
-    assert address is not None
-    return httpx.get(f"{address[0]}/health", timeout=60).json()["term"]
-
-
-def test_uvicorn_hands_over_at_once(servers):
-    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "TTL": "60"}
-    with started(*UVICORN, environment=environment) as leader:
-        number = int(leader.says("leads").split()[2])
-        with started(*UVICORN, environment=environment) as other:
-            assert term_of(leader) == number
-            assert term_of(other) is None
-            leader.popen.send_signal(signal.SIGTERM)
-            assert leader.ends() in (0, -signal.SIGTERM)
-            assert leader.said("INFO:     Application shutdown complete")
-            assert int(other.says("leads").split()[2]) > number
-            assert eventually(lambda: term_of(other)) > number
-            other.popen.send_signal(signal.SIGTERM)
-            other.ends()
-
-
-def test_uvicorn_ends_while_a_request_waits_for_a_lock(servers):
-    """With a limit to its graceful shutdown, as the page on web services says.  Nothing is left on the masters."""
-    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "TTL": "60"}
-    with Masters(servers.urls, restart_guard=False) as masters, masters.lock("held") as lease:
-        with started(*UVICORN, "--timeout-graceful-shutdown", "1", environment=environment) as one:
-            address = re.search(r"http://\S+", one.says("INFO:     Uvicorn running"))
-            assert address is not None
-            asked = threading.Thread(target=httpx.get, args=(f"{address[0]}/wait",), kwargs={"timeout": 60})
-            asked.start()
-            one.says("waits")
-            one.popen.send_signal(signal.SIGTERM)
-            assert one.ends() in (0, -signal.SIGTERM)
-            assert one.said("INFO:     Application shutdown complete")
-            asked.join()
-        assert masters.status("held").token == lease.token
-    eventually(lambda: nothing_left(servers))

@@ -1,15 +1,11 @@
-"""Settings, management commands, and workers of gunicorn, with the real Django in processes of its own."""
+"""Settings and management commands, with the real Django in processes of its own.  With gunicorn: docs/howto/django.md."""
 
-import contextlib
 import os
 import re
 import signal
 from pathlib import Path
 
-import httpx
-import pytest
-
-from tests.servers.look import each, eventually, kill
+from tests.servers.look import each, kill
 from tests.servers.process import run, started
 
 MANAGE = ["-m", "tests.adapters.shop.manage"]
@@ -212,44 +208,3 @@ def test_what_the_body_raises_is_its_own_affair(servers, tmp_path):
     assert done.returncode == 0, done.stderr
     twice = "named ('argument',) {'option': 1} False\nNone True\n" * 2
     assert done.stdout == twice + "other\n"
-
-
-# -- gunicorn ----------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def gunicorn(servers, *options, ttl):
-    folder = Path(__file__).parent / "shop"
-    command = ["-m", "gunicorn", "-c", str(folder / "gunicorn_conf.py"), *options, "tests.adapters.shop.wsgi"]
-    # The warnings of gunicorn itself are not ours.
-    with started(*command, cwd=ROOT, environment=environment(servers, TTL=str(ttl), PYTHONWARNINGS="")) as arbiter:
-        yield arbiter
-
-
-def leaders(arbiter):
-    """The workers that have begun to lead, one after the other."""
-    return [int(line.split()[1]) for line in arbiter.said("leads")]
-
-
-def answers(arbiter):
-    """What each worker says of itself: its process and its term."""
-    address = re.search(r"Listening at: (http://\S+)", "\n".join(arbiter.lines))
-    assert address is not None
-    said = [httpx.get(address[1], timeout=60).json() for _ in range(10)]
-    return {one["pid"]: one["term"] for one in said}
-
-
-@pytest.mark.parametrize("options", [["--preload"], []], ids=["preload", "each"])
-def test_one_worker_leads_and_another_one_when_that_ends(servers, options):
-    with gunicorn(servers, *options, ttl=60) as arbiter:
-        eventually(lambda: len(arbiter.said("loaded")) == (1 if options else 2))
-        (leader,) = eventually(lambda: leaders(arbiter))
-        assert leader != arbiter.popen.pid
-        workers = eventually(lambda: len(found := answers(arbiter)) == 2 and found)
-        assert [pid for pid, term in workers.items() if term] == [leader]
-        os.kill(leader, signal.SIGTERM)
-        _, second = eventually(lambda: len(found := leaders(arbiter)) == 2 and found)  # long before the TTL
-        assert second != leader
-        arbiter.popen.send_signal(signal.SIGTERM)
-        assert arbiter.ends() == 0
-        assert [int(line.split()[1]) for line in arbiter.said("led")][:2] == [leader, second]

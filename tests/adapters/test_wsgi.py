@@ -1,4 +1,4 @@
-"""A leader in a thread of its own.  With gunicorn: test_django.py."""
+"""A leader in a thread of its own.  With gunicorn: docs/howto/django.md."""
 
 import logging
 import threading

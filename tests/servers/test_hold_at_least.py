@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from redlock import ConfigurationError, NotAcquired
+from redlock import ConfigurationError
 from tests.servers.commands import CHECK, NO_WAIT, RUN, run
 from tests.servers.look import eventually, take
 
@@ -15,29 +15,6 @@ def values(servers):
     return [keys["redlock:job"][0] for keys in servers.keys() if keys and "redlock:job" in keys]
 
 
-def test_who_is_refused_is_told_why_and_for_how_long(world, redlock_servers, masters):
-    lock = masters.lock("job", ttl=30, hold_at_least=20, owner="web-3/7")
-    lease = take(lock)
-    lock.release()
-    assert lock.acquire(timeout=0) is None  # not even the one who had it
-    with pytest.raises(NotAcquired) as caught, masters.lock("job", timeout=0.0):
-        pass
-    assert re.search(r"released by web-3/7, and kept from others for up to \d+\.\d s$", caught.value.message)
-    refused = [vote.reason for vote in caught.value.votes if vote.outcome == "held"]
-    assert refused[0].startswith(f"released by web-3/7 ({lease.token[:8]}…), and kept from others for ")
-    status = masters.status("job")
-    assert status.released
-    assert (status.token, status.owner) == (f"released:{lease.token}", "web-3/7")
-    assert 0 < status.remaining < 20.3
-    assert masters.lock("job").locked()
-    with masters.lock("other"):
-        assert not masters.status("other").released
-    assert not masters.status("free").released
-
-
-# -- entered again (R26) -----------------------------------------------------------------------------
-
-
 def test_the_last_release_keeps_it_whichever_lock_that_goes_through(redlock_servers, masters):
     outer, inner = masters.lock("job", ttl=30, hold_at_least=20), masters.lock("job", ttl=30)
     take(outer)
@@ -46,9 +23,6 @@ def test_the_last_release_keeps_it_whichever_lock_that_goes_through(redlock_serv
     assert not values(redlock_servers)[0].startswith("released:")
     inner.release()
     eventually(lambda: [value[:9] for value in values(redlock_servers)] == ["released:"] * 5)
-
-
-# -- the commands ------------------------------------------------------------------------------------
 
 
 def test_who_asks_for_more_than_the_lease_has_is_refused(masters):

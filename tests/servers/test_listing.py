@@ -8,7 +8,6 @@ import tracemalloc
 import pytest
 
 import redlock
-from redlock import QuorumUnreachable
 from redlock._core import wire
 from redlock._core.fair import tickets
 from redlock._health import rights
@@ -108,39 +107,6 @@ def test_a_name_whose_key_is_no_lock_on_some_masters_does_not_end_the_list(redlo
     assert sorted(found) == ["job", "odd"]
     assert [vote.outcome for vote in found["odd"].votes] == ["held", "held", "error", "error", "error"]
     assert "WRONGTYPE" in found["odd"].votes[2].reason
-
-
-# -- masters that fail -------------------------------------------------------------------------------
-
-
-def test_without_a_majority_it_says_so(redlock_servers, masters, locks):
-    put(redlock_servers, "redlock:a")
-    for i in (0, 2, 4):
-        redlock_servers.kill(i)
-    with pytest.raises(
-        QuorumUnreachable, match="cannot list the locks: at least 3 of 5 masters did not vote"
-    ) as caught:
-        list(locks())
-    assert [vote.outcome for vote in caught.value.votes].count("error") == 3
-
-
-def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
-    """The usual rule has no SCAN: only this asks for it."""
-    rule = rights.rule("redlock:").split()
-    assert "+scan" not in rule
-    each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "on", ">secret", *rule)
-    users = [url.replace("redis://", "redis://lister:secret@") for url in redlock_servers.urls]
-    try:
-        put(redlock_servers, "redlock:a")
-        with world.Masters(users, restart_guard=False) as masters:
-            eventually(lambda: all_up(masters))
-            with pytest.raises(QuorumUnreachable, match=r"to list locks, grant the user .*\+scan") as caught:
-                list(masters.held())
-            assert "NOPERM" in str(caught.value)
-            each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "+scan")
-            assert names(masters) == ["a"]
-    finally:
-        each(redlock_servers, "execute_command", "ACL", "DELUSER", "lister")
 
 
 # -- many --------------------------------------------------------------------------------------------
@@ -292,13 +258,6 @@ def test_masters_that_do_not_vote_yet_show_what_they_have():
         done = run(look, young.urls)
         assert (done.returncode, done.stdout) == (2, "")
         assert "cannot list the locks" in done.stderr
-
-
-def test_a_minority_that_does_not_vote_is_not_needed(redlock_servers):
-    """A majority was searched, so every lock that is held is in the list (R29)."""
-    with LocalMasters(1) as young, LocalMasters(2, persistence="always") as old:
-        done = run([*CHECK, "--max-ttl", "60", "--held", "--json"], [*young.urls, *old.urls])
-    assert (done.returncode, json.loads(done.stdout)["not_voting"]) == (0, {})
 
 
 @pytest.mark.parametrize(("more", "says"), [

@@ -102,24 +102,6 @@ def test_several_names_are_taken_all_or_none(world, redlock_servers, masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_decorator(redlock_masters):
-    lock = redlock_masters.lock("job", ttl=10)
-
-    @lock
-    def work(x, *, y):
-        """Works."""
-        assert lock.owned()
-        return x + y
-
-    assert work(1, y=2) == 3
-    assert work.__doc__ == "Works."
-    assert not lock.owned()
-    with pytest.raises(ConfigurationError, match="coroutine"):
-
-        @lock
-        async def wrong(): ...
-
-
 def test_a_lock_may_have_masters_of_its_own(world, redlock_servers):
     redlock_servers.restart(0)
     with contextlib.closing(world.MultiLock("job", redlock_servers.urls[:1], ttl=10, timeout=0)) as lock:

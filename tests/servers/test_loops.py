@@ -6,7 +6,6 @@ import gc
 import importlib.util
 import os
 import secrets
-import subprocess
 import threading
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
-from tests.servers.look import at_once, each, eventually, lock_keys, nothing_left, pause, resume, script_calls
+from tests.servers.look import at_once, each, eventually, nothing_left, script_calls
 from tests.servers.needs import missing
-from tests.servers.process import run, soon, started
+from tests.servers.process import run, soon
 
 
 class Ours:
@@ -230,45 +229,6 @@ def test_the_interpreter_exits_without_a_word(redlock_servers, end):
     done = run("-X", "dev", "-W", "error", "-W", "ignore:::uvloop", "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-CANCELLED = """
-import asyncio, sys
-from redlock import AsyncMasters
-masters = AsyncMasters(sys.argv[1:], restart_guard=False, node_timeout=9.0)
-
-async def main():
-    lock = masters.lock("job", ttl=40)
-    await lock.acquire()
-    print("up", flush=True)
-    input()
-    task = asyncio.current_task()
-    asyncio.get_running_loop().call_later(0.1, task.cancel)
-    await lock.release()
-
-try:
-    asyncio.run(main())
-except asyncio.CancelledError:
-    print("cancelled", flush=True)
-"""
-
-
-def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_servers):
-    """R11: a release that was cancelled a moment before, towards masters that answer late."""
-    command = ["-X", "dev", "-W", "error", "-c", CANCELLED, *redlock_servers.urls]
-    with started(*command, stdin=subprocess.PIPE) as process:
-        process.says("up", seconds=60)
-        assert sum(map(bool, lock_keys(redlock_servers))) >= 3
-        pause(redlock_servers)
-        assert process.popen.stdin is not None
-        process.popen.stdin.write("\n")
-        process.popen.stdin.close()
-        process.says("cancelled")
-        resume(redlock_servers)
-        assert process.ends() == 0
-        # Python says in this mode what takes longer than 0.1 s: so may anything on a busy machine.
-        assert [line for line in process.lines if not line.startswith("Executing ")] == ["up", "cancelled"]
     eventually(lambda: nothing_left(redlock_servers))
 
 

@@ -160,26 +160,3 @@ def test_an_observer_that_raises_breaks_nothing(world, redlock_servers, caplog, 
     assert len(logged(caplog)) == 7, "five masters, the grant and the release"
     with pytest.raises(ConfigurationError, match="observer"):
         world.Masters(redlock_servers.urls, observer=5)
-
-
-# -- closed by the observer ----------------------------------------------------------------------------
-
-
-def test_a_name_whose_key_has_another_type_is_no_outage(world, watched, seen, redlock_servers, caplog):
-    """Somebody uses that name for a list.  It is told who asks for it; the quorum is not gone, for other names are locked."""
-    caplog.set_level(logging.INFO, logger="redlock")
-    for i in range(5):
-        redlock_servers.client(i).rpush("redlock:a list", "not", "a", "lock")
-        redlock_servers.client(i).set("{redlock:poisoned}:fence", "9007199254740991")
-    with watched.lock("before", ttl=TTL):
-        pass
-    seen.clear()
-    caplog.clear()
-    for name in ("a list", "poisoned"):
-        with pytest.raises(QuorumUnreachable):
-            watched.lock(name, ttl=TTL).acquire(timeout=30)
-        with watched.lock("between", ttl=TTL):
-            pass
-    assert not {QuorumLost, QuorumBack}.intersection(kinds(seen))
-    assert [event.kind for event in seen if isinstance(event, LockRefused)] == ["unusable", "unusable"]
-    assert "quorum" not in caplog.text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redlock import ConfigurationError, LockLost, Masters
+from redlock import Masters
 from tests.owners import witness
 from tests.servers.look import all_up, eventually, no_thread_besides, nothing_left, take
 
@@ -35,18 +35,6 @@ def test_an_owner_that_has_ended_is_not_kept(redlock_servers, start):
         with masters.lock("job", ttl=10, timeout=5):
             pass
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_token_of_nobody(quick):
-    nobodys = "0" * 40
-    with pytest.raises(LockLost):
-        quick.resume("job", ttl=TTL, token=nobodys).acquire()
-    for wrong in ("", "nobody's", 5, b"bytes"):
-        with pytest.raises(ConfigurationError, match="token="):
-            quick.resume("job", ttl=TTL, token=wrong)
-    for wrong in (0, -1, "7", True):
-        with pytest.raises(ConfigurationError, match="fence="):
-            quick.resume("job", ttl=TTL, token=nobodys, fence=wrong)
 
 
 def test_keeping_costs_no_thread_and_no_connection_for_each(world, redlock_servers):

@@ -79,16 +79,6 @@ def test_one_that_was_a_replica_for_a_moment_may_not_give_away_what_it_forgot(wo
         assert became.get("redlock:job") != lease.token.encode()
 
 
-def test_every_client_announces_also_with_the_guard_off(world, redlock_servers):
-    with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=42.0, prefix="p:") as masters:
-        eventually(
-            lambda: masters.status("job").votes and redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"
-        )
-    with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=30.0, prefix="p:") as masters:
-        masters.status("job")
-    assert redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"  # raised, never lowered
-
-
 def test_info_that_is_granted_later_counts_from_the_next_connection_on_as_the_vote_says(world, redlock_servers):
     """A client asks once for each connection (R21); ``CLIENT KILL`` is the way without a restart of the program."""
     client = redlock_servers.client(0)

@@ -63,30 +63,6 @@ def test_credentials_that_expire(world, redlock_servers):
             pass
 
 
-def test_a_provider_that_is_late(world, redlock_servers):
-    """An outage with a clear reason; over by itself when the provider has a token that is right."""
-    rotate(redlock_servers, "first")
-    provider = Rotating("first")
-    clients = [redis.Redis(host="127.0.0.1", port=port, credential_provider=provider) for port in redlock_servers.ports]
-    with world.Masters(clients, restart_guard=False) as masters:
-        with masters.lock("job"):
-            pass
-        rotate(redlock_servers, "second")
-
-        def refused():
-            try:
-                masters.lock("job").acquire(timeout=0)
-            except QuorumUnreachable as outage:
-                return "wrong user or password" in str(outage) and "second" not in str(outage)
-            return False
-
-        eventually(refused)
-        provider.password = "second"  # noqa: S105
-        lock = masters.lock("job")
-        eventually(lambda: lock.acquire(timeout=0))
-        lock.release()
-
-
 @pytest.mark.parametrize("without", ["config", "info", "script", "publish subscribe", "client", "time"])
 def test_without_a_command(world, redlock_servers, without):
     """As where a provider has taken it away.  Without INFO the guard cannot be on: see test_restart.py."""

@@ -37,20 +37,6 @@ def test_all_of_them_are_replaced_and_whoever_asks_gets_an_answer(world, redlock
         eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_one_that_is_asked_nothing_but_announcements_is_found_as_well(world, redlock_servers, proxies):
-    """R34: a process that does nothing finds out before it needs them."""
-    with world.Masters([proxy.url for proxy in proxies], restart_guard=False, max_ttl=2) as masters:
-        eventually(lambda: all_up(masters))
-        before = [connection.opened_at for connection in world.connections(masters).all]
-        fall_silent(proxies)
-
-        def replaced():
-            connections = world.connections(masters).all
-            return all(one.sock and one.opened_at > at for one, at in zip(connections, before, strict=True))
-
-        eventually(replaced)
-
-
 def own_connections(health):
     return [one.message for master in health.masters for one in master.findings if one.code == "own-connection"]
 

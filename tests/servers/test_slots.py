@@ -1,6 +1,5 @@
 """Slots on real servers: at most k (R32)."""
 
-import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +7,6 @@ import pytest
 
 from redlock import LockLost, Masters, NotAcquired, NotHeld, QuorumUnreachable, WouldDeadlock
 from tests.owners import witness
-from tests.servers.commands import NO_WAIT, RUN, run
 from tests.servers.look import each
 
 pytestmark = witness("R32")
@@ -182,14 +180,3 @@ def test_a_slot_without_a_fence_is_kept_for_its_time(redlock_servers, masters, o
     slots = others.slots("import", limit=2)
     assert [slot.released for slot in slots.status().holders] == [True]
     assert slots.acquire(timeout=0).slot == 1 - lease.slot
-
-
-def test_redlock_run(redlock_servers, masters):
-    show = ["sh", "-c", 'echo "$REDLOCK_NAME $REDLOCK_SLOT"']
-    done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", "--verbose", "--", *show], redlock_servers.urls)
-    assert done.stdout in {"job#0 0\n", "job#1 1\n"}, done.stderr
-    slot = done.stdout.split()[0]
-    assert re.fullmatch(f".* acquired '{slot}', .*\n.* released '{slot}'\n", done.stderr)
-    with masters.lock("job#0"), masters.lock("job#1"):
-        done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", *NO_WAIT, "--", *show], redlock_servers.urls)
-    assert (done.returncode, done.stdout) == (75, "")

@@ -1,6 +1,5 @@
 """Functions of which each call holds the lock that its arguments name (R30)."""
 
-import asyncio
 import re
 import threading
 
@@ -103,19 +102,3 @@ def test_a_call_inside_of_a_call(redlock_servers, locked):
     with pytest.raises(WouldDeadlock):
         locked("job:{job}")(lambda job: [more(job)])("a")
     eventually(lambda: nothing_left(redlock_servers))
-
-
-# -- methods, which each world has of its own ------------------------------------------------------------
-
-
-async def test_methods_that_are_awaited(async_masters, others):
-    class Account:
-        number = 1
-
-        @async_masters.synchronized("account:{self.number}")
-        async def held(self, number):
-            return others.lock(f"account:{number}").locked()
-
-    (held,) = await asyncio.gather(Account().held(1))
-    assert held
-    assert not await Account().held(2)

@@ -1,4 +1,4 @@
-"""Spans of real locks hang where the caller stands, in both worlds, and renewals in the background change nothing of that."""
+"""Spans of real locks hang where the caller stands, and renewals in the background change nothing of that."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ from opentelemetry import trace
 
 from redlock import AsyncMasters, Masters
 from tests.observe.spans import Spans, events, under
-from tests.servers.look import eventually, take
+from tests.servers.look import take
 from tests.servers.process import soon
 
 TTL = 4.5  # a renewal is soon, and none too late on a machine that stands still for a second or two
@@ -17,23 +17,6 @@ TTL = 4.5  # a renewal is soon, and none too late on a machine that stands still
 @pytest.fixture
 def spans():
     return Spans()
-
-
-def test_parents_in_threads(redlock_servers, spans):
-    """Two threads hold at the same time, and each lease hangs under the span of its own thread."""
-    with Masters(redlock_servers.urls, restart_guard=False, observer=spans.observer) as masters:
-
-        def work(name):
-            with spans.tracer.start_as_current_span(name) as span:
-                with masters.lock(name, ttl=TTL) as lease:
-                    valid_until = lease.valid_until
-                    eventually(lambda: lease.valid_until > valid_until)  # renewed
-                assert trace.get_current_span() is span
-            return span
-
-        with ThreadPoolExecutor(2) as pool:
-            of = dict(zip("ab", pool.map(work, "ab"), strict=True))
-    check_parents(spans, of)
 
 
 async def test_parents_in_tasks(redlock_servers, spans):
@@ -48,10 +31,6 @@ async def test_parents_in_tasks(redlock_servers, spans):
             return span
 
         of = dict(zip("ab", await asyncio.gather(work("a"), work("b")), strict=True))
-    check_parents(spans, of)
-
-
-def check_parents(spans, of):
     for kind in ("redlock.acquire", "redlock.held"):
         found = spans.all(kind)
         assert len(found) == 2

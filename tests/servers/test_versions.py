@@ -13,7 +13,7 @@ from redlock import scripts
 from redlock._core import wire
 from redlock._core.confirm import records
 from redlock._core.fair import tickets
-from tests.servers.look import all_up, each, eventually, take
+from tests.servers.look import eventually
 from tests.servers.waiter import Waiting
 
 BEFORE = {file.stem: file.read_text("utf-8") for file in Path(__file__).with_name("version_0_1").glob("*.lua")}
@@ -250,35 +250,6 @@ def test_each_wakes_the_other(redlock_servers, masters, master):
         eventually(both)
 
 
-def test_a_lease_is_handed_over_in_both_directions(redlock_servers, masters):
-    lock = masters.lock("job", ttl=30, bound=False, auto_extend=False)
-    token = take(lock).token
-    eventually(lambda: everywhere(redlock_servers, "extend", token=token) == [[1]] * 5)
-    assert [answer[0] for answer in everywhere(redlock_servers, "release", token=token)] == [1] * 5
-    everywhere(redlock_servers, "acquire")
-    resumed = masters.resume("job", token=THEIRS, fence=5, ttl=30, bound=False)
-    assert take(resumed).valid
-    assert masters.lock("job").acquire(blocking=False) is None
-    resumed.release()
-    eventually(
-        lambda: everywhere(redlock_servers, "status") == [[b"", -2, everywhere(redlock_servers, "status")[0][2]]] * 5
-    )
-
-
-def test_a_key_that_the_other_one_has_is_not_taken_by_a_repair(redlock_servers, masters, master):
-    """R14, on a master that lost the key of a lease and gave it to a client of the other version."""
-    lock = masters.lock("job", ttl=30, auto_extend=False)
-    take(lock)
-    eventually(lambda: master.exists(LOCK))  # it may be late
-    master.delete(LOCK)
-    assert old(master, "acquire")[0] in (1, 2)
-    assert lock.extend().valid
-    assert masters.status("job").token != THEIRS
-    assert master.get(LOCK) == THEIRS.encode()
-    lock.release()
-    assert master.get(LOCK) == THEIRS.encode()
-
-
 # -- max_ttl (R21) -----------------------------------------------------------------------------------
 
 
@@ -299,13 +270,3 @@ def test_a_max_ttl_of_the_version_before_counts_for_as_long_as_it_is_there(maste
     assert answer == value if then[1] == "old" else answer == [value, master.pttl(LONGEST)]
     assert int(master.get(LONGEST)) == value
     assert (master.pttl(LONGEST) > 0) is ends
-
-
-def test_an_announcement_without_end_is_deleted_and_then_ends(world, redlock_servers):
-    """As docs/upgrading.md says: clients of this version that are there announce theirs again."""
-    each(redlock_servers, "set", LONGEST, "600000")
-    with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=1.5, node_timeout=0.2) as masters:
-        eventually(lambda: all_up(masters))
-        each(redlock_servers, "delete", LONGEST)
-        eventually(lambda: all(redlock_servers.client(i).get(LONGEST) == b"1500" for i in range(5)))
-        assert all(0 < redlock_servers.client(i).pttl(LONGEST) <= 3000 for i in range(5))

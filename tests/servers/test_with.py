@@ -1,6 +1,5 @@
 """What is left when a ``with`` is: its own lease and no other, whichever thread or task leaves it."""
 
-import asyncio
 import contextlib
 import gc
 import inspect
@@ -154,34 +153,6 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_a_with(redlock_servers,
             eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before its first step
-def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
-
-            async def section(lock):
-                async with lock:
-                    pass
-
-            async def next_turn():
-                async with masters.lock("job", ttl=30, timeout=20) as lease:
-                    return lease.fence
-
-            await next_turn()
-            fence = 0
-            for strike in at_every_opcode(section):
-                lock = masters.lock("job", ttl=30)
-                with strike.strikes():
-                    await section(lock)
-                assert not lock.owned()
-                for fenced in (await asyncio.create_task(next_turn()), await next_turn()):
-                    assert fenced > fence
-                    fence = fenced
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_the_names_of_an_interrupted_with_are_free_for_a_try_at_once(redlock_servers, redlock_masters):
     """Also before its renewer has had time to notice: whoever comes back notices, and does not enter it again (R15)."""
     lease = enter(redlock_masters.lock("job", ttl=30))
@@ -213,32 +184,11 @@ def test_what_is_held_by_hand_as_well_is_not_given_back(redlock_servers, redlock
 # -- not bound: its owner is the object ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"auto_extend": False}], ids=["renewed", "not-renewed"])
-def test_a_lock_object_that_is_dropped_while_it_holds(redlock_servers, redlock_masters, options):
-    lock = redlock_masters.lock("job", ttl=30, bound=False, **options)
-    lease = lock.acquire()
-    assert lease.valid
-    del lock
-    eventually(lambda: nothing_left(redlock_servers))
-    assert not lease.lost
-    with redlock_masters.lock("job", ttl=30, timeout=0):
-        pass
-
-
 def test_a_lock_object_that_somebody_is_inside_of_is_not_dropped(redlock_servers, redlock_masters):
     with redlock_masters.lock("job", ttl=3, bound=False) as lease:
         gc.collect()
         assert not lease.wait_lost(4)
         assert lease.valid
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_lease_that_was_handed_over_ends_with_the_object_that_took_it(redlock_servers, redlock_masters):
-    first = redlock_masters.lock("job", ttl=30, auto_extend=False)
-    lease = first.acquire()
-    taken = redlock_masters.resume("job", ttl=30, token=lease.token, fence=lease.fence, bound=False)
-    taken.acquire()
-    del taken
     eventually(lambda: nothing_left(redlock_servers))
 
 
