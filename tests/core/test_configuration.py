@@ -226,6 +226,7 @@ def test_a_keyword_of_another_library_is_told_what_it_is_called_here(kind, lock,
     (lambda masters: masters.status(""), "name=''"),
     (lambda masters: masters.lock("job").acquire(blocking=False, timeout=1), "blocking=False with timeout=1"),
     (lambda masters: masters.lock("job").acquire(timeout=math.nan), "timeout=nan"),
+    *[(lambda masters, wrong=wrong: masters.check(timeout=wrong), f"timeout={wrong!r}") for wrong in (0, math.nan, "3")],
     (lambda masters: masters.lock("job").acquire(5), "blocking=5: allowed are True and False"),  # seconds, it may have meant
 ])  # fmt: skip
 def test_calls(call, said):
