@@ -16,12 +16,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
-from redlock.testing import LocalMasters
+from redlock._io import report
 from tests.owners import witness
-from tests.servers.look import all_up, each, eventually, kill, lock_keys, pause, restart, resume
+from tests.servers.look import each, eventually
 from tests.servers.one import free_port, redis_server, tls_server
-from tests.servers.process import run
-from tests.servers.strangers import answering, saying, serving
+from tests.servers.strangers import announcing, answering, saying, serving
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
 pytestmark = witness("R3", "R4")
@@ -50,10 +49,25 @@ def _decided_vote(lock):
     return vote if vote.outcome != "pending" and vote.reason != "still connecting" else None
 
 
-def test_port_closed(world, four):
-    vote = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{free_port()}"])
-    assert vote.outcome == "error"
-    assert "refused" in vote.reason
+@pytest.fixture
+def tls_port(certificate, tmp_path):
+    with tls_server(tmp_path, certificate, "--tls-auth-clients", "no") as port:
+        yield port
+
+
+@pytest.mark.parametrize(("scheme", "where", "outcome", "says"), [
+    ("redis", lambda _: contextlib.nullcontext(free_port()), "error", "refused"),
+    ("redis", lambda _: saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "error", "does not speak the Redis protocol"),
+    ("rediss", lambda of: contextlib.nullcontext(of("tls_port")), "error", "^TLS: .*CERTIFICATE_VERIFY_FAILED"),
+    ("rediss", lambda of: contextlib.nullcontext(of("servers").ports[4]), "timeout",
+        r"\(a port without TLS behaves like this as well\)$"),
+], ids=["closed", "http", "certificate", "plain"])  # fmt: skip
+def test_an_address_where_no_master_answers(world, four, request, scheme, where, outcome, says):
+    with where(request.getfixturevalue) as port:
+        patience = 0.3 if outcome == "timeout" else 2.0
+        vote = vote_of_the_fifth(world, [*four, f"{scheme}://127.0.0.1:{port}"], connect_timeout=patience)
+    assert vote.outcome == outcome
+    assert re.search(says, vote.reason)
 
 
 def test_wrong_password(world, four, tmp_path):
@@ -120,45 +134,15 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
     """A client that asks for that name learns the holder, in a few bytes; holders of other names notice nothing."""
     size = 17_000_000  # more than a connection is kept for: see `_core.sizes`
     each(redlock_servers, "set", "redlock:big", b"x" * size, px=60_000)
-    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=15) as masters:
-        eventually(lambda: all_up(masters))
-        with masters.lock("other", ttl=60) as lease:
-            assert lease.valid
-            lock = masters.lock("big", ttl=60)
-            assert lock.acquire(timeout=0) is None
-            with pytest.raises(NotAcquired, match=r"held by x{8}… for up to") as caught:
-                with masters.lock("big", ttl=60, timeout=0):
-                    pass
-            assert len(str(caught.value)) < 2_000
-            assert masters.status("big").token == "x" * 8 + "…"
-            assert lock.locked()
-            connections = world.connections(masters).all
-            assert [connection.failures for connection in connections] == [0] * 5
-            assert len(lock_keys(redlock_servers)) == 5
-            assert lease.valid
-        for i in range(5):
-            assert redlock_servers.client(i).strlen("redlock:big") == size  # P8
-
-
-@pytest.mark.parametrize("command", ["EVALSHA", "EVAL"])
-def test_a_command_that_was_renamed_away_is_told_at_once(world, tmp_path, command):
-    with redis_server(tmp_path, "--rename-command", command, "") as port:
-        with world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
-            with pytest.raises(QuorumUnreachable, match=f"unknown command .{command}"):
-                masters.lock("job", ttl=10).acquire(timeout=60)
-
-
-def test_a_port_that_speaks_something_else(world, four):
-    with saying(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") as port:
-        vote = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{port}"])
-    assert vote.outcome == "error"
-    assert "does not speak the Redis protocol" in vote.reason
-
-
-@pytest.fixture
-def tls_port(certificate, tmp_path):
-    with tls_server(tmp_path, certificate, "--tls-auth-clients", "no") as port:
-        yield port
+    options = {"restart_guard": False, "node_timeout": 15}
+    with world.Masters(redlock_servers.urls, **options) as masters, masters.lock("other", ttl=60) as lease:
+        with pytest.raises(NotAcquired, match=r"held by x{8}… for up to") as caught:
+            with masters.lock("big", ttl=60, timeout=0):
+                pass
+        assert len(str(caught.value)) < 2_000
+        assert masters.status("big").token == "x" * 8 + "…"
+        assert lease.valid
+    assert [redlock_servers.client(i).strlen("redlock:big") for i in range(5)] == [size] * 5  # P8
 
 
 def test_tls(world, redlock_servers, tls_port, certificate):
@@ -176,20 +160,6 @@ def test_tls(world, redlock_servers, tls_port, certificate):
             held.release()
             assert waiting.end() is not None
         assert masters.status("job" * 100).token is None
-
-
-def test_tls_with_an_unknown_certificate(world, four, tls_port):
-    vote = vote_of_the_fifth(world, [*four, f"rediss://127.0.0.1:{tls_port}"])
-    assert vote.outcome == "error"
-    assert vote.reason.startswith("TLS: ")
-    assert "CERTIFICATE_VERIFY_FAILED" in vote.reason
-
-
-def test_tls_towards_a_plain_port(world, redlock_servers):
-    urls = [*redlock_servers.urls[:4], redlock_servers.urls[4].replace("redis://", "rediss://")]
-    vote = vote_of_the_fifth(world, urls, connect_timeout=0.3)
-    assert vote.outcome == "timeout"
-    assert vote.reason.endswith("(a port without TLS behaves like this as well)")
 
 
 def test_unix_socket(world, tmp_path):
@@ -218,37 +188,6 @@ def test_clients_of_redis_py_give_their_settings_not_their_patience(world, tmp_p
             assert SECRET not in repr(masters)
             with masters.lock("job", ttl=10), redis.Redis(port=port, password=SECRET, db=3) as look:
                 assert look.get("redlock:job")
-
-
-def test_two_urls_of_one_server_have_one_vote(world, redlock_servers):
-    """C16: found by run_id, and the second one's vote names the first."""
-    port = redlock_servers.ports[0]
-    urls = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", redlock_servers.urls[1]]
-    same = f"same server as 127.0.0.1:{port}"
-    with world.Masters(urls, restart_guard=False) as masters:
-        # A majority is connected at first; which two of them are, nobody knows.
-        eventually(lambda: same in masters.status("job").votes[1].reason)
-        assert masters.status("job").votes[1].outcome == "error"
-        with masters.lock("job", ttl=10, timeout=5) as lease:
-            granted = [vote.master for vote in lease.votes if vote.outcome == "granted"]
-            assert f"localhost:{port}" not in granted
-
-
-def test_connecting_slowly_does_not_fail_the_first_lock(world):
-    """R2: before its first round a `Masters` waits for the connections, whatever the timeout of the call."""
-    with LocalMasters(3) as servers:
-        pause(servers, 3)
-
-        def resume_all():
-            resume(servers, 3)
-
-        thaw = threading.Timer(1.0, resume_all)
-        thaw.start()
-        with world.Masters(servers.urls, restart_guard=False, connect_timeout=20, node_timeout=3) as masters:
-            lock = masters.lock("job", ttl=10)
-            assert lock.acquire(blocking=False) is not None
-            lock.release()
-        thaw.join()
 
 
 class _Provider(redis.CredentialProvider):
@@ -316,27 +255,11 @@ def test_a_master_that_is_loading_or_runs_a_script_without_end_is_waited_for(wor
             lock.acquire(timeout=1)
 
 
-class Broken(logging.Filter):
-    def filter(self, record):
-        raise ZeroDivisionError
-
-
-def test_a_log_handler_that_raises_costs_nobody_anything(redlock_servers, monkeypatch):
-    """C1: that the quorum is gone is logged by the one that finds it out; it goes on waiting, and masters come back."""
-    logger, broken = logging.getLogger("redlock"), Broken()
-    monkeypatch.setattr(threading, "excepthook", lambda what: None)  # of the background
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
-        eventually(lambda: all_up(masters))
-        logger.addFilter(broken)
-        try:
-            kill(redlock_servers, 3)
-            with pytest.raises(QuorumUnreachable):
-                masters.lock("job", ttl=10).acquire(timeout=0.3)
-            restart(redlock_servers, 3)
-            assert masters.lock("job", ttl=10).acquire(timeout=20) is not None
-            eventually(lambda: all_up(masters))
-        finally:
-            logger.removeFilter(broken)
+def test_a_log_handler_that_raises_costs_nobody_anything(monkeypatch):
+    """All that the library logs behind its callers is logged in these two."""
+    monkeypatch.setattr(logging.getLogger("redlock"), "filters", [lambda _: 1 / 0])
+    report.report([(logging.WARNING, "no quorum", ())], None)
+    report.report_failure("no thread", ValueError())
 
 
 class _UnsayableError(Exception):
@@ -369,41 +292,16 @@ def test_a_credential_provider_that_raises_anything_ends_one_attempt_to_connect_
     assert provider.asked == 2
 
 
-# -- who announces what nobody can want ----------------------------------------------------------------
-
-PROGRAM = """
-import sys, threading, tracemalloc
-from redlock import Masters, RedlockError
-from tests.servers.strangers import announcing
-
-what, after = sys.argv[1].encode() + b"\\r\\n", int(sys.argv[2])
-with announcing(what, after) as port:
-    tracemalloc.start()
-    masters = Masters([f"redis://127.0.0.1:{port}"], connect_timeout=5.0, restart_guard=False)
-    try:
-        if sys.argv[3] == "check":
-            for found in masters.check(probe=False).masters[0].findings: print(found.code, found.message)
-        else:
-            masters.lock("job").acquire(timeout=0)
-    except RedlockError as error:
-        print(error)
-    masters.close()
-    print("MB:", tracemalloc.get_traced_memory()[1] >> 20)
-"""
-
-
-@pytest.mark.parametrize(("what", "says", "after", "how"), [
-    ("*1000000000", "an answer of 1000000000 values", 0, "lock"),
-    ("%500000000", "an answer of 1000000000 values", 2, "check"),
-])  # fmt: skip
-def test_who_announces_a_billion_gets_no_room_for_it(what, says, after, how):
+@pytest.mark.parametrize(("what", "after"), [("*1000000000", 0), ("%500000000", 2)])
+def test_who_announces_a_billion_gets_no_room_for_it(what, after):
     """It is reserved at once, eight bytes for each, and giving it back holds up the whole process for seconds."""
-    done = run("-c", PROGRAM, what, str(after), how)
-    assert done.returncode == 0, done.stderr
-    assert says in done.stdout
-    assert "does not speak the Redis protocol" in done.stdout or "not-redis" in done.stdout
-    [megabytes] = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("MB:")]
-    assert megabytes < 40
+    says = "it announces an answer of 1000000000 values"
+    with announcing(what.encode() + b"\r\n", after) as port, Masters([f"redis://127.0.0.1:{port}"]) as masters:
+        if after:
+            assert says in masters.check(probe=False).masters[0].findings[0].message
+        else:
+            with pytest.raises(QuorumUnreachable, match=says):
+                masters.lock("job").acquire(timeout=0)
 
 
 # -- who does not want us ------------------------------------------------------------------------------
