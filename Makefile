@@ -25,7 +25,7 @@ MUTANTS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test everything checks announce scenes witnesses examples lint faces types core simulation servers uneven harness docs package oldest newest chaos simulation-long mutants record coverage bench bench-full bench-page compose share sbom dist clean
+.PHONY: help demo quick test everything checks announce scenes witnesses examples lint faces types core simulation servers harness docs package oldest newest chaos simulation-long mutants record coverage bench bench-full bench-page compose share sbom dist clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -110,10 +110,6 @@ examples: $(BIN)/.ready
 servers: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/witness tests/servers tests/commands tests/adapters tests/compat tests/benchmarks tests/fenced \
 		tests/compose/test_kubernetes.py
-
-## make uneven            the same servers, two of five late: a test that looks at one where a majority is meant fails
-uneven: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(WAITING) --dist worksteal -p tests.servers.uneven tests/servers tests/commands
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready
