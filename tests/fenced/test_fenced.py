@@ -11,7 +11,7 @@ import sqlalchemy
 from redlock import ConfigurationError, LockLost
 from redlock.fenced import FenceRefused, fenced
 from tests.fenced import banks
-from tests.servers.look import at_once, eventually
+from tests.servers.look import at_once
 
 DATABASE_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error, sqlalchemy.exc.DBAPIError)
 
@@ -42,18 +42,6 @@ def test_what_the_body_wrote_is_there_before_the_next_holder_reads(masters, bank
     assert bank.stored == 80
 
 
-def test_a_body_that_raises_rolls_back_and_gives_the_lock_back(masters, bank):
-    with bank.session() as session:
-        with pytest.raises(ZeroDivisionError), fenced(masters.lock("account:7"), session):
-            bank.pay(session, 0)
-            1 / 0  # noqa: B018
-        assert bank.stored == 100
-        assert not masters.lock("account:7").locked()
-        with fenced(masters.lock("account:7"), session):  # and the session goes on
-            bank.pay(session, 50)
-    assert bank.stored == 50
-
-
 def test_a_holder_that_slept_before_it_began_is_refused(masters, bank):
     """It has the lock, and sleeps; its successor has come and gone when it begins."""
     begun(masters, bank)
@@ -68,11 +56,18 @@ def test_a_holder_that_slept_before_it_began_is_refused(masters, bank):
 
 
 def test_a_transaction_that_is_open_is_refused_before_the_lock_is_asked_for(masters, bank):
+    """Also one that has only read: PyMySQL does not know of it, its server does.  SQLite begins none for a read."""
     with bank.session() as session:
-        bank.pay(session, 1)
+        if bank.kind == "sqlite":
+            bank.pay(session, 1)
+        else:
+            bank.balance(session)
         banks.refused(masters.lock("account:7"), session, match="a transaction is open on this")
-        eventually(lambda: not masters.lock("account:7").locked())
+        assert not masters.lock("account:7").locked()
         session.rollback()
+        with fenced(masters.lock("account:7"), session):
+            bank.pay(session, 50)
+    assert bank.stored == 50
 
 
 def test_two_sessions_under_one_lease(masters, bank):
@@ -174,15 +169,6 @@ def test_a_body_that_ends_the_transaction_itself(masters, bank, end, goes_on):
         with fenced(masters.lock("account:7"), session):
             pass
     assert bank.stored == (50 if end == "commit" else 100)
-
-
-def test_a_session_that_was_closed_in_the_body(masters, plain):
-    """Nothing was sent to be committed, so nobody has to look whether it is done."""
-    with plain.session() as session, pytest.raises(DATABASE_ERRORS), fenced(masters.lock("account:7"), session):
-        plain.pay(session, 50)
-        session.close()
-    assert plain.stored == 100
-    assert not masters.lock("account:7").locked()
 
 
 def test_a_session_that_was_closed_before(masters, plain):
