@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import AsyncAdaptedQueuePool, text
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from redlock import ConfigurationError, LockLost
+from redlock import ConfigurationError
 from redlock.fenced import fenced
 from tests.fenced import banks, struck
 
@@ -99,20 +98,6 @@ async def test_a_lease_that_is_lost_while_the_commit_is_on_its_way(async_masters
             await session.execute(WRITE, {"balance": balance - 1})
         assert not task.cancelling()
     assert await stored(sqlite) == 98
-
-
-async def test_a_lease_that_is_held_is_lost_while_the_commit_is_on_its_way(async_masters, sqlite):
-    """That is for the body of the lease, which goes on behind the transaction."""
-    task: Any = asyncio.current_task()
-    with pytest.raises(LockLost):
-        async with async_masters.lock("account:7", ttl=1.0, auto_extend=False) as lease:
-            async with AsyncSession(sqlite) as session, fenced(lease, session):
-                driver = await driver_of(session)
-                driver.strike = once("COMMIT", task.cancelling)
-                await session.execute(WRITE, {"balance": 50})
-            pytest.fail("the body went on")
-    assert not task.cancelling()
-    assert await stored(sqlite) == 50
 
 
 async def test_an_election_that_is_stopped_while_the_commit_is_on_its_way(async_masters, sqlite):
@@ -227,41 +212,3 @@ async def test_a_coroutine_that_is_thrown_away(async_masters, sqlite):
         assert inside[0].isolation_level == level
         assert not inside[0].in_transaction
         assert (await session.execute(READ)).scalar_one() == 100  # the session goes on
-
-
-async def test_a_body_that_goes_on_behind_a_commit_of_its_own_writes_nothing(async_masters, engine):
-    """Not even where each statement is committed, as PostgreSQL refuses at the begin."""
-    refused = engine.dialect.name == "postgresql"
-    engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-    for made in AsyncSession(engine), engine.connect():
-        async with made as session:
-            with pytest.raises(DBAPIError):
-                async with fenced(async_masters.lock("account:7"), session):
-                    await session.execute(WRITE, {"balance": 90})
-                    await session.commit()
-                    for _ in range(2):
-                        with contextlib.suppress(DBAPIError):
-                            await session.execute(WRITE, {"balance": 20})
-    assert await stored(engine) == (100 if refused else 90)
-
-
-async def test_a_lease_that_is_lost_while_postgresql_works_on_the_commit(async_masters, postgresql):
-    """It waits for the answer, and tells it: psycopg itself would have the server cancel the COMMIT."""
-    engine = in_postgresql(postgresql)
-    task: Any = asyncio.current_task()
-    async with engine.connect() as session:
-        for sql in SLOW_COMMIT:
-            await session.execute(text(sql))
-        await session.commit()
-        async with fenced(async_masters.lock("account:7", ttl=1.5, auto_extend=False), session):
-            await session.execute(text("SET LOCAL statement_timeout = 0"))
-            await session.execute(WRITE, {"balance": 50})
-        assert not task.cancelling()
-        assert (await session.execute(READ)).scalar_one() == 50
-    await engine.dispose()
-
-
-SLOW_COMMIT = [
-    "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3); RETURN NULL; END'",
-    "CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON account DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()",
-]
