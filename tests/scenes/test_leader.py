@@ -279,3 +279,25 @@ def test_what_a_signal_handler_raises_between_two_steps_ends_the_election_in_ord
     assert said == ["stopped True"]
     assert at.exactly(1.0)
     yield from at.none_left()
+
+
+@scene()
+def test_candidates_are_told_who_leads_and_what_they_raise_then_is_logged():
+    def body(at, election):
+        yield at.sleep(2.0)
+        election.stop()
+
+    def first(at):
+        election = at.masters.leader("job", ttl=TTL, owner="first")
+        yield partial(at.client.kind.stand, election, lambda _: body(at, election))
+
+    def second(at):
+        at.expects("ZeroDivisionError")
+        election, told = at.masters.leader("job", ttl=TTL), list[str]()
+        yield at.sleep(0.5)
+        stands = partial(at.client.kind.stand, election, lambda _: body(at, election))
+        yield partial(stands, on_new_leader=lambda owner: told.append(owner) or 1 / 0)
+        assert told == ["first"]
+        assert ["on_new_leader of 'job' failed" in text for text in at.log] == [True]
+
+    return [first, second]

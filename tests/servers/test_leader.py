@@ -194,11 +194,6 @@ def test_wrong_arguments(world, masters):
     ):
         with pytest.raises(ConfigurationError):
             election.run(**arguments)
-    for options in ({"ttl": 0}, {"max_hold": -1}, {"retry": 3}):
-        with pytest.raises(ConfigurationError, match=next(iter(options))):
-            masters.leader("beat", **options)
-    with pytest.raises(TypeError):
-        masters.leader("beat", fencing=False)
     for term in election.terms():
         with term:
             for wrong in (float("nan"), "5", True):
@@ -368,25 +363,6 @@ async def test_what_the_body_raises_when_it_is_cancelled_goes_on(ours):
 
     with pytest.raises(ValueError, match="cleaned up"):
         await election.run(lead)
-
-
-async def test_in_tasks_what_on_new_leader_raises_is_logged(ours, theirs, caplog):
-    def fails(owner):
-        raise ValueError(f"no such page: {owner}")
-
-    async def fails_later(owner):
-        fails(owner)
-
-    async for term in ours.leader("beat", ttl=30).terms():
-        async with term:
-            for function in (fails, fails_later):
-                caplog.clear()
-                second = theirs.leader("beat", ttl=30)
-                task = asyncio.create_task(second.run(for_ever, on_new_leader=function))
-                await until(lambda: "no such page: this" in caplog.text)
-                second.stop()
-                await task
-        break
 
 
 async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(ours, caplog):

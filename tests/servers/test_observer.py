@@ -73,10 +73,13 @@ def test_the_life_of_a_lease(watched, seen):
 def test_refused_and_lost(watched, seen, redlock_servers):
     seen.clear()
     each(redlock_servers, "set", "redlock:job", "somebody", px=60_000)
+    each(redlock_servers, "rpush", "redlock:a list", "no", "lock")
     assert watched.lock("job", ttl=TTL).acquire(timeout=0) is None
-    (refused,) = seen
-    assert isinstance(refused, LockRefused)
-    assert (refused.name, refused.kind, refused.attempts) == ("job", "held", 1)
+    with pytest.raises(QuorumUnreachable):
+        watched.lock("a list", ttl=TTL).acquire(timeout=0)
+    assert kinds(seen) == [LockRefused] * 2, "and the quorum is not gone"
+    told = [(refused.name, refused.kind, refused.attempts) for refused in seen]
+    assert told == [("job", "held", 1), ("a list", "unusable", 1)]
     seen.clear()
     lock = watched.lock("other", ttl=TTL, auto_extend=False)
     lease = take(lock)

@@ -171,6 +171,13 @@ def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_masters):
         assert lease.valid
 
 
+async def test_what_a_task_starts_is_another_one(async_masters):
+    lock = async_masters.lock("job", ttl=10)
+    async with lock as lease, lock as again:
+        assert again is lease
+        assert await asyncio.create_task(lock.acquire(timeout=0.01)) is None
+
+
 async def test_a_cell_of_a_notebook_takes_what_an_earlier_cell_has(redlock_masters):
     """Each cell is a task of its own, and the earlier one has ended: there is no other task to wait for."""
     lock = redlock_masters.lock("job", ttl=10)
