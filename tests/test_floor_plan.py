@@ -87,7 +87,7 @@ ALSO = {
 APART = (
     "chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos.check", "chaos.__main__",
     "chaos.specification", "chaos.lists", "chaos.fleets", "chaos.scopes", "chaos.mutants", "chaos.explore", "chaos.export",
-    "chaos.proof", "chaos.prove",
+    "chaos.proof", "chaos.prove", "chaos.second",
 )  # fmt: skip
 # Breaks the library on purpose, so it alone may know what is private there.
 BREAKS = "chaos.variants"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -135,13 +133,3 @@ def test_the_quick_judge_says_what_a_slow_one_says(found):
                 wrong.add(two)
     reported = {max(lines, key=lambda line: (ends[line][1], line)) for lines in tape.judge("fenced")}
     assert reported == wrong
-
-
-@PROPERTY
-@given(st.lists(st.integers(1, 5), max_size=8))
-def test_the_store(fences):
-    tape = told("0 A held until 99 fence 1")
-    lines = [tape.used(1 + at, "client-1", "A", fence=fence, store="fenced") for at, fence in enumerate(fences)]
-    wrong = [line for at, line in enumerate(lines) if any(fence > fences[at] for fence in fences[:at])]
-    assert [found[-1] for found in tape.judge("fenced")] == wrong
-    assert bool(wrong) == any(one > two for one, two in pairwise(fences))

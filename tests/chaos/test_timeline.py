@@ -64,9 +64,6 @@ def test_the_script_finds_what_it_looks_for():
     wanted = set(re.findall(r'\$\("(\w+)"\)', found.scripts[1]))
     assert len(wanted) > 10
     assert wanted <= found.ids
-
-
-def test_no_placeholder_is_left():
     assert not re.search(r"\{\{ \w+ \}\}", page(good()))
 
 

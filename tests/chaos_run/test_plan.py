@@ -68,19 +68,14 @@ def test_each_fault_is_made(fault):
             assert any(strike.until - strike.at > 2.0 for strike in made), "longer than the TTL"
 
 
-def test_all_faults_of_a_lane_strike_before_one_does_again():
-    faults = ("pause", "slow", "lose", "stop")
-    for seed in SEEDS:
-        made = [strike.fault for strike in plan(settings(seed, faults=faults, lanes=1))]
-        assert set(made[:4]) == set(faults)
-
-
 def test_a_restarted_master_is_healed_when_it_votes_again():
     """R21: whatever the guard takes to let it vote is not held against the lock."""
     guarded = plan(settings(1, faults=("forget",), max_ttl=5.0))
     assert all(strike.settled == pytest.approx(strike.until + 6.0) for strike in guarded)
     at_once = plan(settings(1, faults=("forget",), restart_guard=False))
     assert all(strike.settled == strike.until for strike in at_once)
+    rolled = plan(settings(1, faults=("roll",), lanes=1, restart_guard=False))
+    assert all(strike.settled == pytest.approx(strike.until + 2.0) for strike in rolled), "time for a renewal"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -93,23 +88,6 @@ def test_a_roll_is_one_master_after_the_other(seed):
         assert before.settled < after.at
     assert len(made) > 10
     assert {strike.masters for strike in made[:5]} == {strike.masters for strike in made[5:10]}, "all of them in turn"
-
-
-def test_a_roll_is_in_some_order_and_without_a_quarantine_waits_for_a_renewal():
-    assert len({tuple(s.masters for s in plan(settings(seed, faults=("roll",), lanes=1))) for seed in SEEDS}) > 20
-    made = plan(settings(1, faults=("roll",), lanes=1, restart_guard=False))
-    assert all(strike.settled == pytest.approx(strike.until + 2.0) for strike in made)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_else_is_done_to_masters_during_a_roll(seed):
-    made = plan(settings(seed, faults=("roll", "pause"), lanes=2))
-    rolls = [strike for strike in made if strike.fault == "roll"]
-    assert rolls
-    for pause in (strike for strike in made if strike.fault == "pause"):
-        for before, after in itertools.pairwise(rolls):
-            if after.masters not in (one.masters for one in rolls[: rolls.index(after)]):  # of the first turn
-                assert pause.until <= before.at or after.settled <= pause.at
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -157,15 +135,6 @@ def test_who_skips_a_list_is_two_steps_away_until_the_others_have_had_it(seed):
     assert one | other == set(range(1, scenario.clients + 1))
     assert not one & other
     assert all(after.at - before.until >= 2 * scenario.longest_ttl for before, after in itertools.pairwise(made))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_who_grows_gets_one_master_after_the_other(seed):
-    scenario = SCENARIOS["grow"].with_seed(seed)
-    made = plan(scenario)
-    assert [one.uses for one in made] == [tuple(range(1, size + 1)) for size in (2, 2, 3, 3, 4, 4, 5, 5)]
-    for one, other in zip(made[::2], made[1::2], strict=True):
-        assert sorted(one.clients + other.clients) == list(range(1, scenario.clients + 1))
 
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5, 7])

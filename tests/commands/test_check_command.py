@@ -16,7 +16,7 @@ import pytest
 from redlock._cli.check import _checker
 from redlock._cli.config import WantedMasters
 from redlock._health import rights
-from redlock.testing import LocalMasters, clock_available
+from redlock.testing import clock_available
 from tests.servers.commands import CHECK, run, start
 from tests.servers.look import each, eventually
 from tests.servers.needs import missing
@@ -179,17 +179,13 @@ def test_the_functions_and_their_rule_say_how_they_get_to_a_master():
     done = run([*CHECK, "--functions"])
     assert (done.returncode, done.stdout.partition("\n")[0]) == (0, "#!lua name=redlock_1")
     assert "-x FUNCTION LOAD REPLACE" in done.stderr
-    rule = run([*CHECK, "--acl", "--functions"])
+    scripts, rule = run([*CHECK, "--acl"]), run([*CHECK, "--acl", "--functions"])
     assert "+fcall" in rule.stdout
     assert "+eval" not in rule.stdout
     assert "-x FUNCTION LOAD REPLACE" in rule.stderr
-
-
-def test_the_rule_says_how_it_outlives_a_restart():
-    done = run([*CHECK, "--acl"])
-    assert "\n" not in done.stdout.strip(), "standard output is the rule alone"
+    assert "\n" not in scripts.stdout.strip(), "standard output is the rule alone"
     for word in ("ACL SETUSER name on '>password'", "aclfile", "ACL SAVE", "CONFIG REWRITE"):
-        assert word in done.stderr
+        assert word in scripts.stderr  # how it outlives a restart
 
 
 def test_watch_shows_what_changes_and_ends_with_the_last_status(servers):
@@ -254,17 +250,6 @@ def test_a_reader_that_goes_away_ends_a_watch_soon_and_without_a_traceback(serve
     assert process.wait(30) == 3
     assert process.stderr.read() == ""
     process.stderr.close()
-
-
-def test_the_command_is_installed():
-    """And is what is tested here: `redlock-check` of the scripts."""
-    program = Path(sys.executable).parent / "redlock-check"
-    if not program.exists():
-        missing("the package, installed")
-    with LocalMasters(3, persistence="always") as three:
-        done = run([str(program)], three.urls)
-    assert done.returncode == 0
-    assert done.stdout.startswith("OK: 3 of 3 masters vote")
 
 
 def test_a_tls_file_that_is_being_replaced_ends_no_watch():

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 import redlock
-from redlock.testing import LocalMasters
 from tests.commands.terminal import Terminal
 from tests.owners import witness
 from tests.servers.commands import NO_WAIT, PATIENT, RUN, STUBBORN, line, run, start, started
@@ -194,21 +193,6 @@ def test_who_has_it_is_said_on_one_line_unless_it_is_to_be_quiet(servers, kind, 
         assert (done.returncode, done.stdout, done.stderr) == (75, "", "")
 
 
-def test_waiting(servers):
-    with started(["job", NEW, "--", "sh", "-c", "echo got it; exec sleep 100"], servers.urls) as first:
-        assert line(first) == "got it"
-        with started(["job", NEW, "--verbose", *PATIENT, "--", "echo", "mine"], servers.urls) as second:
-            assert "is held by" in second.stderr.readline()
-            first.terminate()
-            assert first.wait(30) == 143
-            assert line(second) == "mine"
-            assert second.wait(30) == 0
-            said = second.stderr.read()
-            assert "acquired 'job', fencing token" in said
-            assert "released 'job'" in said
-    eventually(lambda: nothing_left(servers))
-
-
 @pytest.mark.parametrize(("silent", "verbose"), [(3, ["--guard", "7"]), (2, ["--verbose"])])
 def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers, silent, verbose):
     """Some masters hang when the command ends."""
@@ -220,7 +204,7 @@ def test_it_says_released_when_a_majority_has_heard_of_it_and_not_before(servers
             servers.pause(i)
         _, errors = process.communicate("end\n", timeout=30)
         assert process.returncode == 0
-    assert ("released 'job'" in errors) == (silent == 2)
+    assert ("acquired 'job', fencing token" in errors) == ("released 'job'" in errors) == (silent == 2)
     assert (f"{silent} of 5 masters did not confirm the release of 'job'" in errors) == (silent > 2)
     if silent > 2:
         assert "keeps the lock for its TTL and guard, 37 s at most" in errors
@@ -625,19 +609,6 @@ def test_no_quorum(servers):
         assert line(process) == "ran"
 
 
-def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
-    each(servers, "execute_command", "ACL", "SETUSER", "locker", "on", ">the-right-one", "+@all", "~*", "&*")
-    hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports)
-    file = tmp_path / "redlock.toml"
-    file.write_text(f'masters = [{hosts}]\nusername = "locker"\nrestart_guard = false\n', encoding="utf-8")
-    command = [*RUN, "job", "--config", str(file), "--", "echo", "ran"]
-    done = run(command, environment={"REDLOCK_PASSWORD": "the-wrong-one"})
-    assert done.returncode == 69
-    assert "wrong user or password" in done.stderr
-    assert "the-wrong-one" not in done.stderr
-    assert run(command, environment={"REDLOCK_PASSWORD": "the-right-one"}).stdout == "ran\n"
-
-
 # -- the terminal ------------------------------------------------------------------------------------
 
 
@@ -817,15 +788,6 @@ def test_the_terminal_has_its_modes_back_from_a_command_that_was_killed(servers)
         terminal.read_until("ended 0")
         assert " icanon" in terminal.seen
         assert " echo " in terminal.seen
-
-
-def test_the_command_is_installed():
-    program = Path(sys.executable).parent / "redlock-run"
-    if not program.exists():
-        missing("the package, installed")
-    with LocalMasters(3, persistence="always") as three:
-        done = run([str(program), "job", "--", "sh", "-c", "exit 9"], three.urls)
-    assert done.returncode == 9
 
 
 # -- packed into a zip file, or into a program of its own ----------------------------------------------
