@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock._core.election import Pause, Progress, SayStopped, election, unfinished
+from redlock._core.election import Pause, election
 from redlock._core.stop import Stop
 
 UNTIL_STOPPED = None
@@ -95,25 +95,3 @@ def test_an_error_that_passes_is_said_by_the_world():
     steps = election(stop, wait_fixed(3.0), lambda raised: raised is error)
     results: list[Any] = [None, TERM, error, None, None]
     assert [steps.send(result) for result in results][-1] == Pause(3.0, error)
-
-
-@pytest.mark.parametrize(("begun", "stands", "left"), [
-    (None, None, []),
-    (None, "a candidate", ["Resign"]),
-    (TERM, "a candidate", ["SayStopped", "Resign"]),
-])  # fmt: skip
-def test_after_an_interruption_all_that_was_begun_is_ended(begun, stands, left):
-    progress = Progress()
-    progress.begun, progress.stands = begun, stands
-    interruption = KeyboardInterrupt()
-    steps = unfinished(progress, interruption)
-    played: list[str] = []
-    result = None
-    with pytest.raises(StopIteration) as end:
-        while True:
-            step = steps.send(result)
-            played.append(type(step).__name__)
-            result = ValueError("on_stopped") if isinstance(step, SayStopped) else None
-    assert end.value.value is interruption
-    assert played == left
-    assert getattr(interruption, "__notes__", []) == (["besides, ValueError: on_stopped"] if begun else [])

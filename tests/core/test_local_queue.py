@@ -21,8 +21,6 @@ from tests.servers.interrupt import at_every_line
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
-    from redlock._core.lease import LeaseState
-    from redlock._core.settings import LockSpec
 
 pytestmark = proves("R23", "R40")
 
@@ -228,16 +226,6 @@ def test_what_was_learned_is_handed_down() -> None:
     assert third.learned is None  # what a holder knew before it had the lock is no news
 
 
-def holding(*masters: Master) -> tuple[World, LockSpec, LeaseState, Place]:
-    """A lease that was granted, and who waits behind it."""
-    world = World(*(masters or [Master(0.01)] * 3))
-    spec = world.spec("a")
-    lease = world.acquired(spec)
-    world.effects.clear()
-    world.sent.clear()
-    return world, spec, lease, waiting_behind(world)
-
-
 @pytest.mark.parametrize(("masters", "lost", "kinds"), [
     pytest.param([Master(0.01)] * 3, False, ["Send", "Leave", "Wait"], id="released"),
     pytest.param([Master(0.01, {}, {"release": NEVER})] * 3, False, ["Send", "Leave", "Wait"], id="nobody-answers"),
@@ -245,8 +233,10 @@ def holding(*masters: Master) -> tuple[World, LockSpec, LeaseState, Place]:
 ])  # fmt: skip
 def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master], lost: bool, kinds: list[str]) -> None:
     """R10: on every connection its acquire stands behind the release, so it need not wait for the answers."""
-    world, spec, lease, behind = holding(*masters)
-    before = world.now
+    world = World(*masters)
+    spec = world.spec("a")
+    lease, behind, before = world.acquired(spec), waiting_behind(world), world.now
+    world.effects.clear()
     if lost:
         lease.lose("taken")
     assert world.run(release(world.settings, spec, lease)) is not lost
