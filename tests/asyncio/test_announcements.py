@@ -57,25 +57,3 @@ async def test_closing_waits_for_what_is_owed_and_then_takes_the_list_back(d):
         assert (heard[0], heard[-1]) == ("acquire", "fleet")
         assert set(heard[1:-1]) == {"release"}, "once, or once more as it was interrupted"
     d.shut()
-
-
-@virtual(tidy=False, agreement="warn")
-async def test_a_release_is_still_owed_while_announcements_go_out(d):
-    """A master that is down gets it first when it is back, and then what else there is."""
-    lock = d.masters.lock("job", ttl=50)
-    await lock.acquire()
-    d.hang_up(0)
-    await d.quiet()
-    await lock.release()
-    await asyncio.sleep(4.0)  # the first announcement is due after 3 s
-    assert [heard[-1] for heard in scripts(d)[1:]] == ["fleet"] * (MASTERS - 1)
-    assert d.connections.owe()
-    d.fakes[0].connect()
-    d.attach(0)
-    await d.quiet()
-    assert not d.connections.owe()
-    heard = scripts(d)[0]
-    await d.masters.close()
-    await d.quiet()
-    d.shut()
-    assert heard == ["acquire", "release"]

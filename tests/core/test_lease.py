@@ -119,19 +119,11 @@ def test_lost_for_a_reason_and_the_first_one_stays(lease: LeaseState, reason: Re
     assert caught.value.reason == reason
 
 
-def begins(lease: LeaseState, valid_until: float, ttl: float) -> PendingExtension:
-    pending = PendingExtension(valid_until, ttl)
-    before = lease.valid_until
-    told: list[bool] = []
-    lease.on_change = told.append
-    lease.begin_extension(pending)
-    assert bool(told) == (lease.valid_until < before)
-    return pending
-
-
 def test_an_extension_that_never_began_ends_no_other(lease: LeaseState) -> None:
     """Interrupted in between: whoever ends it cannot know."""
-    one = begins(lease, 150.0, 40.0)
+    one = PendingExtension(150.0, 40.0)
+    lease.on_change = lambda _: pytest.fail("it does not end earlier")
+    lease.begin_extension(one)
     lease.end_extension(PendingExtension(150.0, 40.0))
     assert lease.all_pending == {one: True}
 

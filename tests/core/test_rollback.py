@@ -96,14 +96,10 @@ def test_interrupted_again_at_any_line_of_what_follows(way: str, number: int) ->
         assert "Leave" in dict(world.effects)
 
 
-def releasing() -> Send:
-    return Send(wire.release(wire.keys_for("redlock:", ["a"]), "token-1"), owed_until=START + 20.0)
-
-
 @pytest.mark.parametrize("times", range(4))
 def test_a_release_is_insisted_on(times: int) -> None:
     """Sent once more after every interruption, but not for ever; the first one is for the caller to raise."""
-    release = releasing()
+    release = Send(wire.release(wire.keys_for("redlock:", ["a"]), "token-1"), owed_until=START + 20.0)
     errors = [KeyboardInterrupt("first"), Cancelled("second"), RuntimeError("third")][:times]
     operation = despite_interrupts(release)
     assert operation.send(None) is release

@@ -250,13 +250,7 @@ def test_a_difference_is_told_once(announced: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize(("announced", "told"), [
-    (60.001, False),
-    (59.999, False),
-    (60.0, False),
-    (60.002, True),
-    (59.998, True),
-    (10.0, True),
-    (600.0, True),
+    *((one, False) for one in (60.001, 59.999, 60.0)), *((one, True) for one in (60.002, 59.998, 10.0, 600.0)),
 ])  # fmt: skip
 def test_a_rounded_one_is_no_difference(announced: float, told: bool) -> None:
     assert (voters_of().admit(0, Facts("a", 100, announced=Announced(announced)), NOW) is not None) == told

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from redlock._core.effects import Listen
 from redlock._core.renewals import tasks
 from redlock._core.whole import AGAIN
 from tests.core.renewer import renewal_of
@@ -77,21 +76,13 @@ def test_for_how_long_a_bare_majority_had_it(last: Master, bare: float) -> None:
 
 def test_where_a_release_is_announced_it_gets_the_key_at_once() -> None:
     scene = Scene(*[Master()] * 3, held(), held(), listened=True)
-    assert scene.renewal.due == scene.granted_at
-    ((task, _),) = tasks([scene.renewal], scene.world.now)
-    listens = task.send(None)
-    assert isinstance(listens, Listen)
-    overheard = listens.subscription
-    task.send(None)
-    for master, asked in ((0, []), (4, [4]), (4, [4])):
-        if not overheard.hear(master, b"of somebody else"):
-            assert not asked
-            continue
-        effect: Any = task.send(type("Notified", (), {"at": scene.world.now})())
-        assert sorted(effect.to) == asked
-        task.send(None)
-    scene.lease.end()
-    assert overheard.hear(0, b"our own"), "it has to end"
-    with pytest.raises(StopIteration):
-        task.send(type("Notified", (), {"at": scene.world.now})())
+    world = scene.world
+    for after, master in ((0.05, 0), (0.1, 4)):  # the first one has the key
+        world.announce(after, master, "of somebody else")
+    world.later(0.15, lambda: scene.lease.end() and None)  # its release is on its way
+    world.announce(0.2, 0, scene.lease.token)
+    ((task, _),) = tasks([scene.renewal], world.now)
+    world.run(task)
+    assert scene.repairs() == [(0.1, {4})]
+    assert world.now - scene.granted_at == pytest.approx(0.2), "its own release ends it"
     assert scene.renewal.due == -math.inf

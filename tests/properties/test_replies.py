@@ -45,18 +45,6 @@ if TYPE_CHECKING:
 ENDPOINT = _connect.endpoint("redis://10.0.0.1")
 
 
-class Inbox:
-    def __init__(self) -> None:
-        self.events: deque[Any] = deque()
-        self.subscription = None
-
-    def put(self, event: Any) -> None:
-        self.events.append(event)
-
-    def wake(self) -> None:
-        pass
-
-
 class Question(Send):
     """It remembers what it was told, in a list of all."""
 
@@ -101,7 +89,7 @@ class Wires(Connections):
         self.error: str | None = None  # that broke the connection
 
     def ask(self, request: Send) -> None:
-        self.submit(request, Inbox(), START)
+        self.submit(request, mock.Mock(), START)
 
     def read_all(self) -> None:
         self.read_ready([(self.all[0].fd, 0)], START + 0.1)
