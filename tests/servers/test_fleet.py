@@ -66,17 +66,17 @@ def test_without_names_it_is_a_warning(urls, caplog, capsys):
     """And no way begins there (`redlock-check --plan`)."""
     servers, prefix = urls
     address = list(servers.values())
-    with (
-        Masters(address[:3], prefix=prefix, **OPTIONS) as one,
-        Masters(address[2:5], prefix=prefix, **OPTIONS) as other,
-    ):
+    planned = ["--prefix", prefix, "--no-restart-guard", "--plan", ",".join(address[2:5]), *address[:3]]
+    with Masters(address[:3], prefix=prefix, **OPTIONS) as one:
         one.status("job")
-        with other.lock("job", ttl=1.2), one.lock("job", ttl=1.2):
-            pass  # two hold it: that is what is warned of
-        eventually(lambda: "two clients may hold one lock" in caplog.text, 30)
-        eventually(lambda: about_the_fleet(one))
-        wanted = ["--prefix", prefix, "--no-restart-guard", "--plan", ",".join(address[2:5]), *address[:3]]
-        eventually(lambda: main(wanted) == 2, 30)  # clients connect in the background: the first step, until then
+        eventually(lambda: main(planned) == 0, 30)  # clients connect in the background
+        assert "Step 1 of 4" in capsys.readouterr().out
+        with Masters(address[2:5], prefix=prefix, **OPTIONS) as other:
+            with other.lock("job", ttl=1.2), one.lock("job", ttl=1.2):
+                pass  # two hold it: that is what is warned of
+            eventually(lambda: "two clients may hold one lock" in caplog.text, 30)
+            eventually(lambda: about_the_fleet(one))
+            eventually(lambda: main(planned) == 2, 30)
     assert capsys.readouterr().out.rpartition("REFUSED: ")[2].startswith("clients use masters that are incompatible")
 
 
