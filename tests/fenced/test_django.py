@@ -107,36 +107,30 @@ def test_it_is_refused_inside_of_a_transaction(told):
 
 
 @on_one
-def test_what_is_hung_behind_the_commit_may_raise(told):
-    """The transaction is done, and so is the lock."""
+def test_what_is_hung_behind_the_commit_may_raise_and_a_commit_that_is_refused_is_told_as_it_is(told):
+    """In the first case the transaction is done, and so is the lock."""
     assert told("""
+        from django.db import IntegrityError
         try:
             with fenced(masters().lock("account:7")):
                 pay(60)
                 transaction.on_commit(lambda: 1 / 0)
         except ZeroDivisionError:
             print(balance(), masters().lock("account:7").locked())
-    """) == ["60 False"]
-
-
-@on_one
-def test_a_commit_that_is_refused_is_told_as_it_is(told):
-    assert told("""
-        from django.db import IntegrityError
         commit = connection._commit
         def refused():
             raise IntegrityError("deferred")
         connection._commit = refused
         try:
             with fenced(masters().lock("account:7")):
-                pay(60)
+                pay(50)
         except IntegrityError as error:
             print(error, balance())
         connection._commit = commit
         with fenced(masters().lock("account:7")):
-            pay(50)
+            pay(40)
         print(balance())
-    """) == ["deferred 100", "50"]
+    """) == ["60 False", "deferred 60", "40"]
 
 
 def test_a_body_that_goes_on_behind_the_end_of_its_transaction_writes_nothing(told):
