@@ -151,7 +151,6 @@ class Fake:
         self.space = Keyspace()
         self.heard: list[Heard] = []
         self.reads = self.talks = True
-        self.error: ErrorReply | None = None  # answered to everything
         self.forgot = False  # its scripts, until it is sent a text
         self.unsaid = bytearray()
         self.connect()
@@ -215,7 +214,7 @@ class Fake:
         self.forgot = self.forgot and verb != "EVAL"
         if self.forgot:
             return ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
-        return self.error or ENGINE.run(script.name, script.text, self.space, keys, args)
+        return ENGINE.run(script.name, script.text, self.space, keys, args)
 
 
 class Question(Send):
@@ -290,12 +289,6 @@ class Deployment:
             fake.talks = True
             fake.say()
 
-    async def drained(self, number: int) -> None:
-        """Until the kernel has taken all that a master is to be sent."""
-        while self.connections.all[number].backlog:  # noqa: ASYNC110 - one tick after the other
-            await asyncio.sleep(0)
-        await self.quiet()
-
     async def quiet(self) -> None:
         """Until all that is under way has arrived and was answered; no time passes."""
         for _ in range(20):
@@ -320,20 +313,6 @@ class Deployment:
 
 def _connect_never(stream: Stream) -> None:
     stream.connector = Connector(stream.endpoint, 0.0)
-
-
-def stop_reading(d: Deployment, number: int) -> None:
-    """... and its kernel takes little."""
-    fake = d.fakes[number]
-    fake.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    fake.reads = False
-    d.loop.remove_reader(fake.sock)
-
-
-def read_again(d: Deployment, number: int) -> None:
-    fake = d.fakes[number]
-    fake.reads = True
-    d.loop.add_reader(fake.sock, fake.hear)
 
 
 # Alarms stay for the next operation, or the next lease, at most so long; nobody sets them again.

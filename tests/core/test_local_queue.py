@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import readings
 from redlock._core.acquire import _who_holds
-from redlock._core.kernel.ballot import Grant, Refusal
+from redlock._core.kernel.ballot import Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.release import release
 from redlock._core.local_queue import LocalQueue, Place
@@ -18,9 +18,6 @@ from tests.core.world import NEVER, START, WALL, Master, World, breaks, down, he
 from tests.owners import proves
 from tests.properties.profile import PROPERTY
 from tests.servers.interrupt import at_every_line
-
-if TYPE_CHECKING:
-    from redlock._core.effects import Op
 
 pytestmark = proves("R23", "R40")
 
@@ -125,12 +122,6 @@ WAYS: dict[str, list[Master]] = {
 }  # fmt: skip
 
 
-def acquiring(masters: list[Master]) -> tuple[World, Op[Grant | Refusal]]:
-    world = World(*masters)
-    floor = 9.8 if masters is WAYS["slow"] else None
-    return world, world.acquire(world.spec("a", "b", min_validity=floor), deadline=world.now + 0.1)
-
-
 def waiting_behind(world: World) -> Place:
     """One more, for the same names and others."""
     place = Place(world.spec("b", "a", "z").keys.locks)
@@ -140,8 +131,9 @@ def waiting_behind(world: World) -> Place:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_enters_first_and_leaves_last_unless_it_is_granted(way: str) -> None:
-    world, op = acquiring(WAYS[way])
-    outcome = world.run(op)
+    world = World(*WAYS[way])
+    spec = world.spec("a", "b", min_validity=9.8 if way == "slow" else None)
+    outcome = world.run(world.acquire(spec, deadline=world.now + 0.1))
     kinds = [kind for kind, _ in world.effects]
     assert [sent.request.enters is None for sent in world.sent[:1]] == [False]
     assert all(sent.request.enters is None for sent in world.sent[1:])
