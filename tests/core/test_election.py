@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock._core.election import Pause, election
+from redlock._core.election import Pause, Progress, election, unfinished
 from redlock._core.stop import Stop
 
 UNTIL_STOPPED = None
@@ -95,3 +95,11 @@ def test_an_error_that_passes_is_said_by_the_world():
     steps = election(stop, wait_fixed(3.0), lambda raised: raised is error)
     results: list[Any] = [None, TERM, error, None, None]
     assert [steps.send(result) for result in results][-1] == Pause(3.0, error)
+
+
+@pytest.mark.parametrize(("stands", "begun", "left"), [
+    (None, None, []), ("a candidate", None, ["Resign"]), ("a candidate", TERM, ["SayStopped", "Resign"]),
+])  # fmt: skip
+def test_after_an_interruption_all_that_was_begun_is_ended(stands, begun, left):
+    steps = unfinished(Progress(stands, begun), KeyboardInterrupt())
+    assert [type(step).__name__ for step in steps] == left
