@@ -19,23 +19,28 @@ LOCK, GRANT = "redlock:job", "{redlock:job}:grant"
 # -- wrong clocks ----------------------------------------------------------------------------------------
 
 
-def one_has_it(*, first, second, wrong, missed):
+def one_has_it(*, first, second, wrong, missed, how="lock"):
     """The ``first`` masters are out of reach of A, who has the name, and the ``second`` ones of B, who tries.
 
     Its second extension has ``missed`` some: there the key ends in time.  One is ``wrong``.
+    ``how``: with a slot; or B wants to read.
     """
     tries: list[int] = []
 
+    def made(masters, **options):
+        return masters.slots("job", limit=1, **options) if how == "slots" else masters.lock("job", **options)
+
     def has(at):
         at.cut(first)
-        lock, lease = yield from at.held("job", ttl=TTL, auto_extend=False)
+        lock = made(at.masters, ttl=TTL, auto_extend=False)
+        lease = yield lock.acquire
         if missed:
             yield lock.extend
             yield at.sleep(1.0)
             at.cut(missed)
             yield lock.extend
             yield from at.until(lambda: not any(at.values()[one] for one in missed))
-        at.put(LOCK, None, masters=[wrong])  # its clock has jumped
+        at.put(LOCK + "#0" * (how == "slots"), None, masters=[wrong])  # its clock has jumped
         tries.append(wrong)
         yield from at.until(lambda: not tries)
         assert lease.valid
@@ -46,7 +51,8 @@ def one_has_it(*, first, second, wrong, missed):
     def is_refused(at):
         at.cut(second)
         yield from at.until(lambda: tries)
-        assert (yield partial(at.masters.lock("job", ttl=TTL).acquire, timeout=0)) is None
+        options = {"shared": True} if how == "shared" else {}
+        assert (yield partial(made(at.masters, ttl=TTL, **options).acquire, timeout=0)) is None
         tries.clear()
         at.heal(second)
 
@@ -61,8 +67,9 @@ def test_kleppmanns_client_is_refused():
 
 
 @scene(confirm=True, masters=3)
-def test_kleppmanns_client_is_refused_by_three_masters():
-    return one_has_it(first=[2], second=[0], wrong=1, missed=[])
+@pytest.mark.parametrize("how", ["lock", "slots", "shared"])
+def test_kleppmanns_client_is_refused_by_three_masters(how):
+    return one_has_it(first=[2], second=[0], wrong=1, missed=[], how=how)
 
 
 @scene(confirm=True, masters=3)
