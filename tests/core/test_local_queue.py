@@ -203,6 +203,21 @@ def test_a_first_answer_that_is_on_its_way_is_waited_for(
     assert refusal.at - START == pytest.approx(late if learns else patience + ends)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_each_refusal_is_told_at_once_to_a_waiter_that_asked_for_it(asked: bool) -> None:
+    world = World(*[held(0.01)] * 3)
+
+    def ask() -> None:
+        behind = waiting_behind(world)
+        if asked:
+            world.local_queue.look_ahead(behind)
+
+    world.later(0.005, ask)
+    world.run(world.acquire(world.spec("a"), deadline=START + 0.3))
+    woken = [at - START for kind, at in world.effects if kind == "WakeBehind"]
+    assert woken == ([pytest.approx(0.01)] if asked else [])
+
+
 def test_what_was_learned_is_handed_down() -> None:
     """The next one in front has no answer of its own yet: it goes on with the latest that there is."""
     local_queue, (first, second, third) = line("ab", "a", "a")
