@@ -13,6 +13,7 @@ from redlock._core.outcomes import Failure
 from redlock._core.watch import wait_until_free
 from redlock._lock.refused import unreachable
 from tests.core.test_attempts import HELD
+from tests.core.test_local_queue import waiting_behind
 from tests.core.world import GRANTS, NEVER, START, Master, World, down, held, refuses, tally_of, turns
 from tests.owners import proves
 
@@ -99,6 +100,16 @@ def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
     assert world.after_start() - ASLEEP == pytest.approx(OUTAGE, abs=1.0)  # a pause and an attempt may have passed
     text = str(unreachable(world.spec(), refusal, world.settings))
     assert "this outage has lasted for 5." in text
+
+
+def test_behind_one_that_meets_a_majority_there_is_no_outage() -> None:
+    world = world_of(*[down()] * 3)
+    front = waiting_behind(world)
+    front.holds = START
+    world.later(33.0, lambda: world.local_queue.leave(front))
+    refusal = world.refused(world.acquire(world.spec("a"), deadline=math.inf))
+    assert refusal.kind == "unreachable"  # in its own attempts
+    assert refusal.at - START == pytest.approx(33.0 + OUTAGE)
 
 
 GONE, BACK, ELSEWHERE = ("error", "error", "granted"), ("granted", "granted"), ("held", "held", "error")
