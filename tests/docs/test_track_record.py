@@ -35,7 +35,7 @@ def test_a_defect_says_all_and_its_command_leads_somewhere(defect):
         text = "".join((runs.ROOT / word).read_text(encoding="utf-8") for word in words if word.endswith(".py"))
         assert text
         for part in named:
-            assert re.search(rf"def test_\w*{part}", text), part
+            assert re.search(rf"(?:def test_\w*|id=.*){part}", text), part
     else:
         raise AssertionError(f"{program}: no test shows it")
     commit = subprocess.run(
