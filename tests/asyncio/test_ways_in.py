@@ -187,7 +187,7 @@ async def struck_in(d: Deployment, turn: int, way: Callable[..., Any], again: bo
         task.cancel()
 
     d.loop.selector.strike(turn, strike)
-    (raised,) = await asyncio.gather(task, return_exceptions=True)  # kept with all frames, as a log may do
+    raised: object = (await asyncio.gather(task, return_exceptions=True))[0]  # kept with all frames, as a log may do
     assert raised is None or isinstance(raised, asyncio.CancelledError), raised
     d.loop.selector.strike(0, strike)
     await asyncio.sleep(0.3)  # the other holder has given it back, and the renewer has looked

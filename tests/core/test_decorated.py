@@ -72,7 +72,9 @@ AT_ONCE = [
     Generator(), len,
 ]  # fmt: skip
 THREADS, TASKS = MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))
-ALREADY = [(kind, function) for kind in (classmethod, staticmethod) for function in (plain, coroutine_function)]
+ALREADY: list[tuple[Any, Any]] = [
+    (kind, function) for kind in (classmethod, staticmethod) for function in (plain, coroutine_function)
+]
 
 
 @pytest.mark.parametrize(("lock", "function", "said"), [
