@@ -14,7 +14,7 @@ BYTES: Final = 1 << 24  # bytes in all strings of one answer; INFO has some ten 
 VALUES: Final = 100_000  # values in one answer
 
 # The usual answers of scripts: flat, short and complete.  The pattern is exact, so nothing else can hide in a match.
-_VALUE = rb"(?::-?[0-9]{1,20}|\$-1|\$40\r\n[0-9a-f]{40}|[+-][^\r\n]{0,300})\r\n"
+_VALUE = rb"(?:[:+-].{0,300}|\$-1|\$40\r\n.{40})\r\n"
 _FLAT = b"|".join(rb"\*%d\r\n(?:%s){%d}" % (size, _VALUE, size) for size in range(10))
 _USUAL = re.compile(rb"(?:%s|%s)*+" % (_VALUE, _FLAT))
 
