@@ -40,6 +40,13 @@ def test_it_tries_again_a_few_times_whatever_its_deadline(after: float, at: list
     assert (refusal.kind, refusal.contended, refusal.waited.attempts) == ("held", True, 5)
 
 
+def test_without_time_left_no_release_is_awaited() -> None:
+    """Every answer comes at the deadline itself."""
+    world, refusal = tried(*contended(after=0.0))
+    assert refusal.waited.attempts == 5
+    assert "Listen" not in dict(world.effects)
+
+
 @pytest.mark.parametrize(("masters", "attempts"), [
     pytest.param([held()] * 3, 1, id="somebody-has-it"),
     pytest.param([Master(), held(0.1), held(0.1)], 1, id="on-a-majority"),

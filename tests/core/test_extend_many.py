@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
@@ -12,7 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 from redlock._core.extend_many import MOST
 from redlock._core.kernel.extension import extend
 from redlock._core.kernel.release import release
-from redlock._core.lease import LeaseState
+from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.outcomes import ErrorReply, Failure
 from redlock._core.renewals import failed_to_keep
 from tests.core.renewer import TTL, VALIDITY, Scene, rest
@@ -108,6 +109,25 @@ def test_no_renewal_is_written_behind_what_the_holder_asks_for(leases: int, ttl:
     assert held.lease.ttl == ttl
     assert held.lease.valid_until == pytest.approx(now + ttl * 0.99 - 0.002)
     assert all(renewal.due <= now + 30.0 / 20 + 0.02 for renewal in renewals)
+
+
+def test_a_request_for_two_leases_goes_to_no_more_masters_once_one_of_them_is_extended() -> None:
+    """R12: it was written to one master, and the holder of one of the leases asks for more at that moment."""
+    leases, request = Scene(leases=2).leases, cast("Any", SimpleNamespace(open=True))
+    both, one = PendingExtension(START + 9.0, TTL, renews=True), PendingExtension(START + 9.0, TTL)
+    for lease in leases:
+        lease.begin_extension(both)
+    assert both.may_be_written(request, leases)
+    leases[1].begin_extension(one)
+    assert one.may_be_written(request, leases[1:])
+    assert not both.may_be_written(request, leases)
+
+
+def test_it_ends_at_its_decision() -> None:
+    """And not when it was begun: the next renewal is due a third of the TTL after that (R13)."""
+    scene = Scene(*[Master(0.02)] * 3, leases=2)
+    extensions = scene.world.run(rest(begun(scene)))
+    assert [extension.at for extension in extensions.values()] == [pytest.approx(scene.world.now)] * 2
 
 
 def test_a_lease_that_is_over_is_not_even_asked_for() -> None:

@@ -42,6 +42,19 @@ def test_a_release_is_owed_until_the_keys_end_also_after_an_extension() -> None:
     assert scene.lease.in_order
 
 
+@pytest.mark.parametrize(("runs_on", "then"), [(True, "nothing"), (False, "give up")])
+def test_after_the_guard_the_keys_of_a_term_go_unless_its_body_runs_on(runs_on: bool, then: str) -> None:
+    """R31: its end gives them back."""
+    scene = lease()
+    renewal, _ = renewal_of(scene.world, scene.spec._replace(keeps_keys=True), scene.lease)
+    scene.lease.holds = [object()] if runs_on else []
+    scene.world.now = scene.lease.valid_until
+    assert renewal.begin_guard()
+    assert renewal.next_action(scene.world.now) == "nothing"
+    scene.world.now = scene.lease.guarded_until
+    assert renewal.next_action(scene.world.now) == then
+
+
 def test_who_asks_for_no_guard_extends_with_that_of_the_lease() -> None:
     """R26: a lease is entered again through a lock without a guard; its first holder counts on the guard all the same."""
     scene = lease(Master(0.0, {"extend": GONE}), Master(), Master())

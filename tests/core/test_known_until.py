@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from redlock._core import wire
-from redlock._core.acquire import acquire
 from redlock._core.fleet import Fleet
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import extend
-from redlock._core.slots.target import KnownSlots, SlotTarget, group_of, slot_name
 from tests.core.renewer import Scene
 from tests.core.world import START, Master, World
 
@@ -52,28 +50,6 @@ def test_nor_where_many_are_renewed_together() -> None:
     assert [lease.valid_until for lease in scene.leases] == [known_until] * 3
 
 
-def slots_but_the_first(call: wire.Call) -> Any:
-    """An attempt asks for three slots, of which one is free."""
-    asked, proposal = call.args[5:], call.args[3]
-    if len(asked) > 1:
-        return [1, proposal.encode()]
-    return [0, b"0", b"somebody", 5000, [5000 if str(slot) in asked else -2 for slot in range(3)]]
-
-
-@pytest.mark.parametrize(("known", "granted"), [(1.0, True), (-0.5, False)])
-def test_nor_is_one_of_several_slots_granted_for_longer(known: float, granted: bool) -> None:
-    """R32: the second attempt asks for any that is free."""
-    here = World(*[Master(0.01, {"occupy": slots_but_the_first, "vacate": [1, 0]})] * 3)
-    here.settings.voters.known_until = UNTIL + known
-    spec = here.spec("import", ttl=TTL)
-    keys = [wire.keys_for("redlock:", [slot_name("import", slot)]) for slot in range(3)]
-    won: list[Grant] = []
-    target = SlotTarget(here.settings, group_of(spec, keys, "redlock:", KnownSlots()))
-    outcome = here.run(acquire(target, here.now, here.now, won.append))
-    assert isinstance(outcome, Grant if granted else Refusal)
-    assert bool(won) is granted
-
-
 @pytest.mark.parametrize("options", [{}, {"renew": False}], ids=["renewed", "not-renewed"])
 def test_who_gives_way_ends_its_leases_and_gives_them_back(options: dict[str, Any]) -> None:
     """And says why: R34."""
@@ -85,6 +61,7 @@ def test_who_gives_way_ends_its_leases_and_gives_them_back(options: dict[str, An
     scene.give_way(START)
     scene.wake()
     assert [lease.loss().reason for lease in scene.leases] == ["unreachable"] * 3
+    assert voters.quarantined_for(0, START) == float("inf")
     assert all("masters that are incompatible with ours" in lease.loss().votes[0].reason for lease in scene.leases)
     scene.finish()
     assert [held.told for held in scene.held] == [[START]] * 3

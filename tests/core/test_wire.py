@@ -62,6 +62,18 @@ def test_the_record_of_an_id_is_where_fences_may_be_and_no_lock(prefix: str) -> 
     assert wire.name_of(prefix, key.encode()) is None
 
 
+def test_a_name_in_braces_is_one_of_a_lock() -> None:
+    """Without a prefix its key begins and ends as the keys beside some locks do."""
+    assert wire.name_of("", b"{job}") == "{job}"
+    assert wire.name_of("", b"{job}:fence") is None
+
+
+def test_a_name_in_braces_is_a_lock() -> None:
+    """Without a prefix its key looks like the keys beside a lock, and is none."""
+    assert wire.name_of("", b"{job}") == "{job}"
+    assert wire.name_of("", b"{job}:fence") is None
+
+
 @pytest.mark.parametrize(("message", "slot"), [(b"3 t", 3), (b"3 ", None), (b"3", None), (b"x t", None), (b"", None)])
 def test_the_slot_that_an_announcement_names(message, slot):
     assert wire.announced_slot(message) == slot
@@ -250,7 +262,7 @@ NONSENSE = [
     None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None],
     [b"1", b"x"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],
     [1, b"x"], [1, b""], [0, b"1", b"ann", None], [0, b"1", None, 5], [0], [-4], [b"ann", 5, b"x"],
-    [b"ann", None, b"1"], [1, b"9" * 5000],
+    [b"ann", None, b"1"], [1, b"9" * 5000], [1, b"+5"], [1, b"1_0"],
 ]  # fmt: skip
 
 

@@ -147,6 +147,22 @@ def test_a_reader_that_asks_for_the_name_for_itself_is_refused(at):
 
 
 @scene()
+def test_a_reader_that_waits_in_the_same_process_enters_at_a_downgrade(at):
+    lock, lease = yield from at.held("job")
+
+    def reads(at):
+        reader, _ = yield from at.held("job", shared=True)
+        assert at.exactly(1.0)
+        yield reader.release
+
+    job = yield at.begin(reads(at))
+    yield at.sleep(1.0 - at.now)
+    yield lease.downgrade
+    yield from at.until(lambda: at.over(job))
+    yield lock.release
+
+
+@scene()
 def test_a_lease_is_shared_from_the_moment_in_which_its_downgrade_is_sent():
     """Masters may let readers in long before they have answered."""
     writer: list[Any] = []
