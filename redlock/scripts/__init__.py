@@ -39,6 +39,7 @@ LIBRARY: Final = f"redlock_{WIRE}"
 _ON_FULL_MASTERS: Final = ("announce", "extend", "fleet", "known", "release", "renew", "vacate")
 _READING: Final = ("look", "scan", "status")
 
+
 class Script:
     """One script: its text, the name under which a master caches it, and the name of its function (R44)."""
 

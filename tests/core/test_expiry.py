@@ -107,3 +107,16 @@ def test_a_client_that_was_stopped_keeps_the_name_from_none(stopped: float, leav
     spec = here.spec()._replace(keys=wire.keys_for("redlock:", ["a"], records=True), mode=RECORDED)
     assert isinstance(here.run(here.acquire(spec, deadline=START)), Refusal)
     assert ("confirm" in here.verbs()) is leaves
+
+
+@pytest.mark.parametrize(("holders", "spread"), [((b"A", b"A", b"A"), 0.0), ((b"expired:A", b"A", b"A"), 0.25)])
+def test_waiters_do_not_wake_at_one_moment_for_a_name_that_was_kept_from_all(
+    holders: tuple[bytes, ...], spread: float
+) -> None:
+    here = World(
+        *[Master(0.01, {"acquire_recorded": [0, b"0", holder, 5000], "release_recorded": [1, 0]}) for holder in holders]
+    )
+    spec = here.spec()._replace(keys=wire.keys_for("redlock:", ["a"], records=True), mode=RECORDED)
+    refusal = here.run(here.acquire(spec, deadline=START))
+    assert isinstance(refusal, Refusal)
+    assert refusal.remaining == 5.0 + spread
