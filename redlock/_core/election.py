@@ -135,5 +135,18 @@ def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
     except StopIteration as end:
         result: T = end.value
         return result
+    except GeneratorExit:
+        raise
+    except BaseException as interruption:
+        yield from _ended_with(op, interruption)
+        raise
     finally:
         stop.unsubscribe(wake_on_stop)
+
+
+def _ended_with(op: Any, interruption: BaseException) -> Op[None]:
+    """Unless ``op`` has ended: it takes its keys back, and raises ``interruption`` again (R11)."""
+    if op.gi_frame is not None:
+        effect = op.throw(interruption)
+        while True:
+            effect = op.send((yield effect))

@@ -63,6 +63,24 @@ def test_an_interruption_goes_before_a_stop() -> None:
         world.run(_thrown(op, KeyboardInterrupt()))
 
 
+@pytest.mark.parametrize("strikes", range(1, 5))
+def test_a_ctrl_c_between_two_steps_of_a_campaign_leaves_no_key(strikes: int) -> None:
+    class Struck(Stop):
+        looks = 0
+
+        def requested(self) -> bool:
+            self.looks += 1
+            if self.looks == strikes:
+                raise KeyboardInterrupt
+            return False
+
+    world = World(*[held(0.1)] * 3)
+    with pytest.raises(KeyboardInterrupt):
+        world.run(until_stopped(world.acquire(world.spec(), deadline=math.inf), Struck()))
+    assert {sent.token for sent in world.all("release")} == {sent.token for sent in world.all("acquire")}
+    assert len(world.local_queue) == 0
+
+
 def _thrown(op, error):
     effect = op.throw(error)
     while True:
