@@ -292,11 +292,15 @@ def test_candidates_are_told_who_leads_and_what_they_raise_then_is_logged():
         yield partial(at.client.kind.stand, election, lambda _: body(at, election))
 
     def second(at):
+        def tells(owner):
+            told.append(owner)
+            raise ZeroDivisionError
+
         at.expects("ZeroDivisionError")
         election, told = at.masters.leader("job", ttl=TTL), list[str]()
         yield at.sleep(0.5)
         stands = partial(at.client.kind.stand, election, lambda _: body(at, election))
-        yield partial(stands, on_new_leader=lambda owner: told.append(owner) or 1 / 0)
+        yield partial(stands, on_new_leader=tells)
         assert told == ["first"]
         assert ["on_new_leader of 'job' failed" in text for text in at.log] == [True]
 
