@@ -25,7 +25,7 @@ from tests.asyncio.virtual import MASTERS, Clock, Fake, Question, asks
 from tests.servers.look import Doing, eventually
 
 NODE_TIMEOUT = 1.5  # some wait for its end; the others must not come near it on a slow machine
-LONG = 30.0  # nobody waits for so long: it is there so that no test relies on a short time
+LONG = 60.0  # nobody waits for so long: it is there so that no test relies on a short time
 NEVER = math.inf
 ALL = range(MASTERS)
 
@@ -115,12 +115,6 @@ def names(pairs):
     return [[heard.name.removeprefix("redlock:") for heard in fake.heard] for fake in pairs.fakes]
 
 
-def kill(pairs, *numbers):
-    for number in numbers:
-        pairs.fakes[number].sock.close()
-    pairs.read(*numbers)
-
-
 # -- what it asks ----------------------------------------------------------------------------------------
 
 
@@ -148,6 +142,9 @@ def test_what_it_asked_goes_before_what_the_renewer_asks(pairs):
 def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_poll(pairs):
     """It has not asked to be told when there is room again; nobody else will be."""
     host, leader = pairs.host, Waiter(pairs.host)
+    pairs.answer()
+    pairs.read()
+    host.lead_waker.read(0.0)  # of connections that came: nothing else ends its poll()
     follower = follow(pairs, lambda: leader.wait(NEVER, None))
     pairs.resign()
     eventually(lambda: host.polling)
@@ -192,28 +189,6 @@ def test_a_release_is_sent_however_late(pairs):
     assert follow(pairs, lock.release).end() is None  # nobody has denied it
     assert all(fake.keys for fake in pairs.fakes)
     assert pairs.nothing_left()
-
-
-def test_it_is_told_when_masters_that_are_down_decide(pairs):
-    kill(pairs, 0, 1, 2)
-    follower = follow(pairs, lambda: pairs.masters.lock("job", ttl=10).acquire(timeout=0))
-    pairs.answer(3, 4)
-    error = follower.end()
-    assert isinstance(error, QuorumUnreachable)
-    assert [vote.outcome for vote in error.votes] == ["error"] * 3 + ["pending"] * 2, "and no timeout"
-    assert pairs.nothing_left()
-
-
-def test_so_is_who_has_come_to_lead_meanwhile(pairs):
-    """It does not wait for answers to what is decided."""
-    waiter, asked = Waiter(pairs.host), question("job", need=3)
-    waiter.send(asked)
-    kill(pairs, 0, 1, 2)
-    pairs.host.lead_waker.read(0.0)  # of connections that came
-    pairs.host.leader = waiter
-    assert waiter.wait(NEVER, asked) is asked
-    assert len(asked.failures) == 3
-    waiter.stop_waiting()
 
 
 def test_what_was_asked_while_nobody_leads_is_sent(pairs):
