@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from redlock._core.kernel.ballot import Refusal
 from redlock._core.kernel.quorum import Tally
+from redlock._core.notes import Waited
 from redlock._core.outages import EVERY, Outages
 from redlock._core.outcomes import Failure
 from redlock._core.watch import wait_until_free
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Op
-    from redlock._core.kernel.ballot import Grant, Refusal
+    from redlock._core.kernel.ballot import Grant
 
 pytestmark = proves("R38")
 
@@ -102,10 +104,24 @@ def test_an_outage_lasts_for_as_long_as_attempts_have_seen_it() -> None:
     assert "this outage has lasted for 5." in text
 
 
-def test_behind_one_that_meets_a_majority_there_is_no_outage() -> None:
+@pytest.mark.parametrize(("since", "told"), [(-3.0, OUTAGE), (2.0, 2.0 + OUTAGE)])
+def test_who_stands_behind_hears_the_same(since: float, told: float) -> None:
+    """After its own time, without a word to the masters: the one in front asks for all."""
     world = world_of(*[down()] * 3)
     front = waiting_behind(world)
-    front.holds = START
+    met = Refusal("unreachable", Tally(world.settings.masters), START, waited=Waited(7, START + since))
+    world.later(max(since, 0.0), lambda: front.answered(met))
+    refusal = world.refused(world.acquire(world.spec("a"), deadline=math.inf))
+    assert (refusal.kind, refusal.waited.attempts, world.sent) == ("unreachable", 0, [])
+    assert refusal.at - START == pytest.approx(told)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_behind_one_that_has_it_or_is_refused_there_is_no_outage(holds: bool) -> None:
+    world = world_of(*[down()] * 3)
+    front = waiting_behind(world)
+    front.holds = START if holds else 0.0
+    front.answered(Refusal("held", Tally(["a"]), START))
     world.later(33.0, lambda: world.local_queue.leave(front))
     refusal = world.refused(world.acquire(world.spec("a"), deadline=math.inf))
     assert refusal.kind == "unreachable"  # in its own attempts
