@@ -97,6 +97,7 @@ def test_what_is_not_known_is_not_minded():
     pytest.param(file(header={"schema": 2}), "line 1: schema is 2, only 1", id="schema-2"),
     pytest.param(file(header={"schema": "1"}), "line 1: schema is '1'", id="schema-text"),
     pytest.param(file(header={"schema": True}), "line 1: schema is True", id="schema-true"),
+    pytest.param(file(header={"ttl": 0}), "'ttl' is 0, it must be more than 0", id="no-ttl"),
     pytest.param(file(header={"ttl": None}), "'ttl' is missing", id="ttl-missing"),
     pytest.param(file(header={"locks": "a"}), "'locks' is 'a', it must be a list of strings", id="locks"),
     pytest.param(file(header={"masters": 2.5}), "'masters' is 2.5, it must be a whole number", id="masters"),
@@ -123,6 +124,8 @@ def test_what_is_not_known_is_not_minded():
     pytest.param(file(event(op="release")), "release invoke without 'token'", id="release"),
     pytest.param(file(event(op="lost", phase="info")), "lost info without 'token'", id="lost"),
     pytest.param(file(event(op="use", phase="ok", token="A", store="plain")), "use ok without 'accepted'", id="use"),
+    pytest.param(file(event(op="use", phase="ok", token="A", store="fenced", accepted=True)), "without 'fence'",
+        id="unfenced"),
 ])  # fmt: skip
 def test_what_is_refused(data, says):
     with pytest.raises(Unreadable, match=re.escape(says)):
