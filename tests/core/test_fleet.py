@@ -189,6 +189,17 @@ def test_the_answer_to_a_mere_question_is_none_to_an_announcement() -> None:
     assert one.counts_from < 10.2
 
 
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_client_that_was_cut_off_takes_no_failure_from_before_for_an_answer(cut_off: bool) -> None:
+    """All masters failed until now, and they come back one after the other."""
+    one = fleet(works="mab" if cut_off else "")
+    for master in range(3):
+        one.down(master, 9.9)
+    for master in (1, 2):
+        one.answered(master, wire.Lists(1), 10.0, 10.0)
+    assert (one.counts_from > 10.0) is cut_off
+
+
 FIVE, SIX = ("x", "y", "z", "a", "b"), ("x", "y", "z", "c", "d")
 
 
