@@ -246,12 +246,15 @@ def servers_for(*, clock: bool) -> Iterator[LocalMasters]:
         yield servers
 
 
+FIGURES = re.compile(r"[-+]?\d[\d.]*( ?(ms|s|min|h|K|M|G|B)\b)?")  # with their units: one of them may be up for longer
+
+
 def abridged(output: str) -> str:
     """Without masters that are like the one before: all but their figures."""
     lines: list[str] = []
     last = ""
     for line in output.splitlines():
-        alike = re.sub(r"[-+]?[\d.]+[KM]?|\s", "", line) if re.match(r"  \S+ +(yes|no|in \d+ s) ", line) else ""
+        alike = FIGURES.sub("", line).replace(" ", "") if re.match(r"  \S+ +(yes|no|in \d+ s) ", line) else ""
         if not alike or alike != last:
             lines.append(line)
         elif lines[-1] != "  …":
