@@ -354,13 +354,15 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                     yield from self._give_back(state)
         except GeneratorExit:
             raise
-        except BaseException:
+        except BaseException as first:
             try:
                 yield from self._give_back(state)
             except GeneratorExit:
                 raise
-            except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+            except BaseException as second:  # before that was sent
                 yield from self._give_back(state)
+                if isinstance(first, Exception) and not isinstance(second, Exception):
+                    raise  # a Ctrl-C while an error was on its way
             raise
         return outcome
 
