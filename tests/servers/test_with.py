@@ -10,7 +10,7 @@ import weakref
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock import AsyncMasters, LockLost, Masters
+from redlock import AsyncMasters, LockLost, Masters, NotHeld
 from tests.servers.interrupt import Interrupt, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 from tests.servers.process import soon
@@ -98,7 +98,8 @@ def test_a_release_where_the_stack_is_full(redlock_servers, redlock_masters, bou
         except RecursionError:
             refused += 1
         if lock.owned():  # it had not even begun
-            lock.release()
+            with contextlib.suppress(NotHeld):  # or the thread in the background gives it back at this moment
+                lock.release()
         eventually(lambda: nothing_left(redlock_servers))
     assert 2 < refused < 36
 
