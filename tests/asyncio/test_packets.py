@@ -75,7 +75,7 @@ async def test_what_the_kernel_does_not_take_waits_and_keeps_its_order(d):
     assert connection.backlog
     await asyncio.gather(*(lock.release() for lock in locks[:50]))
     fake.reads = True
-    fake.hear()  # there is room, and nobody has looked yet (R10)
+    fake.hear()  # there is room, and no operation has looked yet (R10)
     fake.reads = False
     await asyncio.gather(*(lock.release() for lock in locks[50:100]))
     packets = len(fake.theirs.sent)

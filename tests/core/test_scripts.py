@@ -404,7 +404,7 @@ OF_FENCES = [
 def test_what_somebody_wrote_at_a_fence_key_is_an_error_and_stays(
     master: ScriptedMaster, stored: Any, said: str, calls: Any
 ) -> None:
-    """A free name stays free.  It is told apart from the lock key."""
+    """A free name stays free.  The error names the key of the fence, not the one of the lock."""
     for holder, call in calls:
         master.keys.clear()
         master.set(FA, stored)
@@ -484,8 +484,9 @@ def test_release_works_where_publishing_is_not_permitted(master: ScriptedMaster)
 
 
 def test_an_empty_value_is_a_holder(master: ScriptedMaster) -> None:
-    """Set by hand: a status that says "free" while each acquire is refused helps nobody; and who has lost the name to it has
-    not lost it by its expiry (R13).
+    """Set by hand.  A status must not say "free" while each acquire is refused.
+
+    A lease that has lost its name to such a key did not lose it by expiry (R13).
     """
     master.set(A, "", 2500)
     assert wire.read_status(master.run(wire.status(A))) == wire.Seen("''", 2.5, 0)
