@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from redlock import Masters
 from redlock.testing import LocalMasters
 from tests.docs.pages import DIRECTIVES, OTHER, PAGES, ROOT, Page, blocks, matches
 from tests.servers.needs import missing
@@ -54,7 +55,11 @@ def object_store():
 ])  # fmt: skip
 def test_page(page, servers, tmp_path, monkeypatch, object_store):
     monkeypatch.setenv("REDLOCK_MASTERS", ",".join(servers.urls))
-    if "import boto3" in page.read_text(encoding="utf-8"):
+    text = page.read_text(encoding="utf-8")
+    if not re.search(r"ttl=[01]\b", text):  # R7
+        # As an example says what masters answer, and on a busy machine these have one processor with all others.
+        monkeypatch.setitem(Masters.__init__.__kwdefaults__, "node_timeout", 1.5)
+    if "import boto3" in text:
         for name, value in object_store().items():
             monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)

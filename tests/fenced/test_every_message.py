@@ -49,6 +49,7 @@ class Attack:
         self.fence = 0
         self.place = b""  # the message that was struck
         self.followed = False
+        self.ended: BaseException | None = None
         self.lock: Any = None
         self.interrupt: Callable[[], object] = lambda: None
         self._next: Callable[..., object] | None = None
@@ -56,9 +57,13 @@ class Attack:
     def strikes(self):
         for number in range(100):
             for when in ("before", "after"):
-                self.place, self.followed = b"", False
-                self._next = lambda *now, at=(number, when): now == at and self._strike()
-                yield
+                while True:  # a database may have ended a frozen client's transaction before this message came
+                    self.relay.await_closed()
+                    self.place, self.followed = b"", False
+                    self._next = lambda *now, at=(number, when): now == at and self._strike()
+                    yield
+                    if self.place or self.ended is None:
+                        break
                 if not self.place:
                     assert number > 5
                     return
@@ -75,7 +80,8 @@ class Attack:
     def lease(self, lock):
         self.fence += 1
         lock.lease.fence = self.fence
-        lock.lease.remaining = lambda: 1.0 if self.what == "the client is frozen" else 60.0
+        remaining = 1.0 if self._next and self.what == "the client is frozen" else 60.0
+        lock.lease.remaining = lambda: remaining
         self.relay.said.clear()
         self.relay.strike, self._next = self._next, None
         self.lock = lock
@@ -92,9 +98,10 @@ class Attack:
         self.followed = True
 
     def judge(self, before, ended):
-        self.relay.strike = None
+        self.relay.strike, self.ended = None, ended
         told = (self.place, repr(ended), getattr(ended, "__notes__", []))
         assert self.relay.said, told
+        assert self.place or ended is None or self.what == "the client is frozen", told
         if self.place != self.relay.said[0]:
             assert self.lock.free, told
         if not self.followed:
@@ -301,8 +308,8 @@ DJANGO = """
             cursor.execute(messages.LIMITS[kind])
             return cursor.fetchall()
 
+    connection.close()
     for _ in attack.strikes():
-        connection.close()
         first, before, ended = limits(), bank.stored, None
         try:
             with fenced(attack.lease(struck.lock())):
@@ -313,7 +320,7 @@ DJANGO = """
         assert limits() == first, attack.place
         with fenced(attack.lease(struck.lock())):
             balance()
-    connection.close()
+        connection.close()
     relay.close()
     print("all")
 """

@@ -82,6 +82,13 @@ class Relay:
     def catch_up(self):
         self._caught_up.set()
 
+    def await_closed(self):
+        """Wait until all connections have ended, so that no late word of an older one is counted."""
+        for thread in self._threads[1:]:
+            thread.join(20)
+            assert not thread.is_alive(), "a connection is open"
+        del self._threads[1:], self._sockets[:]
+
     def drop(self):
         """Reset every connection that there is."""
         for one in self._sockets:
