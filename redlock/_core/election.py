@@ -145,8 +145,15 @@ def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
 
 
 def _ended_with(op: Any, interruption: BaseException) -> Op[None]:
-    """Unless ``op`` has ended: it takes its keys back, and raises ``interruption`` again (R11)."""
-    if op.gi_frame is not None:
+    """Unless ``op`` has ended: it takes its keys back, and raises ``interruption``, or the next one, again (R11)."""
+    if op.gi_frame is None:
+        return
+    try:
         effect = op.throw(interruption)
         while True:
             effect = op.send((yield effect))
+    except GeneratorExit:
+        raise
+    except BaseException as latest:
+        yield from _ended_with(op, latest)
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -63,22 +64,48 @@ def test_an_interruption_goes_before_a_stop() -> None:
         world.run(_thrown(op, KeyboardInterrupt()))
 
 
-@pytest.mark.parametrize("strikes", range(1, 5))
-def test_a_ctrl_c_between_two_steps_of_a_campaign_leaves_no_key(strikes: int) -> None:
-    class Struck(Stop):
-        looks = 0
+class Struck(Stop):
+    """A Ctrl-C strikes between two steps, at the look with the number ``at``."""
 
-        def requested(self) -> bool:
-            self.looks += 1
-            if self.looks == strikes:
-                raise KeyboardInterrupt
-            return False
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
 
+    def requested(self) -> bool:
+        self._left -= 1
+        if self._left == 0:
+            raise KeyboardInterrupt
+        return False
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_a_ctrl_c_between_two_steps_of_a_campaign_leaves_no_key(at: int) -> None:
     world = World(*[held(0.1)] * 3)
     with pytest.raises(KeyboardInterrupt):
-        world.run(until_stopped(world.acquire(world.spec(), deadline=math.inf), Struck()))
+        world.run(until_stopped(world.acquire(world.spec(), deadline=math.inf), Struck(at)))
     assert {sent.token for sent in world.all("release")} == {sent.token for sent in world.all("acquire")}
     assert len(world.local_queue) == 0
+
+
+def test_the_next_ctrl_c_reaches_an_acquire_that_takes_its_keys_back() -> None:
+    struck: list[str] = []
+
+    def acquire():
+        try:
+            yield "ask"
+            yield "wait"
+        finally:
+            try:
+                yield "release"
+            except KeyboardInterrupt:
+                struck.append("release")
+                raise
+
+    op: Any = until_stopped(acquire(), Struck(2))
+    assert [op.send(None) for _ in range(3)][1:] == ["ask", "release"]
+    with pytest.raises(KeyboardInterrupt):
+        op.throw(KeyboardInterrupt())
+    assert struck == ["release"]
 
 
 def _thrown(op, error):
