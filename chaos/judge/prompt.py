@@ -35,7 +35,7 @@ def _told_too_late(history: History, held: Sequence[Hold], hindered: Hindered) -
             continue
         if hold.lost is not None and hold.lost.t <= deadline:
             continue
-        if done is None and hold.lost is None and deadline > history.end:
+        if done is None and deadline > history.end:
             continue  # the rest has not been recorded (C28)
         if hindered.within(hold.process, hold.valid_until, deadline):
             continue  # (C27)

@@ -144,10 +144,10 @@ def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(ser
 
 
 def test_a_slot_in_a_slot_is_another_one_while_there_is_one(servers):
-    nested = [*RUN, "job", NEW, "--slots", "2", "--"]
-    show = ["sh", "-c", 'echo "$REDLOCK_SLOT"; exec "$@"', "sh"]
+    nested = [*RUN, "job", NEW, "--slots", "2", "--owner", "", "--"]
+    show = ["sh", "-c", 'echo "$REDLOCK_NAME,$REDLOCK_SLOT,$REDLOCK_OWNER"; exec "$@"', "sh"]
     done = run([*nested, *show, *nested, *show, *nested, *show, "true"], servers.urls)
-    assert (done.returncode, sorted(done.stdout.split())) == (64, ["0", "1"])
+    assert (done.returncode, sorted(done.stdout.split())) == (64, ["job#0,0,", "job#1,1,"])
     assert "'job' is held by an outer redlock-run" in done.stderr
 
 
