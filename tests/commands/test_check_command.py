@@ -64,7 +64,7 @@ def test_masters_that_are_up_for_longer_than_others_are_like_them():
 
 def brought_about(situation, servers):
     with situation.prepare(servers) as urls:
-        return check_situations.check(urls, *situation.options)
+        return check_situations.check(urls, "--node-timeout", "1", "--timeout", "8", *situation.options)
 
 
 @pytest.mark.parametrize("name", check_situations.SITUATIONS)
@@ -264,7 +264,7 @@ def test_a_tls_file_that_is_being_replaced_ends_no_watch():
     if shutil.which("redis-server") is None:
         missing("redis-server")  # others may have no TLS
     with check_situations._tls_server() as (port, authority):
-        check = _checker(WantedMasters((f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}",), {}), 3.0, probe=False)
+        check = _checker(WantedMasters((f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}",), {}), 20.0, probe=False)
         file = Path(authority)
         assert check().masters[0].votes
         away = file.rename(file.with_suffix(".old"))

@@ -183,7 +183,9 @@ def test_what_is_begun_in_the_background_may_take_its_turn_behind_us(servers, tm
     ([], "'job' is held by web-1 for "), (["--slots", "1"], "'job': 0 of 1 slots are free, held by web-1"),
 ])  # fmt: skip
 def test_who_has_it_is_said_on_one_line_unless_it_is_to_be_quiet(servers, kind, holder):
-    with started(["job", NEW, *kind, "--owner", "web-1", "--", "sh", "-c", "echo on; sleep 60"], servers.urls) as first:
+    with started(
+        ["job", NEW, *kind, "--owner", "web-1", "--", "sh", "-c", "echo on; exec sleep 600"], servers.urls
+    ) as first:
         assert line(first) == "on"
         for how, begins in (NO_WAIT, "not acquired: "), (["--wait", "0.2", *PATIENT], r"not acquired in \d+\.\d s: "):
             done = run([*RUN, "job", *how, *kind, NEW, "--", "true"], servers.urls)
@@ -506,7 +508,7 @@ def test_a_watchdog_that_is_stopped_or_does_nothing(servers, then, deaf):
     ttl = "60" if long or (then == "the command ends" and not deaf) else "2"  # no renewal, after 20 s, is what notices
     arguments = ["job", NEW, "--ttl", ttl, "--max-hold", "1" if long else "60", *(["--grace", "0.5"] if deaf else [])]
     program = [sys.executable, "-c", DEAF, READY_AND_DEAF] if deaf else RUN
-    with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls, program) as process:
+    with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 600"], servers.urls, program) as process:
         child = int(line(process))
         if not deaf:
             os.kill(child_of(process.pid), signal.SIGSTOP)
