@@ -63,8 +63,11 @@ def test_masters_that_are_up_for_longer_than_others_are_like_them():
 
 
 def brought_about(situation, servers):
+    patient = ["--node-timeout", "1", "--timeout", "8"]
+    if "clock-rate" in situation.codes:  # while the command starts, that clock gets ahead of what is allowed for 60 s
+        patient += ["--max-ttl", "600"]
     with situation.prepare(servers) as urls:
-        return check_situations.check(urls, "--node-timeout", "1", "--timeout", "8", *situation.options)
+        return check_situations.check(urls, *patient, *situation.options)
 
 
 @pytest.mark.parametrize("name", check_situations.SITUATIONS)
