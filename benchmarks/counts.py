@@ -10,6 +10,7 @@ instructions    of the processor in the caller's thread, outside of the kernel, 
                 if valgrind is installed.  Sockets do nothing, and no Python code does that (`Master.still`).
                 The median of some blocks of pairs: two runs say the same to half a percent.
 objects         that the garbage collector tracks, for each lock, and for each lease beyond its lock.
+renewal         the same of one lease that its loop extends together with as many others as one request may have.
 garbage         objects that a pair in a task leaves to the garbage collector, because they refer to each other.
 
 Budgets are in counts.json, for each version of Python.  There is room for 2 % above each: beyond that the exit code is 1.
@@ -36,8 +37,11 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from benchmarks import shape
+from benchmarks.counter import Counter
 from benchmarks.scripted import WARM, alone, scripted, standstill, urls, warming
 from redlock import AsyncMasters, Masters
+from redlock._core.extend_many import MOST
+from redlock._system import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +61,7 @@ def counted() -> dict[str, float]:
     figures: dict[str, float] = {what: thread[what] for what in ("thread", "thread python", "thread calls")}
     figures["task"], figures["task calls"], figures["task python"] = asyncio.run(shape.in_tasks(1))
     figures["tasks"], _, figures["tasks python"] = asyncio.run(shape.in_tasks(64))
+    figures["renewal"], figures["renewal python"] = asyncio.run(renewals())
     return figures | kept() | {"task garbage": asyncio.run(garbage())}
 
 
@@ -102,6 +107,29 @@ async def garbage() -> int:
                     await lock.acquire()
                     await lock.release()
                 return gc.collect() // _MANY
+
+
+async def renewals() -> tuple[int, int]:
+    """Bytecodes and calls of Python code of one lease, in a round that extends as many as one request may."""
+    counter, each = Counter(), []
+    with scripted() as wired:
+        async with AsyncMasters(urls(), **shape.ALONE) as masters:
+            renewer = masters._runtime.driver().background.renewer
+            with standstill():
+                while min(master.heard for master in wired) < WARM:  # nobody is late, so that no key is missing (R37)
+                    async with masters.lock("old", ttl=shape.TTL):
+                        pass
+                leases: list[Any] = [await masters.lock(f"lock-{one}", ttl=shape.TTL).acquire() for one in range(MOST)]
+                for _ in range(_BLOCKS):
+                    before = counter.figures()
+                    with counter.counting():
+                        renewer.give_way(clock.now())  # all of them are due
+                        renewer.work(clock.now())
+                        while any(lease._state.all_pending for lease in leases):  # noqa: ASYNC110 - in turns of the loop
+                            await asyncio.sleep(0)
+                    each.append([now - then for now, then in zip(counter.figures(), before, strict=True)])
+    bytecodes, _, python = (round(statistics.median_low(figures) / MOST) for figures in zip(*each, strict=True))
+    return bytecodes, python
 
 
 def by_callgrind() -> dict[str, float]:

@@ -19,6 +19,7 @@ from unittest import mock
 import hiredis
 
 from redlock import _connect, scripts
+from redlock._core import wire
 from redlock._core.kernel.quorum import majority
 from redlock._core.voters import Facts
 from redlock._system import clock
@@ -77,6 +78,8 @@ class Master:
             return _time()
         if script.decode() == scripts.RELEASE.sha:
             return b"*2\r\n:1\r\n:0\r\n"
+        if script.decode() == scripts.RENEW.sha:
+            return wire.renewed(int(keys) // 2)
         if script.decode() == scripts.REPAIR.sha:  # two masters are late with all that they say (R37)
             return b"*1\r\n:1\r\n"
         assert script.decode() == scripts.ACQUIRE.sha

@@ -103,10 +103,10 @@ def _call(settings: MastersSettings, asked: Sequence[BatchMember], ttl: float) -
 
 def _extendable(extensions: dict[AnyMember, Extension], ttl: float, now: float) -> list[AnyMember]:
     """The leases that have not ended since, and still have this TTL.  The others are tried again soon."""
-    asked, clock = [], next(iter(extensions)).lease.clock()
+    asked = []
     for member in extensions:
         lease = member.lease
-        if not lease.extendable(clock):
+        if lease.over:
             extensions[member] = Extension("lost", now)
         elif lease.ttl == ttl:
             asked.append(member)

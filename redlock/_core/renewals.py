@@ -112,7 +112,9 @@ class Renewal:
         if lease.released or lease.lost:
             return lease.guarded_until if self._guards else OVER
         end = lease.valid_until
-        until = min(end, self._max_hold_at, self._again, self._whole_at if lease.listened else self._whole_due)
+        until = min(end, self._max_hold_at, self._again)
+        if self._whole_at < until:
+            until = min(until, self._whole_due)
         if self._pause == _NO_RENEWAL or not self._renewed:
             return until
         if self._pause is None:
@@ -125,8 +127,8 @@ class Renewal:
 
     @property
     def _whole_due(self) -> float:
-        if self._whole_at == math.inf:
-            return math.inf
+        if self.lease.listened:
+            return self._whole_at
         step = self.settings.node_timeout / _STEPS_TO_WHOLE
         return math.ceil(self._whole_at / step) * step
 

@@ -51,7 +51,7 @@ class Schedule:
 
     def put(self, renewals: Iterable[Renewal]) -> list[Renewal]:
         """Put ``renewals`` to their moments, or take them out if they have ended.  Returns those that have."""
-        over = []
+        over, moments = [], self._moments
         for renewal in renewals:
             due, stood = renewal.due, renewal.moment
             if due == stood:
@@ -59,21 +59,19 @@ class Schedule:
             # In this order: a Ctrl-C may leave it in two places, but never in none.
             if due == OVER:
                 over.append(renewal)
+            elif due in moments:
+                moments[due][renewal] = None
             else:
-                self._place(renewal, due)
+                self._begin(renewal, due)
             renewal.moment = _NOWHERE if due == OVER else due
-            if stood is not None and stood in self._moments:
-                others = self._moments[stood]
+            if stood is not None and stood in moments:
+                others = moments[stood]
                 others.pop(renewal, None)
                 if not others:
-                    del self._moments[stood]
+                    del moments[stood]
         return over
 
-    def _place(self, renewal: Renewal, due: float) -> None:
-        others = self._moments.get(due)
-        if others is not None:
-            others[renewal] = None
-            return
+    def _begin(self, renewal: Renewal, due: float) -> None:
         self._moments[due] = {renewal: None}
         heapq.heappush(self._heap, due)
         if len(self._heap) > 2 * len(self._moments) + _SPARE:

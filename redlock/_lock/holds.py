@@ -173,14 +173,14 @@ class Hold(Generic[AnyLease]):
     def presence(self) -> Presence:
         perhaps = gone = False
         for hold in list(self.state.holds):
-            if hold.abandoned:
-                continue
-            if hold.perhaps_abandoned:
-                perhaps = True
-            elif hold.bound_by_hand and not self.holder.alive():
+            if hold.bound_by_hand:
+                if self.holder.alive():
+                    return "here"
                 gone = True
-            else:
-                return "here"
+            elif not hold.abandoned:
+                if not hold.perhaps_abandoned:
+                    return "here"
+                perhaps = True
         if gone:
             return "gone"
         return "perhaps" if perhaps else "abandoned"
