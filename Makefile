@@ -9,6 +9,8 @@ PIECE ?= 200
 COVERED = $(addprefix tests/,core properties health cli asyncio observe servers/test_lock.py)
 # These trace lines themselves, and leave nobody else tracing.
 COVERED += $(addprefix --ignore=tests/,core/test_local_queue.py asyncio/test_bodies.py)
+# These compute for minutes: the specification in small worlds, its proofs, the client beside it, the mutants' tool.
+LONG := $(foreach one,specification proof replay mutants,--ignore=tests/simulation/test_$(one).py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
 # The same for tests that wait for servers more than they compute: three times as many as there are cores.
@@ -92,13 +94,13 @@ core: $(BIN)/.ready
 		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py \
 		tests/test_fixed_masters.py tests/test_clocks.py
 
-## make simulation        scenes in virtual time, the fixed seeds, the broken variants
+## make simulation        scenes in virtual time, the fixed seeds, the broken variants; the specification and its proofs
 simulation: $(BIN)/.ready
 	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 tests/simulation tests/scenes  # it computes, so a busy machine makes it slow
 
-## make scenes            the scenes and the fixed seeds, without the broken variants
+## make scenes            the scenes and the fixed seeds
 scenes: $(BIN)/.ready
-	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 -m "not broken" tests/simulation tests/scenes
+	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 -m "not broken" $(LONG) tests/simulation tests/scenes
 
 witnesses: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/witness tests/commands

@@ -48,20 +48,27 @@ def test_a_defect_says_all_and_its_command_leads_somewhere(defect):
         assert commit.stdout.strip() == "commit", defect["commit"]
 
 
-def test_seeds_go_on_where_the_last_record_ended():
-    known = list(runs.simulated([], 1, 1, SOURCE))
+def unplayed(monkeypatch, *played):
+    """No seed is played from now on: each would give ``played``."""
+    monkeypatch.setattr(runs, "chunk", lambda _, seeds: (1, 3, [(seeds[0], *one) for one in played]))
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", lambda *_, **__: nullcontext(SimpleNamespace(map=map)))
+
+
+def test_seeds_go_on_where_the_last_record_ended(monkeypatch):
+    with monkeypatch.context() as meanwhile:
+        unplayed(meanwhile)
+        known = list(runs.simulated([], 1, 1, SOURCE))
     assert [line["family"] for line in known] == [*runs.ALL]
-    assert {line["first"] for line in known} == {runs.FIRST}
-    assert sum(line["grants"] for line in known) > len(known)
+    assert {(line["first"], line["grants"]) for line in known} == {(runs.FIRST, 3)}
     assert {runs.following(known, family) for family in runs.ALL} == {runs.FIRST + 1}
     [line] = runs.simulated(known, 1, 1, SOURCE, ["shipped slots"])
-    assert (line["family"], line["first"]) == ("shipped slots", runs.FIRST + 1)
+    assert (line["family"], line["first"], line["violated"]) == ("shipped slots", runs.FIRST + 1, [])
+    assert line["grants"] > 0
     assert page.text(known).count(f"{len(known)} schedules") == 1
 
 
 def test_a_violation_is_recorded_with_the_command_that_shows_it(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(runs, "chunk", lambda _, seeds: (1, 0, [(seeds[0], "P1 exclusive", "…")]))
-    monkeypatch.setattr(runs, "ProcessPoolExecutor", lambda *_, **__: nullcontext(SimpleNamespace(map=map)))
+    unplayed(monkeypatch, ("P1 exclusive", "…"))
     monkeypatch.setattr(runs, "source", lambda: SOURCE)
     written: list[runs.Line] = []
     monkeypatch.setattr(page, "write", written.extend)
