@@ -303,10 +303,11 @@ def test_closed_at_any_line(redlock_servers, thread):
 # -- as they come ------------------------------------------------------------------------------------------
 
 
+# These print nothing to stderr.  With a `node_timeout` of 0.25 s, a busy machine makes the library warn of an outage there.
 SIGNALLED = """
 import itertools, signal
 from redlock import Masters, RedlockError
-masters, others = [Masters({urls!r}, restart_guard=False) for _ in range(2)]
+masters, others = [Masters({urls!r}, restart_guard=False, node_timeout=1.5) for _ in range(2)]
 numbers, heard = itertools.count(), set()
 
 def handle(*_):
@@ -348,7 +349,7 @@ def test_a_signal_handler_that_takes_and_gives_back_locks(redlock_servers):
 ENDED = """
 import asyncio, contextvars, gc
 from redlock import AsyncMasters, Masters, RedlockError
-masters, other = Masters({urls!r}, restart_guard=False), contextvars.ContextVar("other")
+masters, other = Masters({urls!r}, restart_guard=False, node_timeout=1.5), contextvars.ContextVar("other")
 
 class Cycle:
     def __init__(self):
@@ -362,7 +363,7 @@ class Cycle:
             pass
 
 async def main():
-    async with AsyncMasters({urls!r}, restart_guard=False) as tasks:
+    async with AsyncMasters({urls!r}, restart_guard=False, node_timeout=1.5) as tasks:
         for number in range(1200):
             gc.set_threshold(1 + number % 400)
             Cycle()
