@@ -126,7 +126,9 @@ class Name:
         self.of: dict[str, int] = {}  # its clients in the specification, by token: each makes one attempt
         self.free = [0.0] * rules.size  # when a master was without a key, at last
         self.read = [0.0] * rules.size  # ... and when a grant of it was told of at last
-        self.since: dict[tuple[int, Any], float] = {}  # when a key was told of at last, by master and token
+        self.since: dict[
+            tuple[int, Any], float
+        ] = {}  # when a key that was told of can have been set, by master and token
         self.mark = 0
 
 
@@ -282,7 +284,7 @@ class Replay:
             self._lands(name, event.t, c, m, "settle")
         if event.mode == "shared" and self.rules.asked < name.read[m]:
             self._hears(name, c, m, Reply("granted"))  # readers are told of in any order
-        name.read[m] = name.since[m, token] = event.t
+        name.read[m], name.since[m, token] = event.t, self.rules.asked
 
     def _extend_ok(self, name: Name, event: Event) -> None:
         token, until = str(event.token), event.valid_until or 0.0
@@ -324,7 +326,7 @@ class Replay:
                 self._put(name, m, self.rules._has(master, asked._replace(left=0.0)))  # noqa: SLF001
                 name.free[m] = event.t
             self._lands(name, event.t, c, m, "extend", name.mark)
-            name.since[m, token] = event.t
+            name.since[m, token] = self.rules.asked
         self._step(name, event.t, "extended", c, name.mark)
         self.rules.until[token] = until
 
@@ -390,7 +392,7 @@ class Replay:
         name.state = name.state._replace(masters=put(name.state.masters, m, master))
 
     def _may_lose(self, m: int, since: float, t: float) -> bool:
-        """Whether something that is beyond the model was done to it, after its client has heard of it."""
+        """Whether something that is beyond the model was done to it at ``since`` or later: its client may hear later."""
         struck = [one for one in self._faults if one.target == self.masters[m]]
         return self._beyond and any(one.begin <= t and one.end >= since for one in struck)
 
