@@ -126,9 +126,7 @@ class Name:
         self.of: dict[str, int] = {}  # its clients in the specification, by token: each makes one attempt
         self.free = [0.0] * rules.size  # when a master was without a key, at last
         self.read = [0.0] * rules.size  # ... and when a grant of it was told of at last
-        self.since: dict[
-            tuple[int, Any], float
-        ] = {}  # when a key that was told of can have been set, by master and token
+        self.since: dict[tuple[int, Any], float] = {}  # when a key can have been set, by master and token
         self.mark = 0
 
 
