@@ -10,7 +10,8 @@ instructions    of the processor in the caller's thread, outside of the kernel, 
                 if valgrind is installed.  Sockets do nothing, and no Python code does that (`Master.still`).
                 The median of some blocks of pairs: two runs say the same to half a percent.
 objects         that the garbage collector tracks, for each lock, and for each lease beyond its lock.
-renewal         the same of one lease that its loop extends together with as many others as one request may have.
+renewal         bytecodes of one lease that its loop extends together with as many others as one request may have; "python"
+                as above.
 garbage         objects that a pair in a task leaves to the garbage collector, because they refer to each other.
 
 Budgets are in counts.json, for each version of Python.  There is room for 2 % above each: beyond that the exit code is 1.
@@ -114,20 +115,21 @@ async def renewals() -> tuple[int, int]:
     counter, each = Counter(), []
     with scripted() as wired:
         async with AsyncMasters(urls(), **shape.ALONE) as masters:
-            renewer = masters._runtime.driver().background.renewer
+            driver = masters._runtime.driver()
+            renewer = driver.background.renewer
             with standstill():
-                while min(master.heard for master in wired) < WARM:  # nobody is late, so that no key is missing (R37)
+                while min(master.heard for master in wired) < WARM:  # all answer at once: no master lacks a key (R37)
                     async with masters.lock("old", ttl=shape.TTL):
                         pass
-                leases: list[Any] = [await masters.lock(f"lock-{one}", ttl=shape.TTL).acquire() for one in range(MOST)]
+                leases = [await masters.lock(f"lock-{one}", ttl=shape.TTL).acquire() for one in range(MOST)]
                 for _ in range(_BLOCKS):
                     before = counter.figures()
                     with counter.counting():
                         renewer.give_way(clock.now())  # all of them are due
                         renewer.work(clock.now())
-                        while any(lease._state.all_pending for lease in leases):  # noqa: ASYNC110 - in turns of the loop
-                            await asyncio.sleep(0)
+                        await asyncio.gather(*(operation.future for operation in driver.host.operations))
                     each.append([now - then for now, then in zip(counter.figures(), before, strict=True)])
+                assert all(lease is not None and lease._state.extensions == _BLOCKS for lease in leases)
     bytecodes, _, python = (round(statistics.median_low(figures) / MOST) for figures in zip(*each, strict=True))
     return bytecodes, python
 
