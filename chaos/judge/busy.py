@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..history import OBSERVER
+from .violation import later
 
 if TYPE_CHECKING:
     from ..history import History
@@ -22,10 +23,12 @@ class Busy:
     def within(self, client: str, begin: float, end: float) -> bool:
         return any(t <= end and until >= begin for t, until in self._spans[client])
 
-    def seconds(self, begin: float, end: float) -> float:
-        """For how long between ``begin`` and ``end`` it was so of any client."""
-        lost, at = 0.0, begin
+    def runs_for(self, seconds: float, since: float) -> float:
+        """Until when: so many seconds in which it was so of no client."""
+        at, left = since, seconds
         for t, until in sorted(span for spans in self._spans.values() for span in spans):
-            lost += max(0.0, min(until, end) - max(t, at))
+            if t - at >= left:
+                break
+            left -= max(0.0, t - at)
             at = max(at, until)
-        return lost
+        return later(at, left)

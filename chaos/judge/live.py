@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..history import NEMESIS
 from .busy import Busy
-from .violation import Violation, later, stamp, violation
+from .violation import Violation, stamp, violation
 
 if TYPE_CHECKING:
     from ..history import Event, History
@@ -22,13 +22,11 @@ def last_heal(history: History) -> Event | None:
 
 
 def live(history: History) -> list[Violation]:
-    """What the machine takes of that time from a client is given back."""
+    """What the machine takes of that time from a client is given back, and what it takes of that as well."""
     heal = last_heal(history)
     if heal is None:
         return []
-    seconds = WITHIN * history.header.ttl
-    seconds += Busy(history).seconds(heal.t, heal.t + seconds)
-    deadline = later(heal.t, seconds)
+    deadline = Busy(history).runs_for(WITHIN * history.header.ttl, since=heal.t)
     # Events of the same time as the heal are not before it.
     first = bisect.bisect_left(history.events, heal.t, key=lambda event: event.t)
     taken: dict[str | None, Event] = {}
@@ -43,7 +41,7 @@ def live(history: History) -> list[Violation]:
             found.append(
                 violation(
                     f"the last fault was healed at {stamp(heal.t)}, and {lock!r} was acquired {when}; "
-                    f"{seconds:g} s are allowed",
+                    f"{deadline - heal.t:g} s are allowed",
                     min(deadline, history.end),
                     heal,
                     acquired,

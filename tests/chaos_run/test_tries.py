@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import time
 from pathlib import Path
 from threading import Event
 
@@ -47,3 +49,30 @@ WITHIN = job("kill")
 ])  # fmt: skip
 def test_tries(one, codes, code, seeds, monkeypatch):
     assert outcome(one, codes, monkeypatch) == (code, seeds)
+
+
+@pytest.mark.parametrize(("codes", "ends", "seeds"), [
+    ([UNKNOWN] * ci._TRIES + [PASSED], PASSED, list(range(7, 8 + ci._TRIES))),
+    ([UNKNOWN] * 2 * ci._TRIES, UNKNOWN, list(range(7, 7 + 2 * ci._TRIES))),
+    ([UNKNOWN, VIOLATED, PASSED], VIOLATED, [7, 8]),
+])  # fmt: skip
+def test_what_has_shown_nothing_is_tried_again_when_all_others_have_ended(codes, ends, seeds, monkeypatch, tmp_path, capsys):
+    tried, at_work = [], []
+
+    def once(again, *_):
+        if again.scenario.name == "calm":
+            time.sleep(1.0)
+            at_work.append("calm has ended")
+            return PASSED, ""
+        tried.append(again.settings.seed)
+        assert at_work or len(tried) <= ci._TRIES, "beside another run"
+        return codes[len(tried) - 1], "a line"
+
+    monkeypatch.setattr(ci, "_try", once)
+    parser = argparse.ArgumentParser()
+    ci.add_arguments(parser)
+    options = ["--only", "amnesia,calm", "--backend", "proxy", "--out", str(tmp_path)]
+    assert (ci.main(parser.parse_args(options)), tried) == (ends, seeds)
+    said = capsys.readouterr().out
+    assert said.count("once more, with nothing beside it: amnesia") == (len(seeds) > ci._TRIES)
+    assert f"\n{1 + (ends == PASSED)} of 2 as they must be" in said
