@@ -19,6 +19,7 @@ class Busy:
             if (event.process, event.op) == (OBSERVER, "busy") and isinstance(event.detail, dict):
                 for client in event.target:
                     self._spans[client].append((event.t, event.detail["until"]))
+        self._of_any = sorted(span for spans in self._spans.values() for span in spans)
 
     def within(self, client: str, begin: float, end: float) -> bool:
         return any(t <= end and until >= begin for t, until in self._spans[client])
@@ -26,7 +27,7 @@ class Busy:
     def runs_for(self, seconds: float, since: float) -> float:
         """Until when: so many seconds in which it was so of no client."""
         at, left = since, seconds
-        for t, until in sorted(span for spans in self._spans.values() for span in spans):
+        for t, until in self._of_any:
             if t - at >= left:
                 break
             left -= max(0.0, t - at)

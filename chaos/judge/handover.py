@@ -6,8 +6,9 @@ import bisect
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from .busy import Busy
 from .faults import STOPPED_OR_KILLED, faults
-from .violation import Violation, later, short, stamp, violation
+from .violation import Violation, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,26 +25,28 @@ def ends(history: History, held: Sequence[Hold]) -> Iterator[tuple[Hold, float, 
     """Every hold that ended early, with the time by which another one has to begin, and what ended it.
 
     A client that was granted the lock meanwhile may have been stopped or killed before it could say so.  A release beside
-    which somebody was, says nothing.  After a kill the time begins anew with each other one.
+    which somebody was, says nothing.  After a kill the time begins anew with each other one.  The machine may have taken
+    some of that time from a client: it is given back.
     """
+    busy = Busy(history)
     struck = [fault for fault in faults(history) if fault.op in STOPPED_OR_KILLED and not fault.failed]
     killed = {(fault.target, fault.begin) for fault in struck if fault.op == "kill"}
     for hold in held:
         release = hold.release
         if release is not None and hold.lost is None and release.t < hold.valid_until:
-            due = later(release.t, SOON)
+            due = busy.runs_for(SOON, since=release.t)
             if not any(release.t - _JUST <= fault.begin <= due for fault in struck):
                 yield hold, due, f"released it at {stamp(release.t)}"
         elif release is None:
             for t in (begin for target, begin in killed if target == hold.process and hold.alive(begin)):
-                yield hold, _after(t, history.header.ttl + SOON, struck), f"was killed at {stamp(t)}"
+                yield hold, _after(t, history.header.ttl + SOON, struck, busy), f"was killed at {stamp(t)}"
 
 
-def _after(t: float, seconds: float, struck: Sequence[Fault]) -> float:
-    due = later(t, seconds)
+def _after(t: float, seconds: float, struck: Sequence[Fault], busy: Busy) -> float:
+    due = busy.runs_for(seconds, since=t)
     for fault in struck:  # in the order in which they began
         if t < fault.begin <= due:
-            due = later(fault.begin, seconds)
+            due = busy.runs_for(seconds, since=fault.begin)
     return due
 
 

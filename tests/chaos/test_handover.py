@@ -25,6 +25,18 @@ def test_within_a_ttl_and_a_second_after_a_kill(t, well):
     assert bool(led(f"{t} B held until 17, 5 kill strikes client-1").judge("handover")) != well
 
 
+@pytest.mark.parametrize(("story", "late"), [
+    ("{t} B held until 9, 5 A releases", 7.5), ("{t} B held until 17, 5 kill strikes client-1", 17.5),
+])  # fmt: skip
+def test_what_a_busy_machine_takes_is_given_back(story, late):
+    """Whichever client it is of, and nothing for what it took before or later."""
+    for t, well in ((late, True), (late + 0.000001, False)):
+        tape = led(story.format(t=t))
+        for busy, until in ((4, 5.5), (5.5, 6.5), (late, 20)):
+            tape.event(busy, "observer", "busy", "info", target="client-3", detail={"until": until})
+        assert bool(tape.judge("handover")) != well
+
+
 def test_who_is_struck_may_have_had_it():
     assert led("5 A releases, 5.5 stop strikes client-2").judge("handover") == []
     killed = "5 kill strikes client-1, 10 kill strikes client-2"
