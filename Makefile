@@ -9,8 +9,6 @@ PIECE ?= 200
 COVERED = $(addprefix tests/,core properties health cli asyncio observe servers/test_lock.py)
 # These trace lines themselves, and leave nobody else tracing.
 COVERED += $(addprefix --ignore=tests/,core/test_local_queue.py asyncio/test_bodies.py)
-# These compute for minutes: the specification in small worlds, its proofs, the client beside it, the mutants' tool.
-LONG := $(foreach one,specification proof replay mutants,--ignore=tests/simulation/test_$(one).py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
 # The same for tests that wait for servers more than they compute: three times as many as there are cores.
@@ -22,6 +20,8 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Options of `python -m chaos ci`, and of `python -m tools.mutants`.
 CHAOS ?=
 MUTANTS ?=
+# Which of the unit tests: all of them.
+WHICH ?=
 
 # Tests start a thousand interpreters, and each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,7 +55,7 @@ quick: lint types core
 ## make test              core, scenes and seeds in virtual time, one test of real servers for each rule, commands, examples of the pages
 test: $(BIN)/.ready
 	@echo "core; scenes and seeds; then witnesses and commands beside the examples of the pages.  Some six minutes on two free processors."
-	+@$(MAKE) --no-print-directory core
+	+@$(MAKE) --no-print-directory core WHICH='-m "not long"'
 	+@$(MAKE) --no-print-directory scenes
 	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) witnesses examples
 
@@ -90,7 +90,7 @@ types: $(BIN)/.ready
 
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(JOBS) tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
+	$(BIN)/pytest -q -n $(JOBS) $(WHICH) tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
 		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py \
 		tests/test_fixed_masters.py tests/test_clocks.py
 
@@ -100,7 +100,7 @@ simulation: $(BIN)/.ready
 
 ## make scenes            the scenes and the fixed seeds
 scenes: $(BIN)/.ready
-	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 -m "not broken" $(LONG) tests/simulation tests/scenes
+	nice -n 19 $(BIN)/pytest -q -n $(JOBS) --timeout 1800 -m "not broken and not long" tests/simulation tests/scenes
 
 witnesses: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/witness tests/commands

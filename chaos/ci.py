@@ -129,8 +129,22 @@ def main(args: argparse.Namespace) -> int:
         flush=True,
     )
     began = time.monotonic()
-    interrupted = Event()
+    try:
+        results = _carry_out(jobs, backend, out, at_once)
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing is left running", file=sys.stderr)
+        return UNKNOWN
+    codes = [code for _, code, _ in results]
+    # Once more, because a log is read from its end.
+    print("", *(_shown(*one) for one in results if one[1] != PASSED), sep="\n")
+    print(f"{codes.count(PASSED)} of {len(codes)} as they must be, after {time.monotonic() - began:.0f} s")
+    return VIOLATED if VIOLATED in codes else max(codes, default=UNKNOWN)
+
+
+def _carry_out(jobs: list[Job], backend: Backend, out: Path, at_once: int) -> list[tuple[Job, int, str]]:
+    """Each with its exit code and its line, which is shown when it has ended."""
     results: list[tuple[Job, int, str]] = []
+    interrupted = Event()
     with ThreadPoolExecutor(at_once) as pool:
         running = {pool.submit(_do, job, backend, out / job.name, interrupted): job for job in jobs}
         try:
@@ -143,18 +157,11 @@ def main(args: argparse.Namespace) -> int:
                     again = pool.submit(_do, job.again(_TRIES), backend, out / job.name, interrupted)
                     results[number] = (job, *again.result())
                     print(_shown(*results[number]), flush=True)
-        except BaseException as error:
+        except BaseException:
             interrupted.set()
             pool.shutdown(cancel_futures=True)
-            if isinstance(error, KeyboardInterrupt):
-                print("\ninterrupted; nothing is left running", file=sys.stderr)
-                return UNKNOWN
             raise
-    codes = [code for _, code, _ in results]
-    # Once more, because a log is read from its end.
-    print("", *(_shown(*one) for one in results if one[1] != PASSED), sep="\n")
-    print(f"{codes.count(PASSED)} of {len(codes)} as they must be, after {time.monotonic() - began:.0f} s")
-    return VIOLATED if VIOLATED in codes else max(codes, default=UNKNOWN)
+    return results
 
 
 _WORDS: Final = {PASSED: "ok", VIOLATED: "WRONG", UNKNOWN: "UNKNOWN"}

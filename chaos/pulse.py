@@ -27,7 +27,7 @@ def excuse(events: Path, clients: Iterable[str], *, until: float) -> int:
     """Write down when ``clients`` were not run and a holder was told late for it.  Returns how often.
 
     What was later than ``until`` goes on to the end: healed, it would count as the last fault, and too little of the
-    run is left to show that every lock can be had after that.
+    run may be left to show that every lock can be had after that.
     """
     found = 0
     struck = [event for event in _lines(events / f"{NEMESIS}.jsonl") if event["op"] == "stop"]

@@ -71,11 +71,11 @@ def _run(settings: Settings, rig: Rig, directory: Path, must: tuple[Must, ...]) 
     chance = random.Random(f"wall clocks {settings.seed}")
     wrong = {seat: chance.uniform(-settings.skew, settings.skew) for seat in urls}
     with Cast(settings, urls, wrong=wrong) as cast:
-        over = _play(settings, rig, cast)
+        healed = _play(settings, rig, cast)
         time.sleep(settings.ttl + 0.1)  # whatever is there after a TTL has been left behind
         _inspect(settings, rig, cast.events / f"{OBSERVER}.jsonl")
         clients = tuple(client.name for client in cast.clients)
-        excused = pulse.excuse(cast.events, clients, until=over - WITHIN * settings.ttl)
+        excused = pulse.excuse(cast.events, clients, until=healed)
         if excused:
             _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
         if spans := pulse.busy(cast.events, clients):
@@ -91,7 +91,7 @@ def _run(settings: Settings, rig: Rig, directory: Path, must: tuple[Must, ...]) 
 
 
 def _play(settings: Settings, rig: Rig, cast: Cast) -> float:
-    """Everybody works, the nemesis strikes, everything is healed, everybody ends.  Returns when they were told to."""
+    """Everybody works, the nemesis strikes, everything is healed, everybody ends.  Returns when all was healed."""
     with ExitStack() as stack:
         stack.enter_context(closing(Stores(cast.directory / "stores.sqlite").create(settings.lock_names)))
         if settings.work == "transactions":
@@ -105,15 +105,16 @@ def _play(settings: Settings, rig: Rig, cast: Cast) -> float:
             nemesis.carry_out(plan(settings), begin=cast.start)
             time.sleep(max(0.0, nemesis.began + settings.duration - now()))
         cast.settle()
-        began, allowed = now(), WITHIN * settings.ttl
+        healed, allowed = now(), WITHIN * settings.ttl
         time.sleep(allowed + 0.2)
         # What the machine took of it, `live` gives back; a machine that takes all of it for so long has no run to show.
         names = [client.name for client in cast.clients]
-        while (gone := now() - began) < _LONGEST * allowed and gone - pulse.taken(cast.events, names, since=began) < allowed:
+        while (gone := now() - healed) < _LONGEST * allowed:
+            if gone - pulse.taken(cast.events, names, since=healed) >= allowed:
+                break
             time.sleep(pulse.SPAN)
-        over = now()
         cast.end()
-    return over
+    return healed
 
 
 def _inspect(settings: Settings, rig: Rig, file: Path) -> None:

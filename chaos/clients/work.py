@@ -65,6 +65,7 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
     },
 }  # fmt: skip
 _READS: Final = 0.7  # share of those who read
+_YIELDS: Final = 20.0  # a worker that is woken late rests so many times as long before it does the next thing
 
 
 @dataclass(slots=True)
@@ -115,12 +116,16 @@ class Worker:
     async def perform(self) -> None:
         settings = self._settings
         WRITES.set(self._write)
+        late = 0.0
         while not self._stage.over:
             name = self._random.choice(settings.wanted_names)
             act = self._random.choices(self._acts, self._often)[0]
             await (act if self._stage.working else self._short)(name)
             rest = 0.002 if settings.work in ("brief", "queueing") else 0.03
-            await self._world.sleep(self._random.uniform(0, rest))
+            rest = self._random.uniform(0, rest) + min(_YIELDS * late, settings.ttl / 2)
+            began = now()
+            await self._world.sleep(rest)
+            late = max(0.0, now() - began - rest - 0.001)  # an event loop may be a millisecond late at any time
 
     def lost(self, lease: Any) -> None:
         """The term of a candidate: it has no `on_lost` of its own."""

@@ -198,6 +198,7 @@ async def struck_in(d: Deployment, turn: int, way: Callable[..., Any], again: bo
     return struck
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_that_is_cancelled_in_any_turn_of_any_way_in_leaves_no_key(way, again):

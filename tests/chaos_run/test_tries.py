@@ -56,7 +56,7 @@ def test_tries(one, codes, code, seeds, monkeypatch):
     ([UNKNOWN] * 2 * ci._TRIES, UNKNOWN, list(range(7, 7 + 2 * ci._TRIES))),
     ([UNKNOWN, VIOLATED, PASSED], VIOLATED, [7, 8]),
 ])  # fmt: skip
-def test_what_has_shown_nothing_is_tried_again_when_all_others_have_ended(codes, ends, seeds, monkeypatch, tmp_path, capsys):
+def test_what_has_shown_nothing_is_tried_again_alone(codes, ends, seeds, monkeypatch, tmp_path, capsys):
     tried, at_work = [], []
 
     def once(again, *_):

@@ -12,6 +12,8 @@ from tools.mutants import killing
 from tools.mutants.__main__ import main
 from tools.mutants.drawing import Mutant, drawn, files, inside, mutants, patterns
 
+pytestmark = pytest.mark.long
+
 TRUSTED = files(trusted=True)
 
 

@@ -12,6 +12,8 @@ from chaos.proof.concrete import Concrete, Disallowed
 from chaos.proof.logic import INSTALL
 from chaos.scopes import SCOPES
 
+pytestmark = pytest.mark.long
+
 by_promise = pytest.mark.parametrize("proof", prove.PROOFS, ids=lambda one: one.promise)
 
 

@@ -8,6 +8,8 @@ from tests.bench.judge import Violation
 from tests.bench.library import Patch
 from tests.bench.replay import Recorder, Replay, drawn
 
+pytestmark = pytest.mark.long
+
 SEEDS = 24
 
 

@@ -97,6 +97,7 @@ def test_seeds_of_each_family_keep_every_promise(name):
     assert grants > CHUNK or name == "disagreeing", "so little is granted that nothing can go wrong"
 
 
+@pytest.mark.broken
 def test_seeds_with_slewed_clocks_see_a_client_that_counts_the_votes_of_fast_masters():
     """R43: what is measured is judged, and what nobody can have measured yet is not."""
     with pytest.raises(Violation, match="P1 exclusive"):
@@ -244,6 +245,7 @@ class Closer(Walker):
 
 
 @proves("R11")
+@pytest.mark.long
 @pytest.mark.parametrize(
     "what",
     ["acquire", "refused", "extend", "level", "release", "with", "__enter__", "slots", "leads", "terms", "close"],

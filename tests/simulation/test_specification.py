@@ -7,6 +7,8 @@ import pytest
 from chaos.explore import BROKEN, EACH, explore, explorer_of
 from chaos.specification import Forbidden, Request, Rules
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("name", EACH)
 def test_the_promises_are_kept(name):
