@@ -122,6 +122,8 @@ class Worker:
             act = self._random.choices(self._acts, self._often)[0]
             await (act if self._stage.working else self._short)(name)
             rest = 0.002 if settings.work in ("brief", "queueing") else 0.03
+            if not self._stage.working:
+                rest = settings.ttl / 4  # every lock is asked for soon, and the machine has time for that
             rest = self._random.uniform(0, rest) + min(_YIELDS * late, settings.ttl / 2)
             began = now()
             await self._world.sleep(rest)
