@@ -45,21 +45,25 @@ class Rates:
         """Another process answers for ``master``, perhaps on another machine: its clock is another one."""
         self._last[master] = None
 
-    def answered(self, master: int, reading: Reading, max_ttl: float) -> None:
+    def answered(self, master: int, reading: Reading, max_ttl: float) -> float:
+        """Returns in how many seconds another reading will say more; 0.0: this one says enough, or it is the first."""
         first = self._last[master]
         if first is None:
             self._last[master] = reading
         if first is None or reading.at - first.sent_at < APART:
-            return
+            return 0.0
         least, greatest = bounds(first, reading)
-        if self.surely[master] > 0 and least <= 1 + self._drift < greatest:
-            return  # it was fast, and may still be: the first reading stays, for a longer time makes a rate surer
+        if least <= 1 + self._drift < greatest:  # fast or not: a longer time makes a rate surer, so the first stays
+            if reading.at - reading.sent_at < (first.at - first.sent_at) / 2:
+                self._last[master] = reading
+            return reading.at - first.sent_at
         self._last[master] = reading
         if least > 1 + self._drift:
             self.surely[master] = least - 1
             self._right_from[master] = reading.at + max_ttl
         else:
             self.surely[master] = greatest - 1 if greatest < 1 - self._drift else 0.0
+        return 0.0
 
     def votes_from(self, master: int) -> float:
         """The vote of ``master`` counts after that; infinity: not before its clock runs at the right rate."""

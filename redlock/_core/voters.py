@@ -132,9 +132,11 @@ class Voters:
         found = [(value, until, name) for (value, until, _), name in announced if until > at]
         return max([one for one in found if one[0] > self.max_ttl + _ROUNDED], default=(self.max_ttl, math.inf, ""))
 
-    def time_answered(self, master: int, clock: float, sent_at: float, at: float) -> None:
-        self.rates.answered(master, Reading(clock, sent_at, at), self.longest(at)[0])
+    def time_answered(self, master: int, clock: float, sent_at: float, at: float) -> float:
+        """Returns in how many seconds to ask again; 0.0: at the next announcement."""
+        pause = self.rates.answered(master, Reading(clock, sent_at, at), self.longest(at)[0])
         self._follow_fleet()
+        return pause
 
     def lists_answered(self, master: int, lists: wire.Lists | None, sent_at: float, at: float) -> None:
         """``master`` answered our announcement of ``sent_at``.  None: it does not take any (R34)."""

@@ -70,7 +70,7 @@ class Announcer:
         self._fleet = fleet = voters.fleet
         self._prefix = prefix
         self._client = ("~" if fleet is None or not fleet.refuses else "") + secrets.token_hex(4)
-        self._due = self._second_reading = math.inf
+        self._due = self._next_reading = math.inf
         self._asked_at = self._answers_until = -math.inf
         self._reported = _NOTHING
         self._said_differs = False
@@ -91,7 +91,7 @@ class Announcer:
         pause = wire.REFRESH * self._voters.max_ttl if self._fleet is None else self._fleet.first_pause
         self._due = min(self._due, now + pause, self._voters.longest(now)[1])
         self._answers_until = now
-        self._second_reading = now + APART
+        self._next_reading = now + APART
         self._hurry(now)
 
     def reading(self, master: int | None = None) -> Announcement:
@@ -99,8 +99,9 @@ class Announcer:
         return Announcement(wire.TIME, self._heard_time, None if master is None else frozenset((master,)))
 
     def _heard_time(self, master: int, value: Any, sent_at: float, at: float) -> None:
-        if value is not None:
-            self._voters.time_answered(master, wire.read_time(value), sent_at, at)
+        if value is not None and (pause := self._voters.time_answered(master, wire.read_time(value), sent_at, at)):
+            self._next_reading = min(self._next_reading, at + pause)
+            self._tick_soon()
 
     def _heard_longest(self, master: int, value: Any, sent_at: float, at: float) -> None:
         announced = None if value is None else wire.read_announce(value)
@@ -122,9 +123,9 @@ class Announcer:
 
     def due(self, now: float) -> list[Announcement]:
         due = []
-        if now >= min(self._due, self._second_reading):
+        if now >= min(self._due, self._next_reading):
             due.append(self.reading())
-            self._second_reading, self._asked_at, self._answers_until = math.inf, now, now + _ANSWERS
+            self._next_reading, self._asked_at, self._answers_until = math.inf, now, now + _ANSWERS
         if now < self._due:
             return due
         due += [
@@ -150,7 +151,7 @@ class Announcer:
     def next(self, now: float, tick: float) -> float:
         """Seconds until the next tick."""
         look = min(tick, max(_SOON, now - self._asked_at)) if now < self._answers_until else math.inf
-        return min(self._due - now, self._second_reading - now, look)
+        return min(self._due - now, self._next_reading - now, look)
 
     def news(self) -> Reports:
         """What to report, once."""

@@ -141,6 +141,7 @@ def test_one_without_a_footer_is_said_to_be_perhaps_cut(checked, tape, code):
         assert (found, json.loads(out)["perhaps_cut"]) == (code, perhaps)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tmp_path):
     many, report = 60_000, tmp_path / "report"

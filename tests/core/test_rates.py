@@ -57,6 +57,22 @@ def test_a_fast_clock_is_not_right_for_the_delay_of_an_answer():
         assert found.votes_from(0) == (math.inf if at < 5.0 else 1.0 + MAX_TTL)
 
 
+def test_readings_that_say_nothing_are_followed_by_more_until_one_is_sure():
+    """Each as long after the last one as that was after the first, which stays."""
+    for rate, sure_at, pauses in ((1.05, 4.0, [1.1, 2.1, 0.0]), (1.0, 16.0, [1.1, 2.1, 4.1, 8.1, 0.0])):
+        found = rates(asked(0.0, rate, back=0.15))
+        for at, pause in zip((1.0, 2.0, 4.0, 8.0, 16.0), pauses, strict=False):
+            assert math.isclose(found.answered(0, asked(at, rate, back=0.1), MAX_TTL), pause)
+            assert (found.surely[0] > 0) == (rate > 1 and at == sure_at)
+
+
+def test_a_reading_that_is_more_exact_by_half_replaces_the_first():
+    found = rates(asked(0.0, 1.083, back=0.4))
+    assert found.answered(0, asked(1.0, 1.083, back=0.1), MAX_TTL) == 1.1
+    assert found.answered(0, asked(3.0, 1.083), MAX_TTL) == 0.0
+    assert found.surely[0] > DRIFT, "0.4 s of 3 s would say nothing"
+
+
 def test_a_slow_clock_and_one_that_is_set_back_are_told_and_count():
     for slow in (rates(asked(0.0, 0.9), asked(2.0, 0.9)), rates(asked(0.0), asked(30.0, offset=1.7e9 - 60.0))):
         assert slow.surely[0] < -DRIFT

@@ -103,6 +103,16 @@ def _without_lists(evaluate, call, *given, **more):
     return evaluate(call, *given, **more)
 
 
+@scene(max_ttl=300.0)
+def test_a_fast_clock_is_seen_from_far_away_as_well(at):
+    """One second says nothing where an answer takes 160 ms; the next announcement, after 15 s, would be too late."""
+    at.far(4, 0.08)
+    at.rate([4], SLEWED)
+    yield from outcomes(at)
+    yield at.sleep(6.0)
+    assert [outcome for outcome, _ in (yield from outcomes(at))] == ["free"] * 4 + ["quarantined"]
+
+
 @scene()
 def test_a_slow_master_votes_and_is_told_once(at):
     at.rate([1], 0.9)

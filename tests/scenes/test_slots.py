@@ -84,6 +84,7 @@ def test_a_client_that_waits_for_a_slot_pauses_and_the_release_of_any_wakes_it()
     return [holds, waits, waits, waits]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("slots", "masters"), [(3, 3), (8, 3), (3, 5)])
 def test_contenders_for_as_many_free_slots_need_two_rounds(slots, masters):
     """A third one is rare, although each message takes another time (0.2 to 1.8 of the usual one)."""

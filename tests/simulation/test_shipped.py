@@ -121,6 +121,7 @@ def test_a_violation_says_how_to_see_it_again():
     assert "VIOLATION P8" in note
 
 
+@pytest.mark.long
 @settings(PROPERTY, max_examples=30)
 @given(
     seed=st.integers(0, 2**32), faults=st.dictionaries(st.sampled_from(FAULTS), st.sampled_from((0.05, 0.3, 1.0)), max_size=4),
