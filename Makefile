@@ -20,7 +20,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Options of `python -m chaos ci`, and of `python -m tools.mutants`.
 CHAOS ?=
 MUTANTS ?=
-# Which of the unit tests: all of them.
+# Which of the unit tests, as options of pytest: all of them.  `make test` leaves out those that are marked as long.
 WHICH ?=
 
 # Tests start a thousand interpreters, and each would compile the library anew.

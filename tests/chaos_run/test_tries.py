@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from threading import Event
 
@@ -57,22 +56,27 @@ def test_tries(one, codes, code, seeds, monkeypatch):
     ([UNKNOWN, VIOLATED, PASSED], VIOLATED, [7, 8]),
 ])  # fmt: skip
 def test_what_has_shown_nothing_is_tried_again_alone(codes, ends, seeds, monkeypatch, tmp_path, capsys):
-    tried, at_work = [], []
+    tried, is_shown, show = [], Event(), ci._shown
 
     def once(again, *_):
         if again.scenario.name == "calm":
-            time.sleep(1.0)
-            at_work.append("calm has ended")
+            assert is_shown.wait(60), "it goes on until all tries of the other one have ended"
             return PASSED, ""
         tried.append(again.settings.seed)
-        assert at_work or len(tried) <= ci._TRIES, "beside another run"
         return codes[len(tried) - 1], "a line"
 
+    def shown(job, *more):
+        if job.scenario.name == "amnesia":
+            is_shown.set()
+        return show(job, *more)
+
     monkeypatch.setattr(ci, "_try", once)
+    monkeypatch.setattr(ci, "_shown", shown)
     parser = argparse.ArgumentParser()
     ci.add_arguments(parser)
     options = ["--only", "amnesia,calm", "--backend", "proxy", "--out", str(tmp_path)]
     assert (ci.main(parser.parse_args(options)), tried) == (ends, seeds)
     said = capsys.readouterr().out
     assert said.count("once more, with nothing beside it: amnesia") == (len(seeds) > ci._TRIES)
+    assert said.index("ok        calm") < said.find("once more") or len(seeds) <= ci._TRIES
     assert f"\n{1 + (ends == PASSED)} of 2 as they must be" in said
