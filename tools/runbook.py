@@ -48,7 +48,8 @@ def scene(play: Scene) -> Scene:
 class Desk:
     """Where an operator types.  ``lines`` is what stands on the page: commands, what they said, and remarks.
 
-    Masters are so many times ``slower``, and have so many times more time: a busy machine then matters less.
+    Masters and the two jobs of which one loses its lease are so many times ``slower``, and have so many times more time:
+    a busy machine then matters less.
     """
 
     def __init__(self, folder: Path, *, clock: bool, slower: float) -> None:
@@ -203,12 +204,12 @@ def _one_is_gone(desk: Desk) -> None:
 
 @scene
 def _two_held_it(desk: Desk) -> None:
-    with desk.window(f"redlock-run nightly --owner web-3 --ttl 12 -- {JOB}") as first:
+    with desk.window(f"redlock-run nightly --owner web-3 --ttl {12 * desk.slower:g} -- {JOB}") as first:
         first.until("fence")
         desk.remark("somebody types FLUSHALL on three of the masters, while a job runs under the lock")
         for i in range(3):
             desk.servers.client(i).flushall()
-        desk.type(f"redlock-run nightly --no-wait -- {JOB.replace('60', '6')}")
+        desk.type(f"redlock-run nightly --no-wait -- {JOB.replace('60', f'{6 * desk.slower:g}')}")
         desk.remark("meanwhile, in the window of the first job")
         first.ended()
     desk.type("redlock-check --no-probe | head -n 1")
@@ -227,13 +228,13 @@ def _fleet(desk: Desk) -> None:
 
 @scene
 def _clocks(desk: Desk) -> None:
-    with desk.window(f"redlock-run nightly --owner web-3 --ttl 12 -- {JOB}") as first:
+    with desk.window(f"redlock-run nightly --owner web-3 --ttl {12 * desk.slower:g} -- {JOB}") as first:
         first.until("fence")
         desk.remark("a job runs, and the clocks of three masters jump ahead by 90 s")
         time.sleep(5)  # until it has looked at the clocks twice (R43): it does so again half a minute later
         for i in range(3):
             desk.servers.jump(i, 90)
-        desk.type(f"redlock-run nightly --no-wait -- {JOB.replace('60', '6')}")
+        desk.type(f"redlock-run nightly --no-wait -- {JOB.replace('60', f'{6 * desk.slower:g}')}")
         desk.remark("meanwhile, in the window of the first job")
         first.ended()
     desk.type("redlock-check --no-probe")
