@@ -22,7 +22,7 @@ from tests.servers.look import each, eventually
 from tests.servers.needs import missing
 from tools import check_situations
 
-PATIENT = [*CHECK, "--node-timeout", "2"]  # with masters that wait for a disk
+PATIENT = [*CHECK, "--node-timeout", "2", "--timeout", "12"]  # with masters that wait for a disk
 PAGE = Path(check_situations.__file__).parent.parent / "docs" / "redlock-check-situations.md"
 
 
@@ -254,7 +254,7 @@ def test_a_file_with_the_masters(servers, tmp_path):
 
 @pytest.mark.parametrize(("how", "last"), [("--no-probe", "OK: all"), ("--json", "{")])
 def test_a_reader_that_goes_away_ends_a_watch_soon_and_without_a_traceback(servers, how, last):
-    process = start([*CHECK, "--watch", "600", how], servers.urls)
+    process = start([*PATIENT, "--watch", "600", how], servers.urls)
     next(line for line in process.stdout if line.startswith(last))
     process.stdout.close()
     assert process.wait(30) == 3
