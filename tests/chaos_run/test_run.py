@@ -81,11 +81,9 @@ def test_a_run_in_a_folder_that_has_a_redis_py(tmp_path):
 def test_a_broken_lock_is_caught(tmp_path):
     """A run that shows nothing proves nothing, and is tried again with another seed, as ``ci`` does."""
     run = ("run", *SHORT, "--variant", "one-token", "--backend", "proxy", "--out", str(tmp_path))
-    for seed in range(3, 11):
+    ran, seeds = chaos(*run), iter(range(4, 11))
+    while ran.returncode == 2 and "exclusive had to be violated" in ran.stdout and (seed := next(seeds, None)):
         ran = chaos(*run, "--seed", str(seed))
-        if ran.returncode != 2:
-            break
-        assert "exclusive had to be violated" in ran.stdout, ran.stdout + ran.stderr
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "exclusive  VIOLATED  as expected" in ran.stdout
     assert "(the lock is the broken variant one-token)" in ran.stdout
