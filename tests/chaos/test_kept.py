@@ -74,6 +74,14 @@ def test_who_is_stopped_renews_nothing(op, begin, end, excused):
     assert bool(tape.judge("kept")) != excused
 
 
+@pytest.mark.parametrize(("until", "excused"), [(6.5, False), (6.6, False), (6.7, True), (8, True)])
+def test_clients_that_the_machine_does_not_run_renew_nothing(until, excused):
+    """They were run for less than the pause between two renewals: a third of the TTL of 10 s, since the last one."""
+    tape = renewed().told("9 A loses")
+    tape.event(5, "observer", "busy", "info", target="client-2", detail={"until": until})
+    assert bool(tape.judge("kept")) != excused
+
+
 def test_what_is_done_to_masters_is_no_excuse():
     assert len(renewed().told("5 roll strikes master-1 until 13").judge("kept")) == 1
 
