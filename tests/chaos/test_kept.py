@@ -82,6 +82,10 @@ def test_clients_that_the_machine_does_not_run_renew_nothing(until, excused):
     assert bool(tape.judge("kept")) != excused
 
 
+def test_a_lease_that_is_lost_before_its_next_renewal_is_due_is_lost():
+    assert len(renewed().told("6 A loses").judge("kept")) == 1
+
+
 def test_what_is_done_to_masters_is_no_excuse():
     assert len(renewed().told("5 roll strikes master-1 until 13").judge("kept")) == 1
 
