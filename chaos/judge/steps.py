@@ -248,15 +248,15 @@ class Replay:
         self._count(event)
         proposal = 0 if event.settled else fence  # its first one nobody tells
         self._step(name, event.t, "ask", c, token, proposal, shared=event.mode == "shared")
+        before = name.state.masters
         for m, vote in self._granted(event.votes):
-            before = name.state.masters[m]
             self._grants(name, event, m, "acquire")
             if vote.reason and not event.settled:  # a greater fence was there, of somebody's attempt
                 self._hears(name, c, m, Reply("taken"))
             elif self.rules.said(name.state.clients[c], m) == "taken" and not event.settled:
                 if not self._may_lose(m, self.rules.asked, event.t):
                     raise Forbidden("R18", f"fence {fence} is not greater than {vote.master} has, which stored it")
-                self._put(name, m, before)  # its key was lost, and the line of the next client came first
+                self._put(name, m, before[m])  # its key was lost, and the line of the next client came first
                 self._hears(name, c, m, Reply("granted"))
         if event.settled:
             again = [m for m, _ in self._granted(event.settled)]
@@ -264,8 +264,16 @@ class Replay:
                 self._grants(name, event, m, "acquire")
             self._step(name, event.t, "settle", c, fence)
             for m in again:
-                self._grants(name, event, m, "settle")
+                self._settles(name, event, m, before[m])
         self._step(name, event.t, "grant", c)
+
+    def _settles(self, name: Name, event: Event, m: int, before: Master) -> None:
+        c = name.of[str(event.token)]
+        self._grants(name, event, m, "settle")
+        stored = self.rules.said(name.state.clients[c], m) == "granted"
+        if not stored and self._may_lose(m, self.rules.asked, event.t):
+            self._put(name, m, before)  # its key was lost behind it, and the line of the next client came first
+            self._hears(name, c, m, Reply("granted"))
 
     def _grants(self, name: Name, event: Event, m: int, what: str) -> None:
         """If it was over when it was told of, its keys may be gone for long: what it was told is all that is known."""

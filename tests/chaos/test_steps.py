@@ -100,6 +100,7 @@ ALLOWED = {
     "beyond the model": Told(must=("fenced",)).got(1, "A").told("2 evict strikes master-3 until 2.1").got(3, "B", "hhggg"),
     "beyond the model, and its client had not heard of it yet": Told(must=("fenced",)).told("0.8 evict strikes master-3 until 1").got(1.2, "A", until=0.7 + LASTS).failed(3, "hhghh"),
     "beyond the model, and its extension had not been heard of": Told(must=("fenced",)).got(0.1, "A").told("0.8 evict strikes master-3 until 1").kept(1.2, "A", until=0.7 + LASTS).failed(3, "hhghh"),
+    "beyond the model, behind its second round, and told behind the next one": Told(must=("fenced",)).told("2.8 evict strikes master-3 until 3").got(3, "B", "ppggg", fence=40).got(3.01, "C", "gggpp", "gggpp", fence=35, by=2),
     "told behind the next one, to which a jump gave it": Told(must=("fenced",)).told("2.99 clock strikes master-3 until 5").got(3, "B", fence=40).got(3.01, "A", "hhggg", fence=35, by=2).kept(4, "B"),
 }  # fmt: skip
 
@@ -132,6 +133,7 @@ FORBIDDEN = {
     "given up without proof": ("R13", 4, Told().got(1, "A").was_lost(4, "A", "hhaaa")),
     "a master grants it to two": ("R6", 5, Told().got(1, "A").got(3, "B", "ppggg")),
     "a master grants it to two, and one fails": ("R6", 5, Told().got(1, "A").failed(3, "hhghh").gave(3.2, "A")),
+    "beyond the model, before both rounds": ("R6", 7, Told(must=("fenced",)).told("2.8 evict strikes master-3 until 2.9").got(3, "B", "ppggg", fence=40).got(3.01, "C", "gggpp", "gggpp", until=3 + LASTS, fence=35, by=2)),
     "beyond the model, before it was asked for": ("R6", 7, Told(must=("fenced",)).told("0.8 evict strikes master-3 until 1").got(1.2, "A", until=1.1 + LASTS).failed(3, "hhghh")),
     "a master has somebody else's": ("R6", 8, Told(must=("fenced",)).got(1, "A").told("1.5 evict strikes master-3 until 1.6").got(2, "B", "ppggg").kept(3, "A")),
     "a writer among readers": ("R6", 9, Told().reads(1, "A").reads(2, "B").gave(3, "A").got(4, "C")),
