@@ -9,7 +9,7 @@ import sys
 def test_demo():
     demo = [sys.executable, "-W", "error", "-m", "examples.demo"]
     done = subprocess.run(demo, capture_output=True, text=True, timeout=180, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     for part in (
         "fencing token",
         "NotAcquired: 'invoice:42' not acquired in 1 attempt: held by",
