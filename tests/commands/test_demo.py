@@ -11,6 +11,7 @@ def test_demo():
     done = subprocess.run(demo, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     for part in (
+        "all five vote",
         "fencing token",
         "NotAcquired: 'invoice:42' not acquired in 1 attempt: held by",
         "extended: valid for",
