@@ -11,7 +11,6 @@ import contextlib
 import os
 import select
 import threading
-import weakref
 from collections import deque
 from os import getpid
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +21,7 @@ from redlock._core.outcomes import NEVER
 from redlock._io import process
 from redlock._io.connections import CLOSED, TICK, Connections
 from redlock._system import clock
+from redlock._system.dropped import when_dropped
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LoopHost:
         # macOS has none.  There the loop watches the sockets.
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         self._watched = False  # the loop watches `_epoll`
-        weakref.finalize(self, _close_all, self._sockets).atexit = False
+        when_dropped(self, _close_all, self._sockets)
 
     @staticmethod
     def now() -> float:

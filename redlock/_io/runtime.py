@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import weakref
 from os import getpid
 from sys import is_finalizing
@@ -22,6 +23,7 @@ from redlock._io import process
 from redlock._io.connections import CLOSED, INSIDE, Inside
 from redlock._io.process import ForkLock
 from redlock._io.report import report_failure
+from redlock._system.dropped import when_dropped
 from redlock.errors import QuorumUnreachable, RedlockError, Vote
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Runtime(Generic[AnyDriver]):
         self.making = ForkLock()  # held while one is made
         self._kind = kind
         self.where = kind.where
-        weakref.finalize(self, _stop, self.drivers).atexit = False  # dropped without close(): nothing may go on
+        when_dropped(self, _stop, self.drivers)  # without close(): nothing may go on
         _RUNTIMES.add(self)
 
     @overload
@@ -161,7 +163,11 @@ def _in_child() -> None:
 
 def _at_exit() -> None:
     process.check()
-    for driver in list(DRIVERS):
+    drivers: list[Any] | None = None
+    while drivers is None:
+        with contextlib.suppress(RuntimeError):  # another thread adds one meanwhile
+            drivers = list(DRIVERS)
+    for driver in drivers:
         try:
             driver.deliver_at_exit()
         except Exception:  # noqa: BLE001 - the other drivers owe releases, too

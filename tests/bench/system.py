@@ -17,7 +17,6 @@ import select
 import socket
 import threading
 import time
-import weakref
 from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -75,7 +74,6 @@ class System:
             "secrets": _Module(secrets, token_hex=lambda size=20: chance.randbytes(size).hex()),
             "gc": _Module(gc, callbacks=[]),  # each copy has its own
             "atexit": _Module(atexit, register=process.at_exit.append),
-            "weakref": _Module(weakref, finalize=type("finalize", (weakref.finalize,), {"_registry": {}, "_registered_with_atexit": True})),
         }  # fmt: skip
         if not epoll:
             modules["select"] = _WithoutEpoll(select, poll=self._bound(Poll))

@@ -209,6 +209,45 @@ def test_used_when_python_ends(redlock_servers, program, register):
     eventually(lambda: nothing_left(redlock_servers))
 
 
+# Daemon threads go on while Python ends.  It looks through what it has to call then, here for long.
+MEANWHILE = """
+import atexit, sys, threading, weakref
+from redlock import Masters
+from redlock._io.runtime import DRIVERS
+
+class Other:
+    def deliver_at_exit(self):
+        pass
+
+others = [Other() for _ in range(20_000)]
+masters = [Masters([f"redis://127.0.0.1:{{port}}" for port in (1, 2, 3)]) for _ in range(300)]
+ends = threading.Event()
+
+def drop():
+    ends.wait()
+    while masters:
+        masters.pop()
+
+def add():
+    ends.wait()
+    for _ in range(20_000):
+        others.append(Other())
+        DRIVERS.add(others[-1])
+
+{many}
+threading.Thread(target={does}, daemon=True).start()
+atexit.register(ends.set)
+sys.setswitchinterval(1e-6)
+"""
+
+
+@pytest.mark.parametrize(("many", "does"), [
+    ("for one in others: weakref.finalize(one, int)", "drop"), ("DRIVERS.update(others)", "add"),
+])  # fmt: skip
+def test_another_thread_drops_or_makes_masters_while_python_ends(many, does):
+    assert run("-W", "error", "-c", MEANWHILE.format(many=many, does=does)).stderr == ""
+
+
 def test_nothing_was_connected_before(world, redlock_servers, monkeypatch):
     monkeypatch.setattr(sys, "is_finalizing", lambda: True)
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
