@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock import options
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 ExtensionEnd: TypeAlias = Literal["extended", "lost", "unanswered"]
 
-_NOBODY_ELSE = nullcontext()
 _NUMBERS = itertools.count(1)
 
 
@@ -60,6 +60,8 @@ class LeaseState:
     """What operations, the renewer and holds know of a lease.  `redlock._lock.lease` says what it promises."""
 
     kind: ClassVar[str] = "Lease"  # the name of the public class, for `repr`
+    # Its lock is held while extensions begin, are won and end: several threads may extend the same leases.
+    brief: ClassVar[Any] = SimpleNamespace(lock=nullcontext())
 
     # Class attributes: most leases end with these.
     token: str
@@ -254,14 +256,9 @@ class LeaseState:
         stamp = f"r{settings.token()[:16]}" if self.scattered else str(settings.stamp())
         return self.mode.extend(*args, stamp, self.fence)
 
-    @staticmethod
-    def mutex() -> AbstractContextManager[object]:
-        """Held while extensions begin, are won and end, where several threads may extend the same leases."""
-        return _NOBODY_ELSE
-
     def begin_extension(self, pending: PendingExtension) -> None:
         """An extension is about to be sent.  From then on the keys may have its shorter TTL (C6)."""
-        with self.mutex():
+        with self.brief.lock:
             for other in list(self.all_pending):
                 if other.dropped:
                     self._end_extension(other)
@@ -281,7 +278,7 @@ class LeaseState:
         """Apply the votes for an extension.  ``reason``: why the lease is lost, if they prove that (R13)."""
         denied = False
         end: ExtensionEnd = "lost"
-        with self.mutex():
+        with self.brief.lock:
             self.last_votes = tally
             if not self.extendable(self.clock()):  # it ended while we asked: the votes come too late
                 pass
@@ -321,7 +318,7 @@ class LeaseState:
     def end_extension(self, pending: PendingExtension) -> None:
         """The extension has ended, won or not.  A second time does no harm."""
         if pending in self.all_pending and not pending.dropped:
-            with self.mutex():
+            with self.brief.lock:
                 self._end_extension(pending)
 
     def _end_extension(self, pending: PendingExtension) -> None:
@@ -392,7 +389,7 @@ class LeaseState:
         return bare
 
     def may_be_on(self, masters: Iterable[int]) -> None:
-        with self.mutex():  # its holder may extend and repair it in another thread at the same time
+        with self.brief.lock:  # its holder may extend and repair it in another thread at the same time
             masters = frozenset(masters)
             self.repaired |= masters
             self.asked |= masters

@@ -12,7 +12,6 @@ import os
 import select
 import threading
 from collections import deque
-from os import getpid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._core.effects import Op, Send, Turn
@@ -131,7 +130,7 @@ class LoopHost:
         self.connections.flush_cork(clock.now())
 
     def _readable(self, fd: int) -> None:
-        if getpid() != process.pid:  # a callback of this loop has forked
+        if not process.usual[0]:  # a callback of this loop has forked
             process.notice()
             return
         self._step_due = now = clock.now()  # this method calls `step` itself

@@ -14,8 +14,6 @@ import asyncio
 import atexit
 import contextlib
 import weakref
-from os import getpid
-from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from redlock._connect import NO_DESCRIPTOR, Endpoint, out_of_descriptors
@@ -67,7 +65,7 @@ class Runtime(Generic[AnyDriver]):
     def run(self: Runtime[driver_async.Driver], op: Op[T]) -> Coroutine[Any, Any, T]: ...
 
     def run(self, op: Op[Any]) -> Any:
-        if getpid() != process.pid or is_finalizing():
+        if not process.usual[0]:
             process.notice()
         driver = self.drivers.get(self.where())
         if driver is None:

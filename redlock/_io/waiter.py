@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from os import getpid
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
@@ -180,7 +179,7 @@ class Waiter:
                 return
             finally:
                 host.polling = 0
-            if getpid() != process.pid:  # a signal handler has forked
+            if not process.usual[0]:  # a signal handler has forked
                 process.notice()
                 return
             with host.mutex:

@@ -10,6 +10,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._core.lease import LeaseState
+from redlock._io import process
 from redlock._io.report import report_failure
 from redlock._io.runtime import running_loop
 from redlock._lock.holds import Hold, Holder
@@ -25,6 +26,7 @@ class TaskLeaseState(LeaseState):
     """Knows its event loop."""
 
     kind = "AsyncLease"
+    brief = process.brief  # not for other threads: Python code costs more to enter than its lock
     __slots__ = ("_loop",)
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING
 
 from redlock._core.lease import LeaseState
 from redlock._io import process
 from redlock._lock.holds import Hold, Holder
 from redlock._lock.lease_threads import Lease
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
 
 class ThreadLeaseState(LeaseState):
     """Guards its extensions: the renewer may extend it in its thread while the holder does so in another one."""
 
-    @staticmethod
-    def mutex() -> AbstractContextManager[object]:
-        lock: AbstractContextManager[object] = process.brief.lock
-        return lock
+    brief = process.brief
 
 
 class ThreadHold(Hold[Lease]):

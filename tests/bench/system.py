@@ -9,6 +9,7 @@ import atexit
 import errno
 import gc
 import math
+import mmap
 import os
 import queue
 import random
@@ -46,6 +47,24 @@ class _Module:
         return getattr(self._real, name)
 
 
+class Page:
+    """Memory of a process, of which a forked child finds nothing (`MADV_WIPEONFORK`)."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self[0] = 0
+
+    def madvise(self, advice: int) -> None:
+        if advice != 18:
+            raise OSError(errno.EINVAL, "no such advice")
+
+    def __setitem__(self, _: int, value: int) -> None:
+        self._of, self._value = self._process.pid, value
+
+    def __getitem__(self, _: int) -> int:
+        return self._value if self._of == self._process.pid else 0
+
+
 class System:
     """The operating system as one process sees it."""
 
@@ -67,6 +86,7 @@ class System:
                 os, pipe=self.pipe, read=self.read, write=self.write, close=process.close, set_blocking=lambda *_: None,
                 getpid=lambda: process.pid, uname=lambda: SimpleNamespace(nodename=process.name), urandom=chance.randbytes, register_at_fork=self._register_at_fork,
             ),
+            "mmap": _Module(mmap, mmap=lambda *_, **__: Page(process)),
             "select": _Module(select, poll=self._bound(Poll), epoll=self._bound(Epoll)),
             "socket": _Module(socket, socket=None),
             "queue": _Module(queue, SimpleQueue=self._bound(SimpleQueue)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -21,8 +20,6 @@ from tests.core.world import NEVER, OTHER, START, Master, outcomes, silent
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from redlock._core.wire import Call
 
 GONE, TAKEN = b"", OTHER.encode()
@@ -176,7 +173,7 @@ def test_thrown_away_it_takes_no_lock_and_tells_nobody(leases: int, monkeypatch:
     operation.send(None)  # it waits for the answers
     for lease in scene.leases:
         lease.on_change = lambda _: pytest.fail("told")
-    monkeypatch.setattr(LeaseState, "mutex", lambda: pytest.fail("locks"))
+    monkeypatch.setattr(LeaseState, "brief", None)
     operation.close()
 
 
@@ -184,14 +181,15 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """An extension is won and ends under the guard, which threads need; nobody is told meanwhile."""
     held: list[bool] = []
 
-    @contextmanager
-    def guard() -> Iterator[None]:
-        held.append(True)
-        yield
-        held.pop()
+    class Guard:
+        def __enter__(self) -> None:
+            held.append(True)
+
+        def __exit__(self, *_: object) -> None:
+            held.pop()
 
     scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
-    monkeypatch.setattr(LeaseState, "mutex", staticmethod(guard))
+    monkeypatch.setattr(LeaseState, "brief", SimpleNamespace(lock=Guard()))
     for name, guarded in (("extended", [True]), ("unanswered", [True]), ("_end_extension", [True]), ("changed", [])):
         correct = getattr(LeaseState, name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from threading import Lock
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock, patch
 
@@ -152,7 +153,7 @@ def test_masters_that_may_have_it_are_noted_one_at_a_time() -> None:
             return super().__iter__()
 
     guard = Lock()
-    with patch.object(LeaseState, "mutex", lambda _: guard):
+    with patch.object(LeaseState, "brief", SimpleNamespace(lock=guard)):
         lease.may_be_on(Masters([0, 1]))
     assert held == [True]
     assert lease.asked == ALL
