@@ -136,12 +136,12 @@ def notice() -> None:
         for survivor in list(survivors):
             survivor.stay_alone()
         survivors.clear()
-    with _noticing.setdefault(getpid(), RLock()):
-        if _busy:
-            return
-        _busy = True
-        try:
-            if pid != getpid():  # else another thread was faster
+    if pid != getpid():
+        with _noticing.setdefault(getpid(), RLock()):
+            if _busy or pid == getpid():  # another thread was faster
+                return
+            _busy = True
+            try:
                 for survivor in list(survivors):
                     survivor.stay_alone()
                 identity = object()
@@ -149,10 +149,12 @@ def notice() -> None:
                 tokens.sign(name())
                 for hook in _hooks:
                     hook()
-                pid = getpid()  # late: other threads wait, and after an interruption all is done again
-            usual[0] = not _ends
-        finally:
-            _busy = False
+                pid = getpid()  # last: other threads wait for it, and after an interruption all is done again
+            finally:
+                _busy = False
+    usual[0] = True
+    if _ends:  # perhaps only now
+        usual[0] = False
 
 
 def _end() -> None:
