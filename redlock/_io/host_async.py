@@ -130,8 +130,7 @@ class LoopHost:
         self.connections.flush_cork(clock.now())
 
     def _readable(self, fd: int) -> None:
-        if not process.usual[0]:  # a callback of this loop has forked
-            process.notice()
+        if not process.usual[0] and process.notice():  # a callback of this loop has forked
             return
         self._step_due = now = clock.now()  # this method calls `step` itself
         self.connections.read_ready([(fd, 0)] if self._epoll is None else self._epoll.poll(0), now)

@@ -126,20 +126,22 @@ def noted() -> Callable[[], bool]:
     return here
 
 
-def notice() -> None:
+def notice() -> bool:
     """This is a forked child: let go of all that is the parent's. Takes no lock that a thread of the parent may hold.
 
     Or Python is finalizing, after the last callback of atexit: it has stopped all other threads, and calls `__del__`.
+    True: it was a fork.
     """
     global pid, identity, here, _busy  # noqa: PLW0603 - the purpose of this module
     if is_finalizing():
         for survivor in list(survivors):
             survivor.stay_alone()
         survivors.clear()
-    if pid != getpid():
+    forked = pid != getpid()
+    if forked:
         with _noticing.setdefault(getpid(), RLock()):
             if _busy or pid == getpid():  # another thread was faster
-                return
+                return True
             _busy = True
             try:
                 for survivor in list(survivors):
@@ -155,6 +157,7 @@ def notice() -> None:
     usual[0] = True
     if _ends:  # perhaps only now
         usual[0] = False
+    return forked
 
 
 def _end() -> None:

@@ -179,8 +179,7 @@ class Waiter:
                 return
             finally:
                 host.polling = 0
-            if not process.usual[0]:  # a signal handler has forked
-                process.notice()
+            if not process.usual[0] and process.notice():  # a signal handler has forked
                 return
             with host.mutex:
                 now = clock.now()  # in here: no request may be written between this time and the read
