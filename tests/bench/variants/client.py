@@ -54,7 +54,9 @@ STRUCK_AGAIN = Patch(
 )
 
 NOT_NOTICED = Patch(
-    "redlock._io.process", "    with _noticing.setdefault(", "    return\n    with _noticing.setdefault("
+    "redlock._io.process",
+    "        with _noticing.setdefault(",
+    "        return True\n        with _noticing.setdefault(",
 )
 _BLOCKED: dict[str, Any] = {"threads": False, "calm": False, "more": False, "names": 3, "ttl": 8.0, "max_ttl": 8.0}
 _IN_ORDER = partial(draw, calm=True, more=False, names=1, masters=3, slots=0, besides={"uses": ("fair",), "users": 2})
