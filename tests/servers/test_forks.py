@@ -12,7 +12,7 @@ from tests.servers.process import run
 # goes on until `end`.  A fork that the interpreter is not told of may find its own lock in use, by a thread that the child
 # does not have.  Such a child hangs before it comes to us: it is killed, tells None, and another one is asked.
 FORKING = """
-import asyncio, atexit, contextlib, ctypes, gc, json, logging, os, signal, sys, time, warnings
+import asyncio, atexit, contextlib, ctypes, gc, json, logging, math, os, signal, sys, time, warnings
 from redlock import AsyncMasters, LockLost, Masters, NotHeld, RedlockError
 fork, world, urls = ctypes.PyDLL(None).fork, sys.argv[1], sys.argv[2:]
 signal.alarm(100)
@@ -200,7 +200,9 @@ def main():
     import redis
     clients = [redis.Redis.from_url(url) for url in urls]
     connect()
-    lock = masters.lock("held", ttl=60, bound=False)
+    for driver in masters._runtime.drivers.values():  # the parent itself is silent from now on
+        driver.background._announcer._due = driver.background._announcer._next_reading = math.inf
+    lock = masters.lock("held", ttl=60, auto_extend=False, bound=False)
     call(lock.acquire())
     before = commands()
     for how in ("close", "drop", "exit"):
