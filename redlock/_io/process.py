@@ -49,7 +49,7 @@ class _Asked:
 
 
 def _page() -> Any:
-    """One byte that is 0 in each forked child, whoever forks it."""
+    """One byte, which the kernel sets to 0 in each forked child, also in one that C code has forked."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -86,7 +86,7 @@ class ForkLock:
         return bool(self.lock._is_owned())  # noqa: SLF001 - `threading.Condition` asks it, too
 
 
-brief = ForkLock()  # guards the local queues, and extensions of threads' leases: taken last, held for microseconds
+brief = ForkLock()  # guards the local queues, and extensions of leases: taken last, held for microseconds
 
 
 def is_this(other: object) -> bool:

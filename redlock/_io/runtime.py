@@ -163,7 +163,7 @@ def _at_exit() -> None:
     process.check()
     drivers: list[Any] | None = None
     while drivers is None:
-        with contextlib.suppress(RuntimeError):  # another thread adds one meanwhile
+        with contextlib.suppress(RuntimeError):  # another thread has added a driver meanwhile
             drivers = list(DRIVERS)
     for driver in drivers:
         try:

@@ -202,7 +202,7 @@ def main():
     connect()
     for driver in masters._runtime.drivers.values():  # the parent itself is silent from now on
         driver.background._announcer._due = driver.background._announcer._next_reading = math.inf
-    lock = masters.lock("held", ttl=60, auto_extend=False, bound=False)
+    lock = masters.lock("held", ttl=60, bound=False)
     call(lock.acquire())
     before = commands()
     for how in ("close", "drop", "exit"):
