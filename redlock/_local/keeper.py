@@ -100,9 +100,11 @@ class Server:
         with contextlib.suppress(OSError), open(self._log, errors="replace") as log:  # noqa: PTH123
             lines = log.read().splitlines()[-_LOG_LINES:]
         said = "".join(f"\n  {line}" for line in lines) or f", and nothing is in {self._log}: is the disk full?"
+        # To move it is one step.  A server that we start while a folder is being deleted would write into it again.
         return (
             f"{self._home}: {self._program} ended with status {self._process.returncode}{said}\n"
-            f"If its data is damaged, delete {self._home}/data while no program holds a local lock: it begins anew then"
+            f"If its data is damaged, move {self._home}/data away while no program holds a local lock: "
+            "it begins anew then"
         )
 
     def look_after(self) -> None:

@@ -288,7 +288,7 @@ def damage(laptop, *numbers: int) -> None:
 
 
 def test_two_of_three_are_a_majority_if_the_file_of_one_is_damaged(laptop):
-    """It is told which folder it is, and what may be deleted; then all three run again, without another start."""
+    """The error names its folder, and what to move away; then all three run again, without another start."""
     laptop.run(HOLD + "lock.release()")
     laptop.python("--stop-local")
     damage(laptop, 2)
@@ -296,11 +296,11 @@ def test_two_of_three_are_a_majority_if_the_file_of_one_is_damaged(laptop):
     locked, said = laptop.run(HOLD + "lock.release()")
     assert int(locked) > 0
     assert f"one of the local masters does not run, and two are a majority: {home}: " in said
-    assert f"delete {home}/data while no program holds a local lock" in said
+    assert f"move {home}/data away while no program holds a local lock" in said
     assert f"used by 0 programs; {home}: " in laptop.python()
     done = laptop.command(*RUN, "x", "--", "echo", "ran")
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
-    shutil.rmtree(home / "data")
+    (home / "data").rename(home / "damaged")
     eventually(lambda: len(laptop.servers()) == 3)
     eventually(lambda: str(home) not in laptop.python())
     assert "one of the local masters" not in laptop.run(HOLD + "lock.release()")[1]
@@ -312,7 +312,7 @@ def test_with_two_files_damaged_there_is_no_majority_and_both_folders_are_named(
     damage(laptop, 1, 3)
     said = laptop.fails()
     for number in (1, 3):
-        assert f"delete {laptop.directory}/{number}/data while no program holds a local lock" in said
+        assert f"move {laptop.directory}/{number}/data away while no program holds a local lock" in said
     assert f"{laptop.directory}/2" not in said
     eventually(lambda: not laptop.processes())
 
