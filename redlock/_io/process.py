@@ -33,7 +33,6 @@ pid = getpid()  # the process that all of our state belongs to
 identity: object = object()  # every child gets a new one; pids are used again
 _hooks: list[Callable[[], None]] = []
 _noticing: dict[int, RLock] = {}  # by pid: a thread of the parent may hold the parent's lock
-_busy = False  # `notice` is under way, and the garbage collector may call it again
 # Their `stay_alone` is called in the last thread of a process: others may hold a lock, and never release it.
 survivors: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -132,28 +131,27 @@ def notice() -> bool:
     Or Python is finalizing, after the last callback of atexit: it has stopped all other threads, and calls `__del__`.
     True: it was a fork.
     """
-    global pid, identity, here, _busy  # noqa: PLW0603 - the purpose of this module
+    global pid, identity, here  # noqa: PLW0603 - the purpose of this module
     if is_finalizing():
         for survivor in list(survivors):
             survivor.stay_alone()
         survivors.clear()
     forked = pid != getpid()
     if forked:
-        with _noticing.setdefault(getpid(), RLock()):
-            if _busy or pid == getpid():  # another thread was faster
+        noticing = _noticing.setdefault(getpid(), RLock())
+        if noticing._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - the garbage collector calls it again
+            return True
+        with noticing:
+            if pid == getpid():  # another thread was faster
                 return True
-            _busy = True
-            try:
-                for survivor in list(survivors):
-                    survivor.stay_alone()
-                identity = object()
-                here = partial(is_this, identity)
-                tokens.sign(name())
-                for hook in _hooks:
-                    hook()
-                pid = getpid()  # last: other threads wait for it, and after an interruption all is done again
-            finally:
-                _busy = False
+            for survivor in list(survivors):
+                survivor.stay_alone()
+            identity = object()
+            here = partial(is_this, identity)
+            tokens.sign(name())
+            for hook in _hooks:
+                hook()
+            pid = getpid()  # last: other threads wait for it, and after an interruption all is done again
     usual[0] = True
     if _ends:  # perhaps only now
         usual[0] = False

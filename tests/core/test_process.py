@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import mmap
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from redlock._io import process
+from tests.servers.interrupt import Interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 FORKS = """
 import ctypes, os
 from redlock._io import process
+from tests.servers.interrupt import Interrupt
 if asks:
     process.usual = process._Asked()
 here, pid = process.here, process.pid
@@ -80,3 +83,50 @@ def test_from_the_end_of_atexit_on_each_look_is_exact(monkeypatch: pytest.Monkey
     process.check()
     assert survivor.stay_alone.called
     assert not process.usual[0]
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """We are in a forked child that has not noticed that yet; the hooks that it will call."""
+    hooks: list[Callable[[], None]] = []
+    state = {"pid": -1, "identity": object(), "here": None, "usual": [0], "survivors": set(), "tokens": Mock()}
+    for name, value in {**state, "_noticing": {}, "_hooks": hooks}.items():
+        monkeypatch.setattr(process, name, value)
+    return hooks
+
+
+def test_a_child_notices_once_more_after_a_ctrl_c_behind_which_another_one_strikes(
+    child: list[Callable[[], None]],
+) -> None:
+    """R11, seed 10013994.  The second one comes while the first one is on its way out of `notice`."""
+    traced, interrupt, called = sys.gettrace(), Interrupt(1), []
+
+    def hook() -> None:
+        called.append(hook)
+        if len(called) == 1:
+            sys.settrace(interrupt)
+            sys._getframe(1).f_trace = interrupt
+            raise KeyboardInterrupt
+
+    child.append(hook)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            process.check()
+    finally:
+        sys.settrace(traced)
+    process.check()
+    assert called == [hook, hook]
+    assert process.pid == os.getpid()
+    assert process.usual[0]
+
+
+def test_a_finalizer_that_notices_in_the_middle_of_that_changes_nothing(child: list[Callable[[], None]]) -> None:
+    called = []
+
+    def hook() -> None:
+        called.append(process.notice())
+
+    child.append(hook)
+    assert process.notice()
+    assert called == [True]
+    assert process.pid == os.getpid()
