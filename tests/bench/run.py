@@ -130,7 +130,7 @@ class Run:
         self.machine.tear_down()
         ENGINE.keyspace = Keyspace()  # that of the last script has all of this run
         for client in self.clients:
-            for task in asyncio.all_tasks(client.loop) if client.loop else ():
+            for task in [task for loop in client.loops for task in asyncio.all_tasks(loop)]:
                 with suppress(BaseException):  # it has no process any more
                     task.get_coro().close()
 

@@ -149,6 +149,7 @@ class Tasks:
 
     def main(self, program: Steps) -> None:
         loop = self._client.loop = Loop(self._client.process)
+        self._client.loops.append(loop)
         try:
             loop.run_until_complete(self.drive(program))
         finally:
@@ -171,6 +172,7 @@ class Client(Process):
         self.forks = False  # it is about to
         self.branched = False  # it has just forked under its event loop, and has the masters of its parent
         self.loop: Any = None
+        self.loops: list[Any] = []  # that of a parent, too, whose tasks a child never ends
         self.tasks: list[asyncio.Task[Any]] = []
         base = setting.base
         mine = setting.lists[len(run.clients) % len(setting.lists)] if setting.lists else range(len(run.servers))

@@ -55,8 +55,8 @@ STRUCK_AGAIN = Patch(
 
 NOT_NOTICED = Patch(
     "redlock._io.process",
-    "        with _noticing.setdefault(",
-    "        return True\n        with _noticing.setdefault(",
+    "        noticing = _noticing.setdefault(",
+    "        return True\n        noticing = _noticing.setdefault(",
 )
 _BLOCKED: dict[str, Any] = {"threads": False, "calm": False, "more": False, "names": 3, "ttl": 8.0, "max_ttl": 8.0}
 _IN_ORDER = partial(draw, calm=True, more=False, names=1, masters=3, slots=0, besides={"uses": ("fair",), "users": 2})
