@@ -32,7 +32,7 @@ _NO_ADVICE = 0x7FFF  # a kernel, or what stands for one, that takes this does as
 pid = getpid()  # the process that all of our state belongs to
 identity: object = object()  # every child gets a new one; pids are used again
 _hooks: list[Callable[[], None]] = []
-_noticing: dict[int, RLock] = {}  # by pid: a thread of the parent may hold the parent's lock
+_noticing: dict[int, OwnLock] = {}  # by pid: a thread of the parent may hold the parent's lock
 # Their `stay_alone` is called in the last thread of a process: others may hold a lock, and never release it.
 survivors: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -65,11 +65,25 @@ usual = _page()  # [0]: true, but in a forked child, and when Python is about to
 _ends = False
 
 
-class ForkLock:
+class OwnLock:
+    """A lock that knows whether the calling thread has it: a finalizer or a signal handler may come back in the middle.
+
+    ``with`` takes its ``lock``, not the object itself: a Ctrl-C in an `__enter__` in Python would leave it locked.
+    """
+
+    def __init__(self) -> None:
+        self.lock: Any = RLock()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread holds it already: it was interrupted there, and must not wait for itself."""
+        return bool(self.lock._is_owned())  # noqa: SLF001 - `threading.Condition` asks it, too
+
+
+class ForkLock(OwnLock):
     """A lock that is always open in a forked child, and when Python has stopped all threads but one.
 
-    Use it only for state that is right whatever the other threads were doing.  ``with`` takes its ``lock``, not the
-    object itself: a Ctrl-C in an `__enter__` in Python would leave it locked.
+    Use it only for state that is right whatever the other threads were doing.
     """
 
     def __init__(self) -> None:
@@ -77,12 +91,7 @@ class ForkLock:
         survivors.add(self)
 
     def stay_alone(self) -> None:
-        self.lock: Any = RLock()  # a finalizer or a signal handler may come back in the middle
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether the calling thread holds it already: it was interrupted there, and must not wait for itself."""
-        return bool(self.lock._is_owned())  # noqa: SLF001 - `threading.Condition` asks it, too
+        self.lock = RLock()
 
 
 brief = ForkLock()  # guards the local queues, and extensions of leases: taken last, held for microseconds
@@ -138,10 +147,10 @@ def notice() -> bool:
         survivors.clear()
     forked = pid != getpid()
     if forked:
-        noticing = _noticing.setdefault(getpid(), RLock())
-        if noticing._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - the garbage collector calls it again
+        noticing = _noticing.setdefault(getpid(), OwnLock())
+        if noticing.is_mine:  # the garbage collector calls it again
             return True
-        with noticing:
+        with noticing.lock:
             if pid == getpid():  # another thread was faster
                 return True
             for survivor in list(survivors):
