@@ -6,16 +6,7 @@ import socket
 
 import pytest
 
-from redlock import (
-    Lease,
-    LockLost,
-    Masters,
-    MultiLock,
-    NotAcquired,
-    NotExtended,
-    QuorumUnreachable,
-    RedlockError,
-)
+from redlock import Lease, LockLost, Masters, MultiLock, NotAcquired, NotExtended, QuorumUnreachable, RedlockError
 from redlock.testing import FixedMasters
 from tests.servers.look import eventually
 

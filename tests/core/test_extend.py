@@ -13,20 +13,7 @@ from redlock._core.confirm.ballot import RECORDED
 from redlock._core.kernel.release import Claim
 from redlock._core.lease import LeaseState
 from tests.core import world
-from tests.core.world import (
-    GONE,
-    START,
-    TAKEN,
-    Master,
-    Single,
-    World,
-    down,
-    gone,
-    ours,
-    outcomes,
-    silent,
-    taken,
-)
+from tests.core.world import GONE, START, TAKEN, Master, Single, World, down, gone, ours, outcomes, silent, taken
 from tests.owners import proves
 
 if TYPE_CHECKING:

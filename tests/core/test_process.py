@@ -7,7 +7,7 @@ import mmap
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
@@ -86,17 +86,17 @@ def test_from_the_end_of_atexit_on_each_look_is_exact(monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def child(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """We are in a forked child that has not noticed that yet; the hooks that it will call."""
-    hooks: list[Callable[[], None]] = []
-    state = {"pid": -1, "identity": object(), "here": None, "usual": [0], "survivors": set(), "tokens": Mock()}
+def hooks(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What a forked child calls when it notices that it is one: we are one that has not."""
+    hooks: list[Callable[[], object]] = []
+    state: dict[str, Any] = {"pid": -1, "identity": None, "here": None, "usual": [0], "survivors": (), "tokens": Mock()}
     for name, value in {**state, "_noticing": {}, "_hooks": hooks}.items():
         monkeypatch.setattr(process, name, value)
     return hooks
 
 
 def test_a_child_notices_once_more_after_a_ctrl_c_behind_which_another_one_strikes(
-    child: list[Callable[[], None]],
+    hooks: list[Callable[[], object]],
 ) -> None:
     """R11, seed 10013994.  The second one comes while the first one is on its way out of `notice`."""
     traced, interrupt, called = sys.gettrace(), Interrupt(1), []
@@ -108,25 +108,15 @@ def test_a_child_notices_once_more_after_a_ctrl_c_behind_which_another_one_strik
             sys._getframe(1).f_trace = interrupt
             raise KeyboardInterrupt
 
-    child.append(hook)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            process.check()
-    finally:
-        sys.settrace(traced)
+    hooks.append(hook)
+    with pytest.raises(KeyboardInterrupt):
+        process.check()
+    sys.settrace(traced)
     process.check()
-    assert called == [hook, hook]
-    assert process.pid == os.getpid()
-    assert process.usual[0]
+    assert (called, process.pid, process.usual[0]) == ([hook, hook], os.getpid(), True)
 
 
-def test_a_finalizer_that_notices_in_the_middle_of_that_changes_nothing(child: list[Callable[[], None]]) -> None:
-    called = []
-
-    def hook() -> None:
-        called.append(process.notice())
-
-    child.append(hook)
+def test_a_finalizer_that_notices_in_the_middle_of_that_changes_nothing(hooks: list[Callable[[], object]]) -> None:
+    hooks.append(process.notice)
     assert process.notice()
-    assert called == [True]
     assert process.pid == os.getpid()
