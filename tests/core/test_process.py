@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 FORKS = """
 import ctypes, os
 from redlock._io import process
-from tests.servers.interrupt import Interrupt
 if asks:
     process.usual = process._Asked()
 here, pid = process.here, process.pid
