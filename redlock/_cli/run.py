@@ -11,7 +11,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError, WouldDeadlock
+from redlock import (
+    ConfigurationError,
+    LockLost,
+    QuorumBack,
+    QuorumLost,
+    QuorumUnreachable,
+    RedlockError,
+    WouldDeadlock,
+)
 from redlock._cli import arguments, clock, config, service
 from redlock._cli.address import address
 from redlock._cli.guard import KILLED, TERMINATED, exists
@@ -36,6 +44,7 @@ _GRACE = 5.0  # seconds (C23)
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
 _MOST_NAMED = 5  # readers in one line
 _TELL_AGAIN = 10.0  # seconds between two messages while waiting
+_ASK_AGAIN = 0.2  # seconds between two questions, without a quorum, whether an outer redlock-run holds the lock
 _ENDS_US = (*ENDING, signal.SIGHUP)  # while there is no command that it could be for
 # The tokens of all redlock-runs around the one whose token is in REDLOCK_TOKEN, one in a line: owners may have blanks.
 _OUTER = "REDLOCK_OUTER"
@@ -318,10 +327,13 @@ class Run:
         self._quiet: bool = given.quiet
         self._hold_at_least: float = given.hold_at_least or 0.0
         self._guard: float = self._options.get("guard", 0.0)
-        longest = self._options.get("max_ttl", _MAX_TTL) - self._guard
+        max_ttl = self._options.get("max_ttl", _MAX_TTL)
+        longest = max_ttl - self._guard
         self._service: bool = given.service
         self._shared: bool = given.shared
         self._fair: bool = given.fair
+        outage_timeout: float | None = None if self._service else self._options.get("outage_timeout", max_ttl)
+        self._outage_timeout = math.inf if outage_timeout is None else outage_timeout
         self._ttl: float = given.ttl or min(max(_SERVICE_TTL if given.service else _TTL, self._hold_at_least), longest)
         if self._hold_at_least > self._ttl:
             limit = f"--ttl, {self._ttl:g} s" if given.ttl else f"max_ttl, {longest:g} s"
@@ -443,25 +455,40 @@ class Run:
     def _refuse_to_wait_for_ourselves(self, masters: Masters) -> None:
         """Raise `WouldDeadlock` if a redlock-run around this one holds the lock (C5).
 
-        Tokens are compared, not names. A name may belong to another prefix, or to a hold that ended long ago.
+        Tokens are compared, not names. A name may belong to another prefix, or to a hold that ended long ago. Without a
+        quorum this cannot be known, so a wait without an end begins with the wait for one.
         """
         if not self._outer:
             return
-        try:
-            if self._slots is None:
-                status = masters.status(self._name)
-                holders = [status.token, *status.shared]
-                beside = self._shared and status.token is None
-            else:
-                holders = [slot.token for slot in masters.slots(self._name, limit=self._slots).status().holders]
-                beside = len(set(holders) & {*self._outer}) < self._slots
-        except RedlockError:  # `_acquire` will report it, or wait for a quorum
+        ends, lost = time.monotonic() + self._outage_timeout, False
+        while True:
+            try:
+                holders, beside = self._holders(masters)
+            except QuorumUnreachable as error:
+                if self._wait >= 0:
+                    return  # `_acquire` will report it
+                if time.monotonic() >= ends:
+                    raise
+                if not lost:
+                    self._told(QuorumLost(error.votes))
+                    lost = True
+                time.sleep(_ASK_AGAIN)
+                continue
+            if lost:
+                self._told(QuorumBack())
+            self._beside = not holders.isdisjoint(self._outer)
+            if self._beside and not beside:
+                why = f"{self._name!r} is held by an outer redlock-run: this one would wait for ever"
+                raise self._would_deadlock(why)
             return
-        if set(holders).isdisjoint(self._outer):
-            return
-        if not beside:
-            raise self._would_deadlock(f"{self._name!r} is held by an outer redlock-run: this one would wait for ever")
-        self._beside = True
+
+    def _holders(self, masters: Masters) -> tuple[set[str | None], bool]:
+        """The tokens of all that hold the name, or a slot, and whether we may hold it beside them."""
+        if self._slots is None:
+            status = masters.status(self._name)
+            return {status.token, *status.shared}, self._shared and status.token is None
+        holders = {slot.token for slot in masters.slots(self._name, limit=self._slots).status().holders}
+        return {*holders}, len(holders & {*self._outer}) < self._slots
 
     def _would_deadlock(self, why: str) -> WouldDeadlock:
         return WouldDeadlock(

@@ -20,7 +20,7 @@ import redlock
 from tests.commands.terminal import Terminal
 from tests.owners import witness
 from tests.servers.commands import NO_WAIT, PATIENT, RUN, STUBBORN, line, run, start, started
-from tests.servers.look import alive, child_of, each, eventually, kill, nothing_left, pause
+from tests.servers.look import alive, child_of, each, eventually, kill, nothing_left, pause, resume
 from tests.servers.needs import as_process_1, missing
 
 NEW = "--no-restart-guard"  # the servers are
@@ -93,12 +93,7 @@ def test_the_command_has_the_environment_that_redlock_run_was_given(servers, loc
     if not Path("/proc/self/environ").exists():
         got.pop("LC_CTYPE", None)  # nobody knows there whether it was given
         given.pop("LC_CTYPE", None)
-    assert {name for name in got if name not in given} == {
-        "REDLOCK_NAME",
-        "REDLOCK_TOKEN",
-        "REDLOCK_OWNER",
-        "REDLOCK_FENCE",
-    }
+    assert {*got} - {*given} == {f"REDLOCK_{what}" for what in ("NAME", "TOKEN", "OWNER", "FENCE")}
     assert {name: got[name] for name in given} == given
 
 
@@ -141,6 +136,20 @@ def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(ser
                 assert "not acquired: 'job' is held shared by 1 (" in errors
                 assert "; a writer is waiting, and new readers come after it\n" in errors
             assert line(writer) == "written"
+
+
+@pytest.mark.parametrize("slots", [[], ["--slots", "1"]])
+def test_a_redlock_run_in_one_of_the_same_name_does_not_wait_for_itself_after_an_outage(servers, slots):
+    """Without a quorum it does not know who has the lock, so it asks again."""
+    job = ["job", NEW, *slots, "--"]
+    with started([*job, *NESTED, *RUN, *job, "true"], servers.urls, stdin=subprocess.PIPE) as outer:
+        assert line(outer) == "begun"
+        pause(servers, 3)
+        print("go on", file=outer.stdin, flush=True)
+        assert "no quorum; waiting for one" in outer.stderr.readline()
+        resume(servers, 3)
+        assert "by an outer redlock-run" in outer.communicate(timeout=30)[1]
+        assert outer.returncode == 64
 
 
 def test_a_slot_in_a_slot_is_another_one_while_there_is_one(servers):
