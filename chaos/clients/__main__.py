@@ -16,7 +16,7 @@ from ..settings import Settings
 from .nursery import Nursery
 from .stage import Stage
 from .votes import Votes
-from .watch import watch
+from .watch import Pulse
 from .work import Worker
 from .worlds import run_tasks, run_threads
 
@@ -62,11 +62,13 @@ def _client(settings: Settings, directory: Path, name: str, seat: int, named: li
     events = directory / "events"
     record = Writer(events / f"{name}.jsonl", name)
 
+    pulse = Pulse(events / f"{name}.pulse")
+
     async def perform(worker: str, world: World) -> None:
-        await Worker(worker, world, settings, stage, record, directory, held, votes, accounts).perform()
+        await Worker(worker, world, settings, stage, record, directory, held, votes, accounts, pulse).perform()
 
     workers = [partial(perform, str(number)) for number in range(1, settings.workers + 1)]
-    threading.Thread(target=watch, args=(events / f"{name}.pulse",), daemon=True).start()
+    threading.Thread(target=pulse.beat, daemon=True).start()
     (directory / f"{name}.ready").touch()
     if seat % 2:
         run_threads(workers, Masters(masters, **options))

@@ -19,24 +19,35 @@ _THREADS: Final = "/proc/self/task"
 _THIS_THREAD: Final = Path("/proc/thread-self/schedstat")
 
 
-def watch(file: Path) -> None:
-    """For ever, in a thread of its own.
+class Pulse:
+    """For how long threads of this process have waited for a processor, in a file.
 
-    A line is an interval, and for how long threads of this process have waited in it for a processor, in
-    sum: one may have waited for another that had something locked, and was not run.  Linux says that;
-    elsewhere only how late this very thread came is known.
+    A line is an interval, and for how long they have waited in it, in sum: one may have waited for another
+    that had something locked, and was not run.  Linux says that; elsewhere only how late the thread of `beat`
+    came is known.
     """
-    waited = _Waited()
-    with file.open("a", buffering=1) as notes:
-        before = now()
+
+    def __init__(self, file: Path) -> None:
+        self._notes = file.open("a", buffering=1)
+        self._waited = _Waited()
+        self._lock = threading.Lock()
+        self._before = now()
+
+    def beat(self) -> None:
+        """For ever, in a thread of its own."""
         while True:
             time.sleep(_PULSE)
-            after = now()
-            seconds = max(waited.more(), after - before - _PULSE)
+            self.look()
+
+    def look(self) -> None:
+        """Note what was since the last look.  Any thread may do so: the process may be killed before the next beat."""
+        with self._lock:
+            before, after = self._before, now()
+            seconds = max(self._waited.more(), after - before - _PULSE)
             if seconds > _WORTH:
                 # What a thread has waited is known when it runs again: it may have begun before this interval.
-                notes.write(json.dumps([min(before, after - seconds), after, seconds]) + "\n")
-            before = after
+                self._notes.write(json.dumps([min(before, after - seconds), after, seconds]) + "\n")
+            self._before = after
 
 
 class _Waited:

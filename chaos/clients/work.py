@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .accounts import Accounts
     from .stage import Stage
     from .votes import Votes
+    from .watch import Pulse
     from .worlds import World
 
 # What is done in each kind of work, and how often.
@@ -90,7 +91,8 @@ class Worker:
         directory: Path,
         held: dict[str, tuple[Worker, Any]],
         votes: Votes,
-        accounts: Accounts | None = None,
+        accounts: Accounts | None,
+        pulse: Pulse,
     ) -> None:
         self._world = world
         self._settings = settings
@@ -101,6 +103,7 @@ class Worker:
         self._votes = votes
         self._stores = Stores(directory / "stores.sqlite")
         self._accounts = accounts
+        self._pulse = pulse
         self._handovers = Handovers(directory / "handovers")
         self.leading = False
         self._given: dict[str, Held] = {}  # kept: a lock that is not bound gives back what it holds when it is dropped
@@ -441,6 +444,7 @@ class Worker:
         if lease.token in self._given and not self._handovers.withdraw(lease.token):
             return  # it is somebody else's, who will be told
         loss = lease.loss()
+        self._pulse.look()  # whoever is killed now was perhaps told late, for want of a processor
         self._write("lost", "info", lock=lease.name, token=lease.token, reason=loss.reason, votes=told(loss.votes))
 
     async def _work(self, held: Held, seconds: float, *, until_lost: bool = True) -> None:

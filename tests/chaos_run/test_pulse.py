@@ -7,11 +7,15 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from chaos import pulse
+from chaos.clients.work import Worker
 from chaos.history import Writer
+from redlock import LockLost
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -75,8 +79,8 @@ def test_waiting_is_noticed_and_sleeping_is_not(tmp_path):
     """A process whose main thread sleeps notes little; with more threads than processors it notes a lot."""
     program = textwrap.dedent("""
         import hashlib, os, pathlib, sys, threading, time
-        from chaos.clients.watch import watch
-        threading.Thread(target=watch, args=(pathlib.Path(sys.argv[1]),), daemon=True).start()
+        from chaos.clients.watch import Pulse
+        threading.Thread(target=Pulse(pathlib.Path(sys.argv[1])).beat, daemon=True).start()
         block, until = bytes(2**20), time.monotonic() + 2.0
         def burn():
             while time.monotonic() < until:
@@ -95,13 +99,12 @@ def test_waiting_is_noticed_and_sleeping_is_not(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this kernel does not say who waits")
-def test_threads_count_that_end_between_two_looks(tmp_path):
+def test_threads_count_that_end_between_two_looks_and_before_the_next_beat(tmp_path):
     program = textwrap.dedent("""
         import hashlib, os, pathlib, sys, threading, time
-        from chaos.clients import watch
-        watch._PULSE = float(sys.argv[2])
-        threading.Thread(target=watch.watch, args=(pathlib.Path(sys.argv[1]),), daemon=True).start()
-        block, waited, end = bytes(2**18), [], time.monotonic() + 1.5 * watch._PULSE
+        from chaos.clients.watch import Pulse
+        pulse = Pulse(pathlib.Path(sys.argv[1]))
+        block, waited = bytes(2**18), []
         def burn():
             until = time.thread_time() + 0.002
             while time.thread_time() < until:
@@ -112,10 +115,19 @@ def test_threads_count_that_end_between_two_looks(tmp_path):
             threads = [threading.Thread(target=burn) for _ in range(6)]
             [thread.start() for thread in threads]
             [thread.join() for thread in threads]
-        print(sum(waited))
-        time.sleep(max(0.0, end - time.monotonic()))
+        pulse.look()
+        print(sum(waited), flush=True)
+        os.kill(os.getpid(), 9)
     """)
     file = tmp_path / "client.pulse"
-    command = [sys.executable, "-c", program, str(file), "2.0"]
-    waited = float(subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True).stdout)
+    command = [sys.executable, "-c", program, str(file)]
+    waited = float(subprocess.run(command, cwd=ROOT, check=False, timeout=60, capture_output=True).stdout)
     assert sum(json.loads(line)[2] for line in file.read_text().splitlines()) > waited
+
+
+def test_of_a_loss_it_is_noted_first_how_long_the_machine_did_not_run_the_holder_for_it_may_be_killed_now():
+    done: list[str] = []
+    write, look = lambda op, *_, **__: done.append(op), lambda: done.append("look")
+    worker: Any = SimpleNamespace(_given={}, _pulse=SimpleNamespace(look=look), _write=write)
+    Worker._lost(worker, SimpleNamespace(token="t", name="a", loss=lambda: LockLost("")))
+    assert done == ["look", "lost"]

@@ -29,9 +29,8 @@ def test_a_grant_that_was_renewed_before_its_holder_came_to_it_is_told_as_it_was
     """Else it would count on more time than masters gave (R6), and a renewal would be missing."""
     lines, votes, began, made = [], Votes(), now(), cast("Any", Worker)
     record = SimpleNamespace(process="c", write=lambda op, *_, **more: lines.append((op, more["valid_until"] - began)))
-    worker = made(
-        "1", SimpleNamespace(can_cancel=False), SCENARIOS["kill"].with_seed(7), None, record, tmp_path, {}, votes
-    )
+    world, settings = SimpleNamespace(can_cancel=False), SCENARIOS["kill"].with_seed(7)
+    worker = made("1", world, settings, None, record, tmp_path, {}, votes, None, None)
     WRITES.set(record.write)
     for token in map(str, range(3000)):  # of acquires that were cancelled after their grant: nobody asks for these
         votes.hear(LockAcquired("a", token, 1, 1, 0.5, VOTES, settled=VOTES))

@@ -36,9 +36,7 @@ def read(name):
 def keys(tree):
     if isinstance(tree, dict):
         return {str(key) for key in tree} | {key for value in tree.values() for key in keys(value)}
-    if isinstance(tree, list):
-        return {key for value in tree for key in keys(value)}
-    return set()
+    return {key for value in tree for key in keys(value)} if isinstance(tree, list) else set()
 
 
 def unreadable(document):

@@ -45,9 +45,7 @@ class Scene(Single):
         """At the time at which it is due; the outcome of what there was to do."""
         self.world.now = max(self.world.now, self.renewal.due)
         task = self.task()
-        if task is None:
-            return None
-        return self.world.run(task).get(self.renewal)
+        return None if task is None else self.world.run(task).get(self.renewal)
 
     def task(self) -> Task | None:
         """What there is to do now."""

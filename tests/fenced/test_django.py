@@ -242,12 +242,10 @@ def test_a_lock_that_is_given_back_inside_of_a_transaction_is_a_warning(told):
     """As in a view with ATOMIC_REQUESTS."""
     said = told(
         """
-        with transaction.atomic():
-            with masters().lock("account:7"):
-                pay(60)
-        with masters().lock("account:7"):
-            with transaction.atomic():
-                pay(50)
+        with transaction.atomic(), masters().lock("account:7"):
+            pay(60)
+        with masters().lock("account:7"), transaction.atomic():
+            pay(50)
     """,
         warnings="default",
     )

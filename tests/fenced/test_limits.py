@@ -83,11 +83,10 @@ async def test_a_task_that_calls_a_slow_provider_is_told_what_happened(async_mas
 
 def test_a_connection_that_is_lost_sooner_is_told_as_it_is(server):
     end = "SELECT pg_terminate_backend({})" if server.kind == "postgresql" else "KILL CONNECTION {}"
-    with server.session() as session, server.session() as other:
-        with pytest.raises(ERRORS), fenced(struck.lock(), session):
-            me = session.info.backend_pid if server.kind == "postgresql" else session.thread_id()
-            server.run(other, end.format(me))
-            server.pay(session, 50)
+    with server.session() as session, server.session() as other, pytest.raises(ERRORS), fenced(struck.lock(), session):
+        me = session.info.backend_pid if server.kind == "postgresql" else session.thread_id()
+        server.run(other, end.format(me))
+        server.pay(session, 50)
     assert server.stored == 100
 
 

@@ -19,9 +19,8 @@ TAKES_OVER = """
 import sys
 from redlock import Masters
 handed, *urls = sys.argv[1:]
-with Masters(urls, restart_guard=False, node_timeout=1) as masters:
-    with masters.resume(handed) as lease:
-        print(lease.names, lease.fence, lease.owner, lease.valid, flush=True)
+with Masters(urls, restart_guard=False, node_timeout=1) as masters, masters.resume(handed) as lease:
+    print(lease.names, lease.fence, lease.owner, lease.valid, flush=True)
 """
 
 

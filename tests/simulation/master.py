@@ -349,9 +349,7 @@ def _converted(value: Any) -> Any:
         return value.encode("latin-1")
     if value is None or value is False:
         return None
-    if lua_type(value) == "table":
-        return [_converted(one) for one in value.values()]
-    return math.trunc(value)
+    return [_converted(one) for one in value.values()] if lua_type(value) == "table" else math.trunc(value)
 
 
 ENGINE = Engine()
