@@ -61,7 +61,6 @@ def _client(settings: Settings, directory: Path, name: str, seat: int, named: li
     options = {**settings.of_masters, "observer": observe}
     events = directory / "events"
     record = Writer(events / f"{name}.jsonl", name)
-
     pulse = Pulse(events / f"{name}.pulse")
 
     async def perform(worker: str, world: World) -> None:

@@ -444,7 +444,7 @@ class Worker:
         if lease.token in self._given and not self._handovers.withdraw(lease.token):
             return  # it is somebody else's, who will be told
         loss = lease.loss()
-        self._pulse.look()  # whoever is killed now was perhaps told late, for want of a processor
+        self._pulse.look()  # the nemesis may kill this client now, before its next note
         self._write("lost", "info", lock=lease.name, token=lease.token, reason=loss.reason, votes=told(loss.votes))
 
     async def _work(self, held: Held, seconds: float, *, until_lost: bool = True) -> None:
