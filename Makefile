@@ -124,7 +124,7 @@ chaos: $(BIN)/.ready
 ## make docs              the pages (docs/_build/html), warnings are errors, and all of their examples
 docs: $(BIN)/.ready
 	$(BIN)/sphinx-build -q -n -W --keep-going --fresh-env --write-all -b html docs docs/_build/html
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal tests/docs
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/docs
 
 ## make package           what is in the wheel, and that it works in a fresh environment
 package: $(BIN)/.ready
