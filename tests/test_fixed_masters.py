@@ -11,7 +11,7 @@ from redlock.testing import FixedMasters
 from tests.servers.look import eventually
 
 FAR = 30.0  # seconds; nothing waits for so long
-TTL = 6.0  # renewed after two; a busy machine may not run us for seconds
+TTL = 6.0  # seconds, a third of which passes before a renewal; a busy machine may not run this process for seconds
 
 
 def renewed(*leases):
@@ -25,7 +25,7 @@ def test_granted(redlock_granted):
     with lock as lease, Masters(redlock_granted.urls, confirm_expiry=True) as others:
         assert lease.fence > 0
         assert lock.extend() is lease
-        with others.lock(["job", "other"], ttl=TTL) as recorded:  # no lock: nobody is excluded
+        with others.lock(["job", "other"], ttl=TTL) as recorded:  # fixed masters exclude nobody
             renewed(lease, recorded)
     assert not lock.locked()
     assert list(redlock_granted.masters.held()) == []
