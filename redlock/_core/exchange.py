@@ -147,6 +147,7 @@ class Exchange(ABC):
         current: Send | None = None  # most answers that are read together are to one request that is open
         tally: Tally | None = None
         said: list[Entry | float | None] = []  # to this tally
+        took = 0.0  # ... and for how long it has been under way
         for fd, _ in walk:
             pipeline = by_fd[fd]
             if not pipeline.plain:
@@ -160,20 +161,18 @@ class Exchange(ABC):
             queue = pipeline.under_way
             while queue:
                 request = queue[0]
-                usual = request.usual
-                whole = data == usual
-                if not (whole or data.startswith(usual)):
+                if not ((whole := data == request.usual) or data.startswith(request.usual)):
                     self._read_on(pipeline, data, now)
                     break
                 if request.open:
                     if request is not current:
-                        current, tally = request, request.counts
+                        current, tally, took = request, request.counts, now - request.sent_at
                         if tally is not None:
                             said = tally.said
                             over.append(request)
                     master = pipeline.master
                     if tally is not None and said[master] is None and now > votes_from[master]:
-                        said[master], tally.yes = now - request.sent_at, tally.yes + 1
+                        said[master], tally.yes = took, tally.yes + 1
                     elif request.voted(master, now):
                         request.inbox.put(request)
                 elif request.counts is not None:
@@ -182,7 +181,7 @@ class Exchange(ABC):
                 pipeline.heard_at = now
                 if whole:
                     break
-                data = data[len(usual) :]
+                data = data[len(request.usual) :]
             else:
                 self._read_on(pipeline, data, now)
         self._walk = None

@@ -77,11 +77,13 @@ class Connections(Exchange):
     def leave(self, place: Place, stays: bool = False) -> None:
         """Leave the line, or stay as a reader, and wake the operations whose turn it is now."""
         with brief.lock:
-            now = clock.now()
             turns = self.local_queue.leave(place, stays)
+            if not turns:
+                return
+            now = clock.now()
             for other in turns:
                 self.local_queue.set_yield_until(other, now, turn=True)
-            inboxes = self._give_turns(turns, now) if turns else ()
+            inboxes = self._give_turns(turns, now)
         for inbox in inboxes:
             inbox.wake()
 

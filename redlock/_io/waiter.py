@@ -155,7 +155,7 @@ class Waiter:
 
     def _lead(self, until: float, now: float) -> None:
         """Read for all threads until there is an event for us, or until ``until``."""
-        host, events = self._host, self.events
+        host, events, connections = self._host, self.events, self._host.connections
         while True:
             if host.served:
                 now = self._let_others_ask(until - now)
@@ -166,7 +166,7 @@ class Waiter:
                 return
             host.polling = get_ident()  # from now on no thread relies on us to write
             try:
-                if host.asked or host.connections.corked:  # no call without need: this is the hottest place
+                if host.asked or connections.corked:  # no call without need: this is the hottest place
                     host.flush()
                 if events:  # an event came before its sender could see that we poll; or no master could be asked
                     return
@@ -185,10 +185,10 @@ class Waiter:
                 now = clock.now()  # in here: no request may be written between this time and the read
                 try:
                     host.reader = self  # threads that get events go on the chain
-                    host.connections.read_ready(ready, now)
+                    connections.read_ready(ready, now)
                 finally:
                     host.reader = None
-            if events or host.leader is not self or host.connections.closed:
+            if events or host.leader is not self or connections.closed:
                 return
 
     def _let_others_ask(self, left: float) -> float:
