@@ -174,7 +174,7 @@ bench-page: $(BIN)/.ready
 
 ## make compose           five masters in containers (compose/): started, broken, removed, under chaos; needs Docker or root
 compose: $(BIN)/.ready
-	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder tests/compose \
+	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(WAITING) --dist loadgroup --no-loadscope-reorder tests/compose \
 		$(addprefix --ignore=tests/compose/test_,compose.py metrics.py kubernetes.py)  # in core and servers
 	@$(BIN)/python -m chaos ci --backend compose --out chaos-out/compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
