@@ -58,7 +58,7 @@ def _hand_over(lab: Lab, workers: Sequence[Worker]) -> Iterator[Record]:
         lab.progress(f"{case}: {title}, round {number + 1}")
         one = contend(workers, f"lock-{number}", _CONTENDERS, lasts)
         many = contend(workers, f"{_SLOTS}-slots-of-hand-over-{number}", _CONTENDERS, lasts)
-        together = _most(many)
+        together = most_at_once(many)
         if together > _SLOTS:
             raise AssertionError(f"{together} held one of {_SLOTS} slots")
         pairs.append((len(many) / lasts, len(handovers(one)) / lasts))
@@ -68,10 +68,10 @@ def _hand_over(lab: Lab, workers: Sequence[Worker]) -> Iterator[Record]:
     )  # fmt: skip
 
 
-def _most(holds: Sequence[Hold]) -> int:
-    """How many held at once."""
+def most_at_once(holds: Sequence[Hold]) -> int:
+    """So many held it at one moment."""
     steps: dict[float, int] = defaultdict(int)
     for hold in holds:
         steps[hold.acquired] += 1
         steps[hold.released] -= 1
-    return max(itertools.accumulate(steps[t] for t in sorted(steps)))
+    return max(itertools.accumulate(steps[t] for t in sorted(steps)), default=0)

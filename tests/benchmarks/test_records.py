@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.records import Record, Results, markdown, ratio
 from benchmarks.scenarios.contention import Hold, handovers, jain
+from benchmarks.scenarios.slots import most_at_once
 
 
 def record(**given):
@@ -60,16 +61,16 @@ def test_of_another_version(tmp_path):
 def test_as_markdown():
     text = markdown(results())
     assert "- left out: aioredlock, because it does not start" in text
-    assert "1 bars missed" in text
-    assert "| c: m | who | 1 ms |" in text
-    assert "≤ 0.50 **missed** |" in text
-    assert "(did not return within 3 s)" in text
+    cells = ("| c: m | who | 1 ms |", "≤ 0.50 **missed** |", "(did not return within 3 s)")
+    assert [part for part in ("1 bars missed", *cells) if part not in text] == []
 
 
 def test_only_what_another_contender_gets_is_a_hand_over():
     a, b = (0, 0), (1, 0)
     holds = [Hold(0.0, 1.0, a), Hold(1.5, 2.0, a), Hold(2.25, 3.0, b), Hold(3.5, 4.0, a)]
     assert handovers(holds) == pytest.approx([0.25, 0.5])
+    # A tiny run on a busy machine may see no hold.
+    assert [most_at_once(of) for of in ([], holds, [*holds, Hold(2.5, 3.75, b)])] == [0, 1, 2]
 
 
 def test_jains_index():
