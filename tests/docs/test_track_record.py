@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,10 @@ from tools.track_record.__main__ import main
 SOURCE = runs.Source("2026-01-02", "0123456789", "1.2.3")
 KINDS = {"held", "could", "stayed"}
 FOUND = {"hunt", "simulation", "chaos", "tests", "report", "not recorded"}
+
+
+def git(*words, at=runs.ROOT):
+    return subprocess.run(["git", *words], cwd=at, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def test_the_page_is_what_the_records_give():
@@ -30,22 +35,14 @@ def test_a_defect_says_all_and_its_command_leads_somewhere(defect):
     assert defect["kind"] in KINDS
     assert defect["found"] in FOUND
     program, *words = shlex.split(defect["shows"])
-    if program == "pytest":
-        named = words[words.index("-k") + 1].split(" or ") if "-k" in words else []
-        text = "".join((runs.ROOT / word).read_text(encoding="utf-8") for word in words if word.endswith(".py"))
-        assert text
-        for part in named:
-            assert re.search(rf"(?:def test_\w*|id=.*){part}", text), part
-    else:
-        raise AssertionError(f"{program}: no test shows it")
-    commit = subprocess.run(
-        ["git", "cat-file", "-t", defect["commit"]], cwd=runs.ROOT, capture_output=True, text=True, check=False
-    )
-    whole = subprocess.run(
-        ["git", "rev-parse", "--is-shallow-repository"], cwd=runs.ROOT, capture_output=True, text=True, check=False
-    )
-    if whole.stdout.strip() == "false":  # neither an unpacked archive nor the last commit alone
-        assert commit.stdout.strip() == "commit", defect["commit"]
+    assert program == "pytest", "no test shows it"
+    named = words[words.index("-k") + 1].split(" or ") if "-k" in words else []
+    text = "".join((runs.ROOT / word).read_text(encoding="utf-8") for word in words if word.endswith(".py"))
+    assert text
+    for part in named:
+        assert re.search(rf"(?:def test_\w*|id=.*){part}", text), part
+    if git("rev-parse", "--is-shallow-repository") == "false":  # neither an unpacked archive nor the last commit alone
+        assert git("cat-file", "-t", defect["commit"]) == "commit", defect["commit"]
 
 
 def unplayed(monkeypatch, *played):
@@ -81,16 +78,10 @@ def test_a_violation_is_recorded_with_the_command_that_shows_it(monkeypatch, tmp
 
 def verdict(**changes):
     history = {"seed": 7, "faults": ["kill"], "must": ["exclusive", "fenced"], "variant": None, "breaks": [], **changes}
-    violated = {
-        "exclusive": 3 if history["variant"] or changes.get("seed") == 8 else 0,
-        "steps": changes.get("seed") == 9,
-    }
-    return {
-        "history": history,
-        "summary": {
-            "seconds": 10.04, "faults": {"kill": 2}, "locks": [{"holds": 5}, {"holds": 6}], "violations": violated,
-        },
-    }  # fmt: skip
+    twice = 3 if history["variant"] or changes.get("seed") == 8 else 0
+    counts = {"seconds": 10.04, "faults": {"kill": 2}, "locks": [{"holds": 5}, {"holds": 6}]}
+    violations = {"exclusive": twice, "steps": changes.get("seed") == 9}
+    return {"history": history, "summary": {**counts, "violations": violations}}
 
 
 def test_of_chaos_only_what_must_hold_is_counted():
@@ -108,6 +99,17 @@ def test_of_chaos_only_what_must_hold_is_counted():
         "exclusive: seed 8 with kill", "steps: seed 9 with kill", "exclusive: seed 8 with no fault"
     ]  # fmt: skip
     assert json.loads(json.dumps(line)) == line
+
+
+def test_histories_of_chaos_stay_in_a_new_folder(monkeypatch, tmp_path):
+    """Whoever sees a violation reads them."""
+    new = tmp_path / "new" / "kill"
+    monkeypatch.setattr(runs, "with_steps", lambda run: verdict() if run == new else {})
+    monkeypatch.setattr(subprocess, "run", lambda of, **_: Path(of[5], "kill", "verdict.json").mkdir(parents=True))
+    assert [line["holds"] for line in runs.under_chaos([], SOURCE, new.parent)] == [11]
+    for words in (["chaos", "--out", str(new.parent)], ["simulation", "--out", str(tmp_path / "newer")]):
+        with pytest.raises(SystemExit):
+            main(words)
 
 
 def judged(first="", second="", registers="ab", porcupine="", bench=None):
@@ -136,11 +138,8 @@ def test_a_seed_of_the_bench_is_judged_and_some_are_red():
 def test_what_is_in_no_commit_is_not_recorded(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(runs, "TRIED", ("file",))
     monkeypatch.setattr(runs, "ROOT", tmp_path)
-    for words in (
-        ["init", "-q"],
-        ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x"],
-    ):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    git("init", "-q", at=tmp_path)
+    git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x", at=tmp_path)
     assert runs.source().version
     (tmp_path / "file").touch()
     assert main(["simulation", "--runs", str(tmp_path / "runs")]) == 2

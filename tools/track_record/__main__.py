@@ -2,7 +2,7 @@
 
     python -m tools.track_record simulation [--seeds 200]     the next seeds of every family, from where the last record ended
     python -m tools.track_record simulation --family shipped  of all that programs do, mixed
-    python -m tools.track_record chaos [OPTION ...]           `python -m chaos ci` with these options
+    python -m tools.track_record chaos [OPTION ...]           `python -m chaos ci` with these options; --out DIR keeps the histories
     python -m tools.track_record judges FOLDER                other judges, of the histories in there and of so many seeds of the bench;
                                                               --porcupine PROGRAM asks tools/porcupine as well
     python -m tools.track_record page                         docs/track-record.md again
@@ -43,6 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--jobs", type=int, help="at a time; as many as there are processors, or as chaos ci has, unless given"
     )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="a new folder, for the histories of chaos; they are removed unless given",
+    )
     parser.add_argument("--porcupine", metavar="PROGRAM", help="what was built of tools/porcupine")
     parser.add_argument(
         "--runs", type=Path, default=runs.FILE, help="where the lines are (default: tools/track_record/runs.jsonl)"
@@ -53,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{folder or 'no folder'}: it must be one with histories, such as `chaos ci --out` leaves")
     if rest and options.what != "chaos":
         parser.error(f"unknown: {' '.join(rest)}")
+    if options.out is not None and (options.what != "chaos" or options.out.exists()):
+        parser.error(f"--out is {options.out}: it must be a folder that is not there yet, and is for chaos alone")
     if options.seeds < 1:
         parser.error(f"--seeds is {options.seeds}, it must be at least 1")
     violated = False
@@ -66,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 made = judges.recorded(known, folder, options.seeds, options.porcupine, options.jobs, source)
             else:
                 jobs = [] if options.jobs is None else ["--jobs", str(options.jobs)]
-                made = runs.under_chaos([*rest, *jobs], source)
+                made = runs.under_chaos([*rest, *jobs], source, options.out and options.out.resolve())
             for line in made:
                 runs.add(options.runs, line)
                 print(runs.told(line), flush=True)

@@ -136,14 +136,14 @@ def plays(family: str, part: tuple[int, int]) -> tuple[int, list[str]]:
 # -- the chaos harness -------------------------------------------------------------------------------
 
 
-def under_chaos(options: Sequence[str], source: Source) -> Iterator[Line]:
-    """One line, of `python -m chaos ci` with these options.
+def under_chaos(options: Sequence[str], source: Source, out: Path | None = None) -> Iterator[Line]:
+    """One line, of `python -m chaos ci` with these options, which leaves its histories in the new folder ``out``.
 
     Counted is what was tried in runs that must keep all promises: neither a lock that is broken on purpose, nor what is beyond the
     model. Seconds are those of the histories.
     """
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
+        out = out or Path(folder, "out")
         done = subprocess.run([sys.executable, "-m", "chaos", "ci", "--out", str(out), *options], cwd=ROOT, check=False)
         verdicts = [with_steps(file.parent) for file in sorted(out.glob("*/verdict.json"))]
         if not verdicts:
