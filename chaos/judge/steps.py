@@ -127,6 +127,7 @@ class Name:
         self.free = [0.0] * rules.size  # when a master was without a key, at last
         self.read = [0.0] * rules.size  # ... and when a grant of it was told of at last
         self.since: dict[tuple[int, Any], float] = {}  # when a key can have been set, by master and token
+        self.recorded: set[tuple[int, Any]] = set()  # the keys of which a master has certainly a record as well (R35)
         self.mark = 0
 
 
@@ -251,6 +252,8 @@ class Replay:
         before = name.state.masters
         for m, vote in self._granted(event.votes):
             self._grants(name, event, m, "acquire")
+            # Behind a greater fence there is no record, and before the second round a late release may take it away.
+            self._records(name, c, m, certain=not (vote.reason or event.settled))
             if vote.reason and not event.settled:  # a greater fence was there, of somebody's attempt
                 self._hears(name, c, m, Reply("taken"))
             elif self.rules.said(name.state.clients[c], m) == "taken" and not event.settled:
@@ -270,6 +273,7 @@ class Replay:
     def _settles(self, name: Name, event: Event, m: int, before: Master) -> None:
         c = name.of[str(event.token)]
         self._grants(name, event, m, "settle")
+        self._records(name, c, m)
         stored = self.rules.said(name.state.clients[c], m) == "granted"
         if not stored and self._may_lose(m, self.rules.asked, event.t):
             self._put(name, m, before)  # its key was lost behind it, and the line of the next client came first
@@ -291,6 +295,12 @@ class Replay:
         if event.mode == "shared" and self.rules.asked < name.read[m]:
             self._hears(name, c, m, Reply("granted"))  # readers are told of in any order
         name.read[m], name.since[m, token] = event.t, self.rules.asked
+
+    def _records(self, name: Name, c: int, m: int, *, certain: bool = True) -> None:
+        """Of readers there is none (R35)."""
+        client = name.state.clients[c]
+        if certain and not client.shared:
+            name.recorded.add((m, client.token))
 
     def _extend_ok(self, name: Name, event: Event) -> None:
         token, until = str(event.token), event.valid_until or 0.0
@@ -333,6 +343,7 @@ class Replay:
                 name.free[m] = event.t
             self._lands(name, event.t, c, m, "extend", name.mark)
             name.since[m, token] = self.rules.asked
+            self._records(name, c, m)
         self._step(name, event.t, "extended", c, name.mark)
         self.rules.until[token] = until
 
@@ -387,7 +398,7 @@ class Replay:
             gone = t >= self._left.get(key.token, math.inf) or (ahead > 0 and key.left - passed <= ahead)
             if any(one.what == "release" for one in name.state.flight[c][m]):
                 self._lands(name, t, c, m, "release")
-            elif gone or self._may_lose(m, name.since[m, key.token], t):
+            elif gone or self._may_lose(m, name.since[m, key.token], t, recorded=(m, key.token) in name.recorded):
                 self._put(name, m, self.rules.on_release(name.state.masters[m], Request("release", key.token))[0])
             else:
                 self._step(name, t, "expire", m, key.token)
@@ -397,10 +408,16 @@ class Replay:
     def _put(self, name: Name, m: int, master: Master) -> None:
         name.state = name.state._replace(masters=put(name.state.masters, m, master))
 
-    def _may_lose(self, m: int, since: float, t: float) -> bool:
-        """Whether something that is beyond the model was done to it at ``since`` or later: its client may hear later."""
+    def _may_lose(self, m: int, since: float, t: float, *, recorded: bool = True) -> bool:
+        """Whether something that is beyond the model was done to it at ``since`` or later: its client may hear later.
+
+        With R35 a minority may do so within the model: then a record says whose the name is, if there is one.
+        """
+        if not (self._beyond or (self._confirm and not recorded)):
+            return False
         struck = [one for one in self._faults if one.target == self.masters[m]]
-        return self._beyond and any(one.begin <= t and one.end >= since for one in struck)
+        beyond = [one for one in struck if self._beyond or (one.name in FAULTS and not FAULTS[one.name].in_model)]
+        return any(one.begin <= t and one.end >= since for one in beyond)
 
     def _ahead(self, m: int, t: float) -> float:
         """How many seconds the clock of a slewed master has gained in one TTL: its rate is not measured yet (R43)."""
