@@ -842,8 +842,8 @@ class Judge:
                         self.fail(QUIET, f"{tcp} still listens to {channel}")
 
     def _stays(self, attempt: Attempt, master: Master) -> bool:
-        """Its key stays on ``master`` for its TTL: its holder is dead (P3), or closed its masters while that was away."""
-        return attempt.client.dead or (attempt.token, master.index) in self.unreached
+        """Its key stays on ``master`` for its TTL: its holder is dead (P3), has forked, or closed masters that were away."""
+        return attempt.client.dead or attempt in self.inherited or (attempt.token, master.index) in self.unreached
 
     def whole(self, hold: Hold) -> None:
         """All is well, and it has been held for a while: every master has the key, or that of a dead holder (P3); or had it
