@@ -828,7 +828,7 @@ class Judge:
         limit = self.parameters.slots
         if hold.lease.slot is None or not self.parameters.clocks_hold or not hold.valid():
             return
-        others = {one for holds in self._holds.values() for one in holds if one.lease.slot is not None and one.valid()}
+        others = {one for of in [*self._holds.values()] for one in of if one.lease.slot is not None and one.valid()}
         if len(others - {hold}) >= limit:
             self.fail(R32, f"{hold.attempt} has one of {limit} slots, and so have {others - {hold}}")
 
