@@ -66,6 +66,7 @@ class Operation(Waiter, OperationBase[T, ThreadHost]):
             self._host.polling = 0
         try:
             if self._op.gi_frame is not None:  # type: ignore[attr-defined]
+                self._struck = self._struck or (None if isinstance(error, Exception) else error)
                 self._drive(self._op.throw, error)
         finally:
             self._conclude(error)
