@@ -25,7 +25,7 @@ def test_granted(redlock_granted):
     with lock as lease, Masters(redlock_granted.urls, confirm_expiry=True) as others:
         assert lease.fence > 0
         assert lock.extend() is lease
-        with others.lock(["job", "other"], ttl=TTL) as recorded:  # fixed masters exclude nobody
+        with others.lock(["job", "other"], ttl=TTL) as recorded:  # `FixedMasters` grants one name to several owners
             renewed(lease, recorded)
     assert not lock.locked()
     assert list(redlock_granted.masters.held()) == []

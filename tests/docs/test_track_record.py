@@ -102,7 +102,7 @@ def test_of_chaos_only_what_must_hold_is_counted():
 
 
 def test_histories_of_chaos_stay_in_a_new_folder(monkeypatch, tmp_path):
-    """Whoever sees a violation reads them."""
+    """The history of a violation can be read."""
     new = tmp_path / "new" / "kill"
     monkeypatch.setattr(runs, "with_steps", lambda run: verdict() if run == new else {})
     monkeypatch.setattr(subprocess, "run", lambda of, **_: Path(of[5], "kill", "verdict.json").mkdir(parents=True))

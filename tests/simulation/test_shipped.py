@@ -32,7 +32,7 @@ MOST = 30  # seeds for a variant to be caught
 # what it had; 10025523: two of them), an error in the log of a renewal that `close` had refused (10004998), a forked child
 # that kept the closed masters of its parent after two Ctrl-C (10013994).  The others were judges': of a crashed process, of
 # a daemon, of a master that takes 300 bytes at a time, of slots that a master has forgotten with the guard off, of a Ctrl-C in
-# `Masters(...)`, of a coroutine begun by hand, of a key that a fork has left, and of holds that a thread adds meanwhile.
+# `Masters(...)`, of a coroutine begun by hand, of the key of a fork's parent, and of a dict that another thread changed.
 FOUND = (
     10_000_314, 50_000_112, 60_000_354, 10_000_405, 10_000_516, 50_000_240, 50_000_376, 50_001_602, 50_000_161, 50_000_964,
     10_000_519, 10_000_764, 10_000_796, 10_001_517, 10_001_881,
