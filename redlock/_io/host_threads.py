@@ -172,8 +172,8 @@ class ThreadHost:
     def disown(self) -> None:
         self.connections.closing = True
         self.connections.disown()
-        self.waker.close()
-        self.lead_waker.close()
+        self.waker.disown()
+        self.lead_waker.disown()
 
     # -- the port, with the mutex held ---------------------------------------------------------------
 

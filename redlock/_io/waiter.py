@@ -238,6 +238,9 @@ class Waiter:
         """Make a following thread lead.  With the mutex held."""
         host = self._host
         host.connections.mend_walk(clock.now())  # we may have been interrupted
+        if host.connections.closing:  # each that wakes leads or follows by itself, and is refused there (R11)
+            host.served.extend(list(host.followers))
+            return
         while host.leader is None and (followers := list(host.followers)):
             # Prefer a thread that has to wait anyway.
             successor = next((waiter for waiter in followers if not waiter.events), followers[0])

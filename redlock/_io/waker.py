@@ -21,9 +21,13 @@ class _WriteEnd:
     def write(self) -> None:
         os.write(self._fd, b"!")
 
-    def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # a signal handler raised in `__init__`
-            os.close(self._fd)
+    def close(self) -> None:
+        # gevent raises ValueError for -1.  There is no `_fd` if a signal handler raised in `__init__`.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    __del__ = close
 
 
 class Waker:
@@ -50,9 +54,14 @@ class Waker:
             os.read(self.fd, 4096)
         return False
 
+    def disown(self) -> None:
+        """In a forked child, in which nothing ends the call of a thread of the parent that just wrote to it."""
+        if self._write is not None:
+            self._write.close()
+        self.close()
+
     def close(self) -> None:
         """Close both ends.  Takes no lock: the collector may call this in any thread, and a forked child does."""
-        # gevent raises ValueError for -1.  There is no `fd` if a signal handler raised in `__init__`.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             read, self.fd, self._write = self.fd, -1, None
             os.close(read)

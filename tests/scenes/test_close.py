@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from tenacity.wait import wait_fixed
+
 from tests.bench import scene
+from tests.bench.library import Patch
+
+# Each time.
+PREEMPTED = Patch("redlock._io.host_threads", "waiter.poke()  #", "__import__('time').sleep(0.02), waiter.poke()  #")
 
 
 @scene()
@@ -46,6 +54,38 @@ def test_a_release_under_way_is_waited_for(at):
     yield from at.until(lambda: at.over(closes), 0.05)
     assert at.over(releases)
     assert at.keys() == 0
+
+
+@scene(worlds=["threads"], patches=(PREEMPTED,))
+def test_an_operation_is_refused_at_once_although_the_one_that_led_has_just_ended(at):
+    """It must not be given the lead, for a thread that leads reads until there is an event for it."""
+    at.put("redlock:job", "another")
+    ended: list[float] = []
+
+    def waits(call):
+        yield from at.raises(at.errors.RedlockError, call)
+        ended.append(at.now)
+
+    for call in (partial(at.masters.wait_until_free, "job"), at.masters.lock("job", retry=wait_fixed(1000)).acquire):
+        yield at.begin(waits(call))
+        yield at.sleep(0.1)
+    began = at.now
+    yield at.masters.close
+    assert [one - began < 0.05 for one in ended] == [True, True]
+
+
+@scene(node_timeout=20.0)
+def test_the_keys_of_an_acquire_are_given_back_at_once(at):
+    """P7: not when its round is over, for by then `close` may be."""
+    yield from at.takes("other", ttl=60.0)
+    at.freeze(3)
+    acquires = yield at.begin(at.raises(at.errors.RedlockError, at.masters.lock("job", ttl=60.0).acquire))
+    yield from at.until(lambda: at.keys() == 2)
+    closes = yield at.begin(at.masters.close)
+    yield from at.until(lambda: at.keys() == 0, 0.05)
+    assert not at.over(closes)
+    at.thaw(3)
+    yield from at.until(lambda: at.over(acquires) and at.over(closes), 0.05)
 
 
 @scene(worlds=["threads"])

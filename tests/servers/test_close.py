@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from redlock import AsyncMasters, Masters, QuorumUnreachable, RedlockError
-from tests.servers.look import all_up, each, eventually, lock_keys, no_thread_besides, nothing_left, pause, resume
+from tests.servers.look import all_up, each, eventually, no_thread_besides, nothing_left
 from tests.servers.process import run
 
 
@@ -46,31 +46,6 @@ def test_dropped_without_close_it_goes_away(world, redlock_servers):
     gc.collect()
     eventually(lambda: no_thread_besides(threads))
     eventually(lambda: gc.collect() >= 0 and descriptors() == before)
-
-
-def test_what_is_being_acquired_is_given_back_at_once(world, redlock_servers):
-    """P7: not when its round is over, for by then `close` may be."""
-    masters = world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=20.0)
-    eventually(lambda: all_up(masters))
-    pause(redlock_servers, 3)
-    acquiring = threading.Thread(target=lambda: outcome(masters.lock("job", ttl=60)))
-    acquiring.start()
-    eventually(lambda: all(lock_keys(redlock_servers)[3:]))
-    closing = threading.Thread(target=masters.close)
-    closing.start()
-    eventually(lambda: not any(lock_keys(redlock_servers)[3:]), 10)
-    resume(redlock_servers, 3)
-    closing.join(30)
-    acquiring.join(30)
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def outcome(lock):
-    """The lease, or the error."""
-    try:
-        return lock.acquire()
-    except RedlockError as error:
-        return error
 
 
 async def drop_the_lock(masters):
