@@ -12,7 +12,7 @@ from redlock._core.fair import tickets
 from redlock._core.kernel.attempt import Granted, attempt
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
-from redlock._core.kernel.rollback import carry_out, despite_interrupts
+from redlock._core.kernel.rollback import carry_out, despite_interrupts, raise_graver
 from redlock._core.kernel.validity import ROUNDING
 from redlock._core.local_queue import Place
 from redlock._core.modes import keep_new_readers_away
@@ -64,13 +64,15 @@ def acquire(  # noqa: C901 - flat: each call costs
             yield WakeBehind(place)
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
-    except BaseException:
+    except BaseException as first:
         try:
-            yield from despite_interrupts(*marks, Leave(place))
+            second = yield from despite_interrupts(*marks, Leave(place))
         except GeneratorExit:
             raise
-        except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+        except BaseException as error:  # noqa: BLE001 - before that was sent
             yield from despite_interrupts(*marks, Leave(place))
+            second = error
+        raise_graver(first, second)
         raise
     return outcome
 

@@ -9,7 +9,7 @@ from redlock._core import wire
 from redlock._core.effects import Leave, Op, Send
 from redlock._core.kernel.ballot import Ballot
 from redlock._core.kernel.extension import Extension, extend
-from redlock._core.kernel.rollback import carry_out, despite_interrupts
+from redlock._core.kernel.rollback import carry_out, despite_interrupts, raise_graver
 from redlock._core.outcomes import NEVER
 from redlock._core.settings import LockSpec, MastersSettings, Mode
 
@@ -62,8 +62,8 @@ def downgrade(settings: MastersSettings, spec: LockSpec, lease: LeaseState, now:
         extension = yield from extend(settings, spec, lease, lease.ttl, now)
     except GeneratorExit:
         raise
-    except BaseException:
-        yield from despite_interrupts(*_let_readers_in(lease))
+    except BaseException as first:
+        raise_graver(first, (yield from despite_interrupts(*_let_readers_in(lease))))
         raise
     yield from carry_out(*_let_readers_in(lease))
     return extension

@@ -27,7 +27,7 @@ from redlock._core.acquire import Target, acquire
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import Extension, extend
 from redlock._core.kernel.release import leave_line, release
-from redlock._core.kernel.rollback import carry_out
+from redlock._core.kernel.rollback import carry_out, raise_graver
 from redlock._core.modes import MOST_READERS, downgrade, shared_by
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec, Mode
@@ -359,10 +359,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 yield from self._give_back(state)
             except GeneratorExit:
                 raise
-            except BaseException as second:  # before that was sent
+            except BaseException as second:  # noqa: BLE001 - before that was sent
                 yield from self._give_back(state)
-                if isinstance(first, Exception) and not isinstance(second, Exception):
-                    raise  # a Ctrl-C while an error was on its way
+                raise_graver(first, second)
             raise
         return outcome
 

@@ -10,24 +10,12 @@ import weakref
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock import AsyncMasters, LockLost, Masters, NotHeld
+from redlock import AsyncMasters, Masters, NotHeld
 from tests.servers.interrupt import Interrupt, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 from tests.servers.process import soon
 
 TTL = 2.0
-
-
-def test_leaving_what_was_lost_leaves_the_next_holder_alone(masters):
-    """P8: where it is not bound, and another thread does it."""
-    lock = masters.lock("job", ttl=TTL, auto_extend=False, bound=False, timeout=5)
-    elsewhere(lock.__enter__)
-    assert lock.lease.wait_lost(5)
-    lease = lock.__enter__()
-    assert isinstance(elsewhere(lambda: lock.__exit__(None, None, None)), LockLost)
-    assert lease.valid
-    assert lock.owned()
-    lock.__exit__(None, None, None)
 
 
 # -- threads ---------------------------------------------------------------------------------------------

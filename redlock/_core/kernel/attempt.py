@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from redlock._core.kernel import validity
 from redlock._core.kernel.ballot import Ballot, Grant, Refusal
-from redlock._core.kernel.rollback import despite_interrupts, rollback
+from redlock._core.kernel.rollback import despite_interrupts, raise_graver, rollback
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
@@ -80,12 +80,14 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
             raise interruption  # noqa: TRY301 - `except` below rolls back all of it, again if need be: that does no harm
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
-    except BaseException:  # a cancellation or Ctrl-C: the keys must not outlive this operation (R11)
+    except BaseException as first:  # a cancellation or Ctrl-C: the keys must not outlive this operation (R11)
         try:
-            yield from rollback(asked, token, ballot)
+            second = yield from rollback(asked, token, ballot)
         except GeneratorExit:
             raise
-        except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+        except BaseException as error:  # noqa: BLE001 - before that was sent
             yield from rollback(asked, token, ballot)
+            second = error
+        raise_graver(first, second)
         raise
     return outcome

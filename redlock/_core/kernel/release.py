@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from redlock._core import wire
 from redlock._core.doubt import doubted
 from redlock._core.effects import Leave, Op, ReleaseHeard, Send
-from redlock._core.kernel.rollback import carry_out, despite_interrupts
+from redlock._core.kernel.rollback import carry_out, despite_interrupts, raise_graver
 from redlock._core.kernel.rounds import GRANTED, Round, RoundEnd
 from redlock._core.outcomes import NEVER
 from redlock._core.tokens import by_whom, released_token
@@ -79,13 +79,14 @@ def unless_they_stay(settings: MastersSettings, spec: LockSpec, lease: LeaseStat
     return [] if lease.guards else [release_lost(settings, spec, lease)]
 
 
-def _interrupted(settings: MastersSettings, spec: LockSpec, lease: LeaseState, claim: Claim | None) -> Op[None]:
-    """The rest of a release: no caller waits for the answers."""
+def _interrupted(settings: MastersSettings, spec: LockSpec, lease: LeaseState, claim: Claim | None) -> Op[Any]:
+    """The rest of a release, for whose answers no caller waits.  Returns an interruption, or None."""
     if claim is not None:
         claim.wait_for = None
     released = unless_they_stay(settings, spec, lease) if claim is None else [claim]
-    yield from despite_interrupts(*released, *leave_line(lease))
+    struck = yield from despite_interrupts(*released, *leave_line(lease))
     lease.changed()  # behind that: a second Ctrl-C may strike here
+    return struck
 
 
 def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[bool]:
@@ -118,13 +119,15 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
             lease.changed()
     except GeneratorExit:
         raise
-    except BaseException:
+    except BaseException as first:
         try:
-            yield from _interrupted(settings, spec, lease, claim)
+            second = yield from _interrupted(settings, spec, lease, claim)
         except GeneratorExit:
             raise
-        except BaseException:  # noqa: BLE001 - a second one, before that was sent: the first one is raised
+        except BaseException as error:  # noqa: BLE001 - before that was sent
             yield from _interrupted(settings, spec, lease, claim)
+            second = error
+        raise_graver(first, second)
         raise
     ours = again or lease.abandoned or not claim.tally.denied
     if not (ours or lost):

@@ -21,10 +21,8 @@ def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | No
     sent_at = round_.sent_at
     if sent_at == NEVER:  # interrupted before the round was sent
         return None
-    release = Send(
-        spec.mode.release(spec.keys, token, 0.0, None), to=round_.reached(), owed_until=sent_at + 2 * spec.lasts
-    )
-    return (yield from despite_interrupts(release))
+    call = spec.mode.release(spec.keys, token, 0.0, None)
+    return (yield from despite_interrupts(Send(call, to=round_.reached(), owed_until=sent_at + 2 * spec.lasts)))
 
 
 def carry_out(*effects: Send | Leave) -> Op[None]:
@@ -34,11 +32,14 @@ def carry_out(*effects: Send | Leave) -> Op[None]:
         raise interruption
 
 
-def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
-    """Carry out each of ``effects``, up to three times if Ctrl-C comes: a second time does no harm.
+def raise_graver(first: BaseException, second: BaseException | None) -> None:
+    """Raise ``second``, if it is a Ctrl-C that struck in the cleanup after an error: the caller must get it (R11)."""
+    if isinstance(first, Exception) and second is not None and not isinstance(second, Exception):
+        raise second
 
-    Returns the first interruption.  The caller raises it, unless it is raising one already.
-    """
+
+def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
+    """Carry out each effect, up to three times if Ctrl-C comes: that does no harm.  Returns the first interruption."""
     first: BaseException | None = None
     for effect in effects:
         for _ in range(3):
