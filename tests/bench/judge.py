@@ -123,7 +123,7 @@ class Attempt:
     sent_at: float = 0.0  # true time
     over: bool = False  # it failed, or its lease was released
     released_on: set[tuple[int, str]] = field(default_factory=set)  # masters that carried out its release, and its key
-    owed_until: float = float("inf")  # true time until which its release is owed (R10)
+    owed_until: dict[int, float] = field(default_factory=dict)  # by master: until when it is owed the release (R10)
     denied_on: set[int] = field(default_factory=set)  # masters that said the key is not its own
     hold: Hold | None = None  # what was granted for it
     gave: dict[int, int] = field(default_factory=dict)  # by master: which slot it gave (R32)
@@ -222,8 +222,8 @@ class Judge:
 
     def asked(self, process: Process, server: Server, call: Call, sent_at: float, *, text: bool) -> Any:
         """Have the master do it, on behalf of the attempt that it is for."""
-        attempt = self._attempt_of(process, call, sent_at)
         master = server.master
+        attempt = self._attempt_of(process, master, call, sent_at)
         if call.script is scripts.TICKET:
             self._stands(process, call, sent_at)
         reply = master.evaluate(call, attempt, text=text)
@@ -462,14 +462,14 @@ class Judge:
             waiter.number = int(number)
             waiter.proposed_at = sent_at if waiter.proposed_at is None else waiter.proposed_at
 
-    def _attempt_of(self, process: Process, call: Call, sent_at: float) -> Attempt | None:
+    def _attempt_of(self, process: Process, master: Master, call: Call, sent_at: float) -> Attempt | None:
         script, args = call.script, call.args
         if script in RENEWS:
             if not call.keys:
                 return None  # the text of the script alone
             first = 3 if script is scripts.RENEW else 4
             for token, ttl in zip(args[first::4], args[first + 1 :: 4], strict=True):
-                self._asks(self._of(token, sent_at), int(ttl) / 1000, sent_at)
+                self._asks(self._of(token, sent_at), master, int(ttl) / 1000, sent_at)
             return None
         if script not in (*_TTLS, *_TOKEN_FIRST, scripts.FENCE) or not call.keys:
             return None
@@ -479,7 +479,6 @@ class Judge:
             locks = call.keys if script in _TOKEN_FIRST else call.keys[: int(args[0])]
             names = tuple(name.removeprefix(PREFIX) for name in locks)
             attempt = self.attempt(process, names, token, 0.0)
-            attempt.owed_until = -math.inf
             self.begun[attempt] = sent_at
             if sent_at <= self._forked.get(process, -math.inf):
                 self.excused.add(attempt)
@@ -487,7 +486,7 @@ class Judge:
         if script is scripts.MARK:
             attempt.longest = max(attempt.longest, int(args[1]) / 1000)
         if script in _TTLS:
-            self._asks(attempt, int(args[_TTLS[script]]) / 1000, sent_at)
+            self._asks(attempt, master, int(args[_TTLS[script]]) / 1000, sent_at)
         return attempt
 
     def _of(self, token: str, sent_at: float) -> Attempt | None:
@@ -496,12 +495,12 @@ class Judge:
             self.fail(P8, f"a forked child asks for what is done by its parent: {attempt}")
         return attempt
 
-    def _asks(self, attempt: Attempt | None, ttl: float, sent_at: float) -> None:
+    def _asks(self, attempt: Attempt | None, master: Master, ttl: float, sent_at: float) -> None:
         """A key may live until then, and so long its release is owed (R10)."""
         if attempt is not None:
             attempt.longest = max(attempt.longest, ttl)
             owed = sent_at + (2 - 3 * self.parameters.drift_factor) * ttl - 2 * self.parameters.node_timeout
-            attempt.owed_until = max(attempt.owed_until, owed)
+            attempt.owed_until[master.index] = max(attempt.owed_until.get(master.index, owed), owed)
 
     # -- what users are given ------------------------------------------------------------------------
 
@@ -702,17 +701,18 @@ class Judge:
                 # even later than that is bounded by its TTL, and by nothing else.  Nor does it owe one for as long as a
                 # master keeps a key because its clock was set back, if it could not be reached before.
                 stays = key.changed_at + self._lifetime(attempt) + master.jumped if master.jumped else 0.0
-                if key.changed_at < attempt.owed_until and not attempt.owed_until < self.world.now <= stays:
+                owed = attempt.owed_until.get(master.index, math.inf)
+                if key.changed_at < owed and not owed < self.world.now <= stays:
                     self.fail(P7, f"m{master.index} still has {name} of {attempt}, which is over")
 
     def _guards_until(self, hold: Hold) -> float:
         """What was lost is left alone until then, true time (R36).
 
-        A client that stood still at `max_hold` loses the lease when it goes on.
+        A client that stood still at `max_hold` loses the lease when it goes on; or it expired first.
         """
-        lost_at: float = hold.client.true_time(min(hold.until, hold.ends))
-        if hold.told and hold.lease.loss().reason == "max_hold":
-            lost_at = max(lost_at, hold.client.true_time(hold.told_at))
+        reason = hold.lease.loss().reason if hold.told else ""
+        loss = {"max_hold": hold.told_at, "expired": hold.until}.get(reason, -math.inf)
+        lost_at: float = hold.client.true_time(max(min(hold.until, hold.ends), loss))
         return lost_at + self.parameters.after * (1 + self.parameters.drift_factor)
 
     def started(self, master: Master) -> None:

@@ -314,7 +314,7 @@ class User:
         self.chance = client.chance
         self.idle = True
         self.task: asyncio.Task[Any] | None = None
-        self.uses = 0
+        self.uses, self.inside = 0, False  # ... it may be inside once more than it knows, after two Ctrl-C
 
     def __repr__(self) -> str:
         return f"{self.client.name}.u{self.number}"
@@ -543,6 +543,7 @@ class User:
         try:
             yield lambda: client.kind.within(lock, body)
         except KeyboardInterrupt:
+            yield from (self._let_go(lock) if self.inside else ())
             client.judge.keeps(outlived)
             raise
         except client.errors.RedlockError:
@@ -575,6 +576,7 @@ class User:
                 released_at, closed = client.world.now, client.closing
                 try:
                     yield lock.release
+                    yield from (self._let_go(lock) if self.inside else ())
                     client.judge.back(hold, ours=True)
                     if not client.closing:
                         client.judge.took(client, client.world.now - released_at, "a release")
@@ -592,6 +594,7 @@ class User:
         while lock.owned():
             with contextlib.suppress(KeyboardInterrupt):
                 yield lock.release
+        self.inside = False
 
     def _hold(self, lock: Any, hold: Hold) -> Steps:
         """Work for a while, as long as the lease is valid."""
@@ -606,9 +609,13 @@ class User:
             if roll < 0.1:
                 yield from self._extends(lock)
             elif roll < 0.15 and type(lock).__name__.endswith("MultiLock"):
-                again = yield lambda: lock.acquire(timeout=0)  # it re-enters
-                if again is not None:
-                    yield lock.release
+                try:
+                    again = yield lambda: lock.acquire(timeout=0)  # it re-enters
+                    if again is not None:
+                        yield lock.release
+                except KeyboardInterrupt:
+                    self.inside = True  # perhaps, once more than it knows
+                    raise
             else:
                 yield lambda: client.kind.sleep(min(left, 0.2 * base.ttl))
             if client.busy_for:
