@@ -66,13 +66,13 @@ def acquire(  # noqa: C901 - flat: each call costs
         raise
     except BaseException as first:
         try:
-            second = yield from despite_interrupts(*marks, Leave(place))
+            struck = yield from despite_interrupts(*marks, Leave(place))
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - before that was sent
             yield from despite_interrupts(*marks, Leave(place))
-            second = error
-        raise_graver(first, second)
+            struck = error
+        raise_graver(first, struck)
         raise
     return outcome
 

@@ -82,12 +82,12 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
         raise
     except BaseException as first:  # a cancellation or Ctrl-C: the keys must not outlive this operation (R11)
         try:
-            second = yield from rollback(asked, token, ballot)
+            struck = yield from rollback(asked, token, ballot)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - before that was sent
             yield from rollback(asked, token, ballot)
-            second = error
-        raise_graver(first, second)
+            struck = error
+        raise_graver(first, struck)
         raise
     return outcome

@@ -121,13 +121,13 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         raise
     except BaseException as first:
         try:
-            second = yield from _interrupted(settings, spec, lease, claim)
+            struck = yield from _interrupted(settings, spec, lease, claim)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - before that was sent
             yield from _interrupted(settings, spec, lease, claim)
-            second = error
-        raise_graver(first, second)
+            struck = error
+        raise_graver(first, struck)
         raise
     ours = again or lease.abandoned or not claim.tally.denied
     if not (ours or lost):
