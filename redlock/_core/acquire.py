@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from redlock._core import readings
 from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Timeout, Turn, WakeBehind, sleep, wait
 from redlock._core.fair import tickets
-from redlock._core.kernel.attempt import Granted, attempt
+from redlock._core.kernel.attempt import attempt
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.quorum import Tally
 from redlock._core.kernel.rollback import carry_out, despite_interrupts, raise_graver
@@ -25,7 +25,7 @@ from redlock._core.subscriptions import Subscription
 from redlock._core.tokens import READERS, FenceClock, by_whom, is_phantom, readers_of, released_token, turn_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Event
     from redlock._core.lease import LeaseState
@@ -35,16 +35,14 @@ if TYPE_CHECKING:
 _WAITS = itertools.count(1)  # numbers for an observer
 
 
-def acquire(  # noqa: C901 - flat: each call costs
-    target: Target, deadline: float, began: float, granted: Granted | None = None
-) -> Op[Grant | Refusal]:
+def acquire(target: Target, deadline: float, began: float) -> Op[Grant | Refusal]:  # noqa: C901 - flat: each call costs
     """Try until ``target`` is granted or ``deadline`` has passed: at least once, and once more at the deadline.
 
-    ``began``: now.  Without a deadline an outage ends it (`Patience`).  ``granted``: see `attempt`.
+    ``began``: now.  Without a deadline an outage ends it (`Patience`).
     """
     settings, place, marks = target.settings, target.place, target.marks
     try:
-        outcome = yield from attempt(target, granted, enter=True)
+        outcome = yield from attempt(target, enter=True)
         if not isinstance(outcome, Grant) or settings.outages.since:
             _note(settings, outcome)
         if outcome is None and place.crowd:
@@ -52,7 +50,7 @@ def acquire(  # noqa: C901 - flat: each call costs
             outcome = outage or _not_tried(settings, began, place.crowd)
         elif not isinstance(outcome, Grant):
             target.patience = Patience(settings, deadline, began)
-            contend = _contend(target, granted, outcome)
+            contend = _contend(target, outcome)
             if outcome is None or outcome.at < deadline:
                 contend = _observed(settings.observer, target.spec.name, contend)
             outcome = yield from contend
@@ -99,7 +97,7 @@ def _observed(observer: Observing | None, name: str, wait_: Op[Grant | Refusal])
         observer.tell("WaitEnded", name, waiter)
 
 
-def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal | None) -> Op[Grant | Refusal]:
+def _contend(target: Target, outcome: Grant | Refusal | None) -> Op[Grant | Refusal]:
     """Wait for our turn in line, then compete with other processes.  ``outcome``: of the first attempt."""
     settings, place, patience = target.settings, target.place, target.patience
     attempts = 1
@@ -137,7 +135,7 @@ def _contend(target: Target, granted: Granted | None, outcome: Grant | Refusal |
             target.after_pause(heard=heard)
         attempts += 1
         failed += 1
-        outcome = yield from _attempt_again(target, granted, attempts)
+        outcome = yield from _attempt_again(target, attempts)
     return outcome
 
 
@@ -234,11 +232,11 @@ def _who_holds(learned: Sequence[Refusal | float | None], at: float, fences: Fen
     return ""
 
 
-def _attempt_again(target: Target, granted: Granted | None, number: int) -> Op[Grant | Refusal | None]:
+def _attempt_again(target: Target, number: int) -> Op[Grant | Refusal | None]:
     subscription = target.subscription
     if subscription is not None:
         subscription.attempting()
-    outcome = yield from attempt(target, granted, number)
+    outcome = yield from attempt(target, number)
     _note(target.settings, outcome)
     if subscription is not None:
         if isinstance(outcome, Refusal):
@@ -274,13 +272,15 @@ def pause(target: Target, refusal: Refusal, until: float) -> Op[bool]:
 class Target:
     """The strategy of one acquire.  This one is a lock: it asks for the same all the time, and stays first in line."""
 
-    __slots__ = ("latest", "marks", "patience", "place", "settings", "spec", "subscription")
+    __slots__ = ("_new_lease", "latest", "lease", "marks", "patience", "place", "settings", "spec", "subscription")
 
     stays = True  # a holder stays first in line
     patience: Patience  # of one that waits
 
-    def __init__(self, settings: MastersSettings, spec: LockSpec) -> None:
+    def __init__(self, settings: MastersSettings, spec: LockSpec, new_lease: Callable[[], LeaseState]) -> None:
         self.settings = settings
+        self._new_lease = new_lease
+        self.lease: LeaseState | None = None  # from `asked` on; a grant begins it
         self.spec = spec  # what the next attempt asks for
         self.place = Place(spec.keys.locks, spec.mode.shared, spec.max_waiters)
         self.subscription: Subscription | None = None  # to releases
@@ -290,8 +290,13 @@ class Target:
     def first(self) -> None:
         """It is our turn: choose what to ask for first."""
 
-    def granted(self, lease: LeaseState, grant: Grant) -> None:
-        """From now on ``lease`` is held."""
+    def asked(self) -> None:
+        if self.lease is None:
+            self.lease = self._new_lease()
+
+    def granted(self, grant: Grant) -> None:
+        lease = self.lease
+        assert lease is not None  # noqa: S101 - `asked` came first
         lease.granted(grant)
         # It gets announcements, so masters that have refused it get its key as soon as they are free (R37).
         lease.listened = self.subscription is not None and (tally := grant.tally) is not None and tally.yes < tally.size

@@ -48,6 +48,7 @@ class Send:
       other process is to go first (`Place.yield_until`).  Else ``sent_at`` stays `NEVER`, and it waits for nothing.
     - ``leaves``: leave the line with this place as soon as the request is written.
     - ``wait_for``: resume with the next event, or so many seconds after the sending with a `Timeout`: no answers then.
+    - ``meanwhile``: called when it was sent, or waits in line: what need not be done before, while masters answer.
     - ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of
       `voted`.  ``inbox``: where its driver reports the decision.  ``open``: answers are still counted; `voted`,
       `answered` and `failed` are called, else `late`.
@@ -58,6 +59,7 @@ class Send:
     enters: Place | None = None
     leaves: Place | None = None
     wait_for: float | None = None
+    meanwhile: Callable[[], object] | None = None
     more: tuple[Send, ...] = ()
     sent_at = NEVER
     open = False

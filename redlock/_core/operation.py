@@ -134,6 +134,8 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         """Carry out ``effect``.  Returns what the generator is resumed with, or `WAITS`."""
         if isinstance(effect, Send):
             self.send(effect)
+            if effect.meanwhile is not None:
+                effect.meanwhile()
             if effect.wait_for is None or effect.sent_at == NEVER:
                 return None
             return self.events.popleft() if self.events else self._await(effect.sent_at + effect.wait_for, effect)

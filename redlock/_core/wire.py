@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LIFE, REFRESH = 2.0, 0.5  # in max_ttl: how long an announcement holds, and after how long it is repeated
 ANNOUNCEMENT = "redlock-max-ttl:"
 FLEET = "redlock-fleet:"
+GRANTED = "*2\r\n:1\r\n${}\r\n{}\r\n"  # the usual answer to an acquire: the keys are set, and this fence is stored
 
 # What a client announces of itself to fleet.lua, and how it takes an expiry (R35).
 Says: TypeAlias = Literal["new", "working", "back", "refused", "left"]
@@ -128,12 +129,7 @@ def milliseconds(seconds: float) -> str:
 def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
     fence = str(proposal)
     args = (str(len(keys.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl))
-    return Call(scripts.ACQUIRE, keys.locks + keys.fences, args, granted(fence))
-
-
-def granted(fence: str) -> bytes:
-    """The usual answer: the keys are set, and the proposal is stored."""
-    return f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode()
+    return Call(scripts.ACQUIRE, keys.locks + keys.fences, args, GRANTED.format(len(fence), fence).encode())
 
 
 def fence(keys: Keys, token: str, proposal: int | str, fence_ttl: float) -> Call:

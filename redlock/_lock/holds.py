@@ -34,7 +34,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redlock._core import attributes
+from redlock._io import process
 from redlock._io.renewer import Watched, watch
+from redlock._system import clock
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from redlock._core.lease import LeaseState
     from redlock._core.renewals import Presence
+    from redlock._core.settings import LockSpec
     from redlock._lock.lease import LeaseBase
 
 _MANY = 100  # a thread's holds are searched for lost ones from this number on
@@ -264,11 +267,15 @@ def _remove(hold: Hold[Any], where: list[Hold[Any]]) -> None:
         where.remove(hold)
 
 
-def note_here(state: LeaseState, hold: Hold[Any]) -> None:
-    """The caller is about to acquire the lease ``state``, by ``hold``: it belongs to this context (R26)."""
+def new_state(kind: type[LeaseState], spec: LockSpec, hold: Hold[Any]) -> LeaseState:
+    """Of a lease that the caller is about to acquire, by ``hold``: it belongs to this context (R26).
+
+    On an event loop only the first step of an operation runs in the context of its caller.
+    """
+    state = kind(spec, clock=clock.now, mine=process.here)
     if _collector and _collector == threading.get_ident():
         hold.anywhere = True
-        return
+        return state
     entered = _ENTERED.get()
     # Not when one is released: a finalizer may do that, see `_note_collector`.
     while entered and ((last := entered[-1]()) is None or last.released):
@@ -277,6 +284,7 @@ def note_here(state: LeaseState, hold: Hold[Any]) -> None:
         # Contexts that are copied again and again keep ended leases.  They are dropped when their number has doubled.
         entered = tuple(one for one in entered if (lease := one()) is not None and not lease.over)
     _ENTERED.set((*entered, weakref.ref(state)))
+    return state
 
 
 def _forget_lost(holder: list[Hold[Any]]) -> None:

@@ -31,10 +31,9 @@ from redlock._core.kernel.rollback import carry_out, raise_graver
 from redlock._core.modes import MOST_READERS, downgrade, shared_by
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec, Mode
-from redlock._io import process
 from redlock._io.connections import Inside
 from redlock._lock.decorated import check_told
-from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, WithExit, note_here
+from redlock._lock.holds import Anchor, AnyLease, Hold, Holder, WithExit, new_state
 from redlock._lock.keywords import hide_unknown, unexpected
 from redlock._lock.lease import Handed
 from redlock._lock.masters import MastersBase, token_source
@@ -340,34 +339,34 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         hold.driver = driver = self._runtime.drivers.get(self._runtime.where())
         if self._bound and hold.holder and self._reenter(hold):
             return None
-        state = self._state_class(self._spec, clock=clock.now, mine=process.here)
-        note_here(state, hold)  # here, in the caller's context: on an event loop the next steps run in another one
-        target = self._target(self._settings, self._spec)
+        new_lease = partial(new_state, self._state_class, self._spec, hold)
+        target = self._target(self._settings, self._spec, new_lease)
         try:
-            outcome = yield from acquire(target, deadline, began, partial(target.granted, state))
-            if isinstance(outcome, Grant):
+            outcome = yield from acquire(target, deadline, began)
+            if isinstance(outcome, Grant) and (state := target.lease):
                 self._lease = lease = self._lease_class(state)
                 if hold.enter(lease, state):
                     if driver is not None:  # else the masters were closed just now: nothing is renewed any more
                         driver.keep(self._settings, self._spec_of(state), state, hold, outcome.decided_at)
                 else:
-                    yield from self._give_back(state)
+                    yield from self._give_back(target)
         except GeneratorExit:
             raise
         except BaseException as first:
             try:
-                yield from self._give_back(state)
+                yield from self._give_back(target)
             except GeneratorExit:
                 raise
             except BaseException as second:  # noqa: BLE001 - before that was sent
-                yield from self._give_back(state)
+                yield from self._give_back(target)
                 raise_graver(first, second)
             raise
         return outcome
 
-    def _give_back(self, state: LeaseState) -> Op[None]:
+    def _give_back(self, target: Target) -> Op[None]:
         """Release what was granted, if anything: no caller gets the lease."""
-        if state.begun:
+        state = target.lease
+        if state is not None and state.begun:
             yield from abandon(self._settings, self._spec_of(state), state)
 
     def _release_op(self, hold: Hold[AnyLease]) -> Op[Literal["released", "nested", "lost"]]:

@@ -10,8 +10,7 @@ from redlock._core.abandon import abandon
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.kernel.extension import extend
 from redlock._core.modes import resumed
-from redlock._io import process
-from redlock._lock.holds import Hold, note_here
+from redlock._lock.holds import Hold, new_state
 from redlock._lock.lease import Handed
 from redlock._lock.lock_threads import MultiLock
 from redlock._lock.refused import not_resumed
@@ -71,14 +70,13 @@ class Resumed(MultiLock):
     def _acquire_op(self, hold: Hold[Lease], deadline: float, began: float) -> Op[Grant | Refusal | None]:  # noqa: ARG002
         hold.driver = driver = self._runtime.drivers.get(self._runtime.where())
         spec, settings = self._spec, self._settings
-        state = self._state_class(spec, clock=clock.now, mine=process.here)
+        state = new_state(self._state_class, spec, hold)
         everywhere = frozenset(range(len(settings.masters)))
         now = clock.now()
         # The lease is not shown before masters have confirmed it; until then it is assumed to be valid for as long as
         # possible.
         state.taken_over(Grant(self._token, self._fence, now + spec.ttl, now, everywhere, tuple))
         state.mode, state.hold_at_least = resumed(spec.mode), spec.hold_at_least
-        note_here(state, hold)
         extension = yield from extend(settings, spec, state, spec.ttl, now)
         if extension.kind != "extended" or state.lost:
             raise not_resumed(state, extension)

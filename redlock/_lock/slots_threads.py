@@ -61,7 +61,7 @@ class Slots(MultiLock):
         limit = options.limit(limit)
         super().__init__(name, masters, **of_lock)
         self._group = group = self._runtime.deployment.group(self._spec, limit)
-        self._target = lambda settings, _: SlotTarget(settings, group)
+        self._target = lambda settings, _, new_lease: SlotTarget(settings, group, new_lease)
         self._names = tuple(spec.name for spec in group.slots)
 
     @property

@@ -11,7 +11,7 @@ from redlock._core.acquire import acquire
 from redlock._core.kernel.ballot import Grant, Refusal
 from redlock._core.outcomes import Failure
 from redlock._core.slots.target import KnownSlots, SlotTarget, group_of, slot_name
-from tests.core.world import START, Master, World
+from tests.core.world import START, Master, World, taking
 
 TTL = 10.0
 UNTIL = START + 0.99 * TTL - 0.002  # of a slot that is asked for at START
@@ -38,10 +38,10 @@ def masters(*slots: int | None, ms: tuple[int, ...] = (5000, -2, -2)) -> World:
     return World(*map(master, slots))
 
 
-def outcome(here: World, granted: Any = None) -> Grant | Refusal:
+def outcome(here: World, granted: Any = bool) -> Grant | Refusal:
     keys = [wire.keys_for("redlock:", [slot_name("import", slot)]) for slot in range(3)]
-    target = SlotTarget(here.settings, group_of(here.spec("import", ttl=TTL), keys, "redlock:", KnownSlots()))
-    return here.run(acquire(target, here.now, here.now, granted))
+    group = group_of(here.spec("import", ttl=TTL), keys, "redlock:", KnownSlots())
+    return here.run(acquire(SlotTarget(here.settings, group, taking(granted)), here.now, here.now))
 
 
 @pytest.mark.parametrize(("known", "granted"), [(1.0, True), (-0.5, False)])

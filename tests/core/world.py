@@ -15,6 +15,7 @@ import heapq
 import itertools
 import math
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from tenacity.wait import wait_fixed
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Effect, LocalEffect
-    from redlock._core.kernel.attempt import Granted
     from redlock._core.kernel.extension import Extension
     from redlock.errors import Vote
 
@@ -195,6 +195,11 @@ class Arrival(NamedTuple):
     value: Any
 
 
+def taking(granted: Callable[[Grant], object] = bool) -> Any:
+    """Makes what takes the grant in place of a lease."""
+    return lambda: SimpleNamespace(granted=granted)
+
+
 class World:
     """The masters, the clock, and the record."""
 
@@ -249,7 +254,7 @@ class World:
         return LockSpec(names=names, keys=keys, mode=EXCLUSIVE, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
 
     def target(self, *, names: tuple[str, ...] = (), **options: Any) -> Target:
-        return Target(self.settings, self.spec(*names, **options))
+        return Target(self.settings, self.spec(*names, **options), taking())
 
     def lease(self, spec: LockSpec, **changes: Any) -> LeaseState:
         """One that was granted just now, on all masters unless ``changes`` says otherwise."""
@@ -277,8 +282,8 @@ class World:
             spec, self.granted(self.acquire(spec, deadline=START)), clock=lambda: self.now, mine=lambda: True
         )
 
-    def acquire(self, spec: LockSpec, *, deadline: float, granted: Granted | None = None) -> Op[Grant | Refusal]:
-        return acquire(Target(self.settings, spec), deadline, self.now, granted)
+    def acquire(self, spec: LockSpec, *, deadline: float, granted: Any = bool) -> Op[Grant | Refusal]:
+        return acquire(Target(self.settings, spec, taking(granted)), deadline, self.now)
 
     def granted(self, op: Op[Grant | Refusal] | None = None, **spec: Any) -> Grant:
         """What ``op`` ends with, or one attempt."""
@@ -321,6 +326,8 @@ class World:
 
     def _send(self, request: Send) -> list[Effect]:
         """Returns what is to be done then, before its operation goes on."""
+        if request.meanwhile is not None:
+            request.meanwhile()
         if request.enters is not None and not self.local_queue.enter(request.enters, None, self.now):
             return []
         self._decided = request if self._write(request) else None

@@ -183,6 +183,18 @@ def test_a_thread_or_task_that_would_wait_for_itself_is_told_so(at):
         yield held.release
 
 
+@scene()
+def test_an_extension_sets_the_ttl_and_does_not_add_to_it(at):
+    lock, lease = yield from at.held("job", ttl=10.0, then=1.0)
+    fence = lease.fence
+    for asked, ttl in ((20.0, 20.0), (2.0, 2.0), (None, 10.0)):  # C6: a shorter one is allowed, and counts at once
+        yield partial(lock.extend, asked)
+        assert (lease.ttl, lease.fence) == (ttl, fence)  # R19
+        assert 0.98 * ttl < lease.remaining() < ttl
+        yield at.sleep(0.1)
+        assert all(ttl - 0.2 < left <= ttl for left in at.left())
+
+
 @proves("C10")
 @scene()
 def test_another_thread_or_task_releases_and_extends_nothing(at):

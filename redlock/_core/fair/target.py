@@ -29,6 +29,9 @@ from redlock._core.kernel.validity import ROUNDING
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock._core.wire import Call, Keys
     from redlock.errors import Outcome
@@ -101,8 +104,8 @@ class Standing(Round):
 class FairTarget(Target):
     """The strategy of a lock in order; its ticket is its place in the queue of all processes."""
 
-    def __init__(self, settings: MastersSettings, spec: LockSpec) -> None:
-        super().__init__(settings, spec)
+    def __init__(self, settings: MastersSettings, spec: LockSpec, new_lease: Callable[[], LeaseState]) -> None:
+        super().__init__(settings, spec, new_lease)
         self.ticket = ticket = Ticket(spec.keys, settings.token())
         acquire = partial(tickets.acquire, waiter=ticket.token)
         self.spec = spec._replace(mode=spec.mode._replace(acquire=acquire, written=tickets.written))

@@ -34,7 +34,7 @@ def acquire(keys: wire.Keys, token: str, ttl: float, proposal: int, fence_ttl: f
         call, script = wire.acquire(keys, token, ttl, proposal, fence_ttl), scripts.ACQUIRE_FAIR
     fence = written(proposal)
     args = (*call.args[:3], fence, *call.args[4:], waiter)
-    return wire.Call(script, call.keys + beside(keys), args, wire.granted(fence))
+    return wire.Call(script, call.keys + beside(keys), args, wire.GRANTED.format(len(fence), fence).encode())
 
 
 def stand(keys: wire.Keys, waiter: str, number: int, fence_ttl: float, *, new: bool) -> wire.Call:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from redlock._core.kernel import validity
 from redlock._core.kernel.ballot import Ballot, Grant, Refusal
@@ -10,13 +10,9 @@ from redlock._core.kernel.rollback import despite_interrupts, raise_graver, roll
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redlock._core.effects import Op
     from redlock._core.local_queue import Place
     from redlock._core.settings import LockSpec, MastersSettings
-
-Granted: TypeAlias = "Callable[[Grant], object]"
 
 
 class Request(Protocol):
@@ -27,15 +23,17 @@ class Request(Protocol):
     place: Place  # in the line of this process
     latest: Refusal | None  # why the attempt before it failed
 
+    def asked(self) -> None:
+        """The request was sent, or waits in line.  While masters answer, make what a grant needs."""
+
+    def granted(self, grant: Grant) -> None:
+        """Take ``grant``, at once: a Ctrl-C on the way to the caller cannot hide what it has to release (R11)."""
+
 
 def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and each call costs
-    request: Request, granted: Granted | None = None, number: int = 1, *, enter: bool = False
+    request: Request, number: int = 1, *, enter: bool = False
 ) -> Op[Grant | Refusal | None]:
-    """Try once.  ``granted`` gets the grant as soon as there is one.
-
-    So a Ctrl-C on the way back to the caller cannot hide from it what it has to release (R11).
-    ``enter``: wait in line first.  None: nothing was sent, because others go first.
-    """
+    """Try once.  ``enter``: wait in line first.  None: nothing was sent, because others go first."""
     settings = request.settings
     spec = asked = request.spec
     token = settings.token()  # a fresh token: a late release of this attempt must not hit the next one (R8)
@@ -45,7 +43,7 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
     call = mode.acquire(spec.keys, token, spec.ttl + spec.guard, proposal, settings.fence_ttl)
     ballot: Ballot = mode.ballot(settings, call)
     ballot.highest = proposal
-    ballot.wait_for = settings.node_timeout
+    ballot.wait_for, ballot.meanwhile = settings.node_timeout, request.asked
     ballot.enters = request.place if enter else None
     try:
         at = yield from ballot.ask()  # all masters at once, until the votes decide (R2)
@@ -66,8 +64,7 @@ def attempt(  # noqa: C901, PLR0915 - flat, to be read from top to bottom; and e
         if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:  # a majority, and in time (R7)
             reached = ballot.reached()
             grant = Grant(token, fence, valid_until, at, reached, ballot.tally, number, request.place, tally, spec)
-            if granted is not None:
-                granted(grant)
+            request.granted(grant)
             outcome: Grant | Refusal = grant
             interruption = None
             if spec is not asked:

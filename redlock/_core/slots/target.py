@@ -33,7 +33,7 @@ from redlock._core.tokens import by_whom
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
@@ -102,8 +102,8 @@ class SlotTarget(Target):
 
     stays = False  # a client with a slot leaves the line to the next one
 
-    def __init__(self, settings: MastersSettings, group: Group) -> None:
-        super().__init__(settings, group.slots[0])
+    def __init__(self, settings: MastersSettings, group: Group, new_lease: Callable[[], LeaseState]) -> None:
+        super().__init__(settings, group.slots[0], new_lease)
         self.group = group
         line = group.key + "\0"  # no name has a NUL: no lock has this line
         self.place = Place((line,), most=self.spec.max_waiters)
@@ -119,9 +119,10 @@ class SlotTarget(Target):
         latest = known_slots.latest
         self._ask(latest if latest in free else self._any(free or range(len(self.group.slots))))
 
-    def granted(self, lease: LeaseState, grant: Grant) -> None:
-        """From now on ``lease`` is one of the slot that was granted: its release is announced to the group as well."""
-        spec = grant.lock or self.spec
+    def granted(self, grant: Grant) -> None:
+        """From now on the lease is one of the slot that was granted: its release is announced to the group as well."""
+        lease, spec = self.lease, grant.lock or self.spec
+        assert lease is not None  # noqa: S101 - `asked` came first
         self.slot = next(slot for slot, one in enumerate(self.group.slots) if one is spec)
         lease.names, lease.keys, lease.slot, lease.mode = spec.names, spec.keys.locks, self.slot, spec.mode
         lease.granted(grant._replace(place=None))
