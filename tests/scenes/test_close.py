@@ -9,7 +9,6 @@ from tenacity.wait import wait_fixed
 from tests.bench import scene
 from tests.bench.library import Patch
 
-# Each time.
 PREEMPTED = Patch("redlock._io.host_threads", "waiter.poke()  #", "__import__('time').sleep(0.02), waiter.poke()  #")
 
 

@@ -125,7 +125,7 @@ VARIANTS = {
         Patch("redlock._core.kernel.attempt", "interruption = yield from rollback(asked, token, ballot)",
             "yield from rollback(asked, token, ballot)\n            interruption = None")),
     "way-back-forgotten": seeded("Nobody keeps a grant for whoever is interrupted on the way back to the caller (R11)", (P7, LIVE),
-        partial(struck, threads=True, users=1, longest=0.1), Patch("redlock._core.kernel.attempt", "granted(grant)", "pass")),
+        partial(struck, threads=True, users=1, longest=0.1), Patch("redlock._core.kernel.attempt", "request.granted(grant)", "pass")),
     "never-under-way-no-more": seeded("An extension that was interrupted limits all that follow (C6)", (CALM,),
         _where(calm=True, threads=False, users=4),
         Patch("redlock._core.lease", "if pending in self.all_pending and not pending.dropped:", "if False:")),
