@@ -267,9 +267,9 @@ class Client(Process):
         self.forks = False
         self.world.log("forks", self)
         self.judge.forks(self)
-        self.fork(hooks=self.chance.random() < 0.5)
-        for user in self.users[1:]:
+        for user in self.users[1:]:  # before a Ctrl-C may strike, in the hook
             user.idle = True
+        self.fork(hooks=self.chance.random() < 0.5)
         if not self.kind.threads:
             self._branch()
 
