@@ -468,8 +468,7 @@ class User:
     def _period(self, name: str, options: dict[str, Any], timeout: float) -> Steps:
         """A decorated function, which others do not run for a while after it began (R28, R30)."""
         client, began, stalled = self.client, self.client.world.now, self.client.stalled
-        at_least = self.chance.random() * client.setting.base.ttl
-        options = self._told({**options, "hold_at_least": at_least})
+        options = self._told({**options, "hold_at_least": (at_least := self.chance.random() * client.setting.base.ttl)})
         given: list[Hold] = []
 
         def body() -> Steps:
@@ -493,6 +492,9 @@ class User:
         decorator = client.masters.synchronized(lambda: name, on_busy="skip", timeout=timeout, **options)
         try:
             yield lambda: client.kind.decorated(decorator, body)
+        except KeyboardInterrupt:
+            client.judge.keeps(given)
+            raise
         except client.errors.RedlockError:
             if given:
                 client.judge.back(given[0], ours=False)

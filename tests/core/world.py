@@ -196,8 +196,7 @@ class Arrival(NamedTuple):
 
 
 def taking(granted: Callable[[Grant], object] = bool) -> Any:
-    """Makes what takes the grant in place of a lease."""
-    return lambda: SimpleNamespace(granted=granted)
+    return lambda: SimpleNamespace(granted=granted)  # it takes the grant in place of a lease
 
 
 class World:

@@ -30,8 +30,7 @@ CHUNK = 3
 MOST = 30  # seeds for a variant to be caught
 # A socket that an interrupted child forgot, a pipe to which its parent was writing (10029545), a ticket that a master kept
 # which had forgotten the script, a Ctrl-C that was lost where `close` was ending an operation (10008717, 10025523, 10034497),
-# an error in the log of a renewal that `close` had refused (10004998), a child that kept the closed masters of its parent
-# after two Ctrl-C (10013994).  The others were judges', or a user's, who kept what two Ctrl-C had left to it (10026964).
+# a child that kept the closed masters of its parent (10013994).  The others were judges', users', or an error in a log (10004998).
 FOUND = (
     10_000_314, 50_000_112, 60_000_354, 10_000_405, 10_000_516, 50_000_240, 50_000_376, 50_001_602, 50_000_161, 50_000_964,
     10_000_519, 10_000_764, 10_000_796, 10_001_517, 10_001_881,
