@@ -62,7 +62,7 @@ class Waker:
 
     def close(self) -> None:
         """Close both ends.  Takes no lock: the collector may call this in any thread, and a forked child does."""
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # see `_WriteEnd.close`
             read, self.fd, self._write = self.fd, -1, None
             os.close(read)
 

@@ -75,7 +75,7 @@ def test_an_operation_is_refused_at_once_although_the_one_that_led_has_just_ende
 
 @scene(node_timeout=20.0)
 def test_the_keys_of_an_acquire_are_given_back_at_once(at):
-    """P7: not when its round is over, for by then `close` may be."""
+    """P7: `close` may be over before the round is."""
     yield from at.takes("other", ttl=60.0)
     at.freeze(3)
     acquires = yield at.begin(at.raises(at.errors.RedlockError, at.masters.lock("job", ttl=60.0).acquire))
