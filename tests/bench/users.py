@@ -441,13 +441,13 @@ class User:
         client = self.client
         if client.kind.threads:
             return
-        coroutine = client.masters.lock(name, **options).acquire(timeout=timeout)
+        coroutine = (lock := client.masters.lock(name, **options)).acquire(timeout=timeout)
 
-        def begins() -> bool:
+        def begins() -> Any:
             try:
                 coroutine.send(None)
-            except StopIteration:
-                return False
+            except StopIteration as stop:  # at once: the process stood still in there
+                return lock.release() if stop.value else False
             return True
 
         if not (yield begins):
