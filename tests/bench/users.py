@@ -483,11 +483,12 @@ class User:
             finally:
                 if not client.dead:
                     client.judge.ended(given[0])
+                    raised = sys.exc_info()[1]
                     try:
                         yield lock.release
-                    except KeyboardInterrupt:  # perhaps before it did anything
+                    except (KeyboardInterrupt, client.errors.RedlockError) as error:  # perhaps before it did anything
                         yield from self._let_go(lock)
-                        raise
+                        raise raised if isinstance(raised, KeyboardInterrupt) else error
 
         decorator = client.masters.synchronized(lambda: name, on_busy="skip", timeout=timeout, **options)
         try:
@@ -575,16 +576,16 @@ class User:
         finally:
             if not client.dead:
                 client.judge.ended(hold)
-                released_at, closed = client.world.now, client.closing
+                released_at, closed, body = client.world.now, client.closing, sys.exc_info()[1]
                 try:
                     yield lock.release
                     yield from (self._let_go(lock) if self.inside else ())
                     client.judge.back(hold, ours=True)
                     if not client.closing:
                         client.judge.took(client, client.world.now - released_at, "a release")
-                except client.errors.RedlockError:
+                except client.errors.RedlockError as error:
                     client.judge.back(hold, ours=False)
-                    raise
+                    raise body if isinstance(body, KeyboardInterrupt) else error
                 except KeyboardInterrupt:
                     yield from self._let_go(lock)
                     if closed:  # it would have been refused, as that of any lease which outlives its masters
