@@ -488,7 +488,7 @@ class User:
                         yield lock.release
                     except (KeyboardInterrupt, client.errors.RedlockError) as error:  # perhaps before it did anything
                         yield from self._let_go(lock)
-                        raise raised if isinstance(raised, KeyboardInterrupt) else error
+                        raise (raised if isinstance(raised, KeyboardInterrupt) else error) from None
 
         decorator = client.masters.synchronized(lambda: name, on_busy="skip", timeout=timeout, **options)
         try:
@@ -585,7 +585,7 @@ class User:
                         client.judge.took(client, client.world.now - released_at, "a release")
                 except client.errors.RedlockError as error:
                     client.judge.back(hold, ours=False)
-                    raise body if isinstance(body, KeyboardInterrupt) else error
+                    raise (body if isinstance(body, KeyboardInterrupt) else error) from None
                 except KeyboardInterrupt:
                     yield from self._let_go(lock)
                     if closed:  # it would have been refused, as that of any lease which outlives its masters
