@@ -846,9 +846,7 @@ class Judge:
         return attempt.client.dead or attempt in self.inherited or (attempt.token, master.index) in self.unreached
 
     def whole(self, hold: Hold) -> None:
-        """All is well, and it has been held for a while: every master has the key, or that of a dead holder (P3); or had it
-        when it was asked for the last time.
-        """
+        """All is well, and it is held for a while: each master has its key or one that stays, or had it when last asked."""
         renewed = self.world.now - hold.lease.ttl / 3 - self.slack(hold.client)
         for name in hold.lease.names:
             without = [
@@ -856,8 +854,10 @@ class Judge:
                 for one in self.masters
                 if any(server.master is one for server in hold.client.servers)
                 if self.behind.get((hold.attempt, one.index), -math.inf) < renewed
-                if (key := one.find(PREFIX + name)) is None
-                or not (key.attempt is hold.attempt or (key.attempt and self._stays(key.attempt, one)))
+                if not any(
+                    where == PREFIX + name and (attempt is hold.attempt or self._stays(attempt, one))
+                    for where, _, attempt in self._locks(one)
+                )
             ]
             if without and hold.valid():
                 self.fail(WHOLE, f"{name} is held by {hold.attempt}, and {without} do not have it")
