@@ -625,7 +625,7 @@ class Judge:
             self.fail(P6, f"the holder of {hold.attempt} was told, and it is not lost: {lease}")
         reason = lease.loss().reason
         if reason == "max_hold":
-            if now < hold.ends - self.slack(hold.client):
+            if now < hold.ends - (hold.decided_at - self.won_at[hold.attempt]) - self.slack(hold.client):
                 self.fail(C7, f"{hold.attempt} could have been held for another {hold.ends - now:.4f} s")
         elif self.setting.calm and hold.renewed:
             self.fail(CALM, f"{hold.attempt} was lost ({reason}): {lease.loss()}")
