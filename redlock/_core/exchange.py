@@ -1,7 +1,8 @@
 """The hot path: sends a request to all masters, and counts their usual answers where they are read.
 
-Nothing is called here for each master but `send` and `recv`.  A pipeline is `plain` while all about it is usual.
-Everything else is left at once to the slow path, methods that a subclass adds: a forgotten case is slow, not wrong.
+Nothing is called here for each master but `send` and `recv`; where several answers came together, one method more.  A
+pipeline is `plain` while all about it is usual.  Everything else is left at once to the slow path, methods that a
+subclass adds: a forgotten case is slow, not wrong.
 
 Interruptions.  A Ctrl-C can come between any two calls, and a connection that has lost bytes must not be used again.
 So each walk over the connections leaves a trace until it is through: `mend_walk` finds by it which connection was in
@@ -159,34 +160,51 @@ class Exchange(ABC):
                 self._read_on(pipeline, error, now)
                 continue
             queue = pipeline.under_way
-            while queue:
-                request = queue[0]
-                if not ((whole := data == request.usual) or data.startswith(request.usual)):
-                    self._read_on(pipeline, data, now)
-                    break
-                if request.open:
-                    if request is not current:
-                        current, tally, took = request, request.counts, now - request.sent_at
-                        if tally is not None:
-                            said = tally.said
-                            over.append(request)
-                    master = pipeline.master
-                    if tally is not None and said[master] is None and now > votes_from[master]:
-                        said[master], tally.yes = took, tally.yes + 1
-                    elif request.voted(master, now):
-                        request.inbox.put(request)
-                elif request.counts is not None:
-                    request.counts.late |= 1 << pipeline.master
-                queue.popleft()
-                pipeline.heard_at = now
-                if whole:
-                    break
-                data = data[len(request.usual) :]
-            else:
-                self._read_on(pipeline, data, now)
+            if not queue or data != (request := queue[0]).usual:
+                self._read_several(pipeline, data, now)
+                continue
+            if request.open:
+                if request is not current:
+                    current, tally, took = request, request.counts, now - request.sent_at
+                    if tally is not None:
+                        said = tally.said
+                        over.append(request)
+                master = pipeline.master
+                if tally is not None and said[master] is None and now > votes_from[master]:
+                    said[master], tally.yes = took, tally.yes + 1
+                elif request.voted(master, now):
+                    request.inbox.put(request)
+            elif request.counts is not None:
+                request.counts.late |= 1 << pipeline.master
+            queue.popleft()
+            pipeline.heard_at = now
         self._walk = None
         if over:
             self._decide_rounds(now)
+
+    def _read_several(self, pipeline: Pipeline, data: bytes, now: float) -> None:
+        """Count the usual answers that came together, and go on with what is not usual."""
+        queue, master, at = pipeline.under_way, pipeline.master, 0
+        votes = now > self._votes_from[master]
+        for request in list(queue):
+            usual = request.usual
+            if not data.startswith(usual, at):
+                break
+            tally = request.counts
+            if not request.open:
+                if tally is not None:
+                    tally.late |= 1 << master
+            elif votes and tally is not None and tally.said[master] is None:
+                self._voted_on.append(request)
+                tally.said[master], tally.yes = now - request.sent_at, tally.yes + 1
+            elif request.voted(master, now):
+                request.inbox.put(request)
+            queue.popleft()
+            at += len(usual)
+        if at:
+            pipeline.heard_at = now
+        if not at or at < len(data):
+            self._read_on(pipeline, data[at:], now)
 
     def _decide_rounds(self, now: float) -> None:
         """Resume the operations whose rounds got votes and are decided."""

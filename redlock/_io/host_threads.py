@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redlock._io.connections import CLOSED, TICK, Connections
 from redlock._io.process import brief
@@ -37,13 +37,8 @@ _HANGUP: int = getattr(select, "POLLRDHUP", 0)
 ThreadInbox: TypeAlias = "Waiter | RenewalOperation"
 
 
-class Asked(NamedTuple):
-    """A request of a following thread, for the leading thread to write."""
-
-    request: Send
-    waiter: ThreadInbox
-    at: float
-    open: bool  # whether the request counted answers then
+# A request of a following thread, for the leading thread to write: who asked, when, and whether it counted answers.
+Asked: TypeAlias = "tuple[Send, ThreadInbox, float, bool]"
 
 
 class ThreadHost:
@@ -80,7 +75,7 @@ class ThreadHost:
         if self.connections.closing:
             self.refuse(request, waiter)
         now = request.sent_at = clock.now()
-        self.asked.append(Asked(request, waiter, now, request.open))
+        self.asked.append((request, waiter, now, request.open))
         if self.polling or self.leader is None:
             self.flush()
 

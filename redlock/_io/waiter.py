@@ -96,9 +96,9 @@ class Waiter:
         if quiet:
             return self._wait_quietly(until)
         host, events = self._host, self.events
-        now = clock.now()
         slept, patience = False, _PATIENCE
         while not events:
+            now = clock.now()
             if host.leader is self:  # the usual case
                 self._lead(until, now)
                 if events:
@@ -115,7 +115,6 @@ class Waiter:
                 self._wake_next()
                 slept = self.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
-            now = clock.now()
         return events.popleft()
 
     def _wait_quietly(self, until: float) -> Event:
@@ -171,7 +170,7 @@ class Waiter:
                 if events:  # an event came before its sender could see that we poll; or no master could be asked
                     return
                 # poll() counts whole milliseconds and rounds down.  One more, or this would spin at the end.
-                ready = host.poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
+                ready = host.poll.poll(left * 1000 + 1 if left < _LONGEST_POLL else _LONGEST_POLL * 1000)
             except RuntimeError:
                 # A thread that led before is still inside poll(), and reads for us, too.
                 self.prepare_to_sleep()

@@ -651,14 +651,8 @@ class Judge:
         client: Any = hold.client
         if hold.attempt in self.excused:  # of masters that are closed nobody hears
             return
-        if (
-            hold.told
-            or hold.normal
-            or client.dead
-            or client.exited
-            or client.closing
-            or (hold.let_go and not hold.late)
-        ):
+        gone = client.dead or client.exited or client.closing
+        if hold.told or hold.normal or gone or (hold.let_go and not hold.late):
             return
         slack, now = self.slack(client), client.clock()
         if hold.let_go:  # its release has told it; `on_lost` follows when that is through, put off once if nobody read

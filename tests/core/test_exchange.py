@@ -152,15 +152,18 @@ def test_what_is_sent_again_is_never_taken_for_its_usual_answer() -> None:
     assert round_.tally.yes == 1
 
 
-def test_a_quarantined_master_does_not_vote() -> None:
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_quarantined_master_does_not_vote(together: int) -> None:
     """R21: and what becomes known of it counts at once, whichever thread or loop came to know it."""
     wires = Wires(guard=True)
-    round_ = wires.ask(wires.ballot())
+    rounds = [wires.ask(wires.ballot()) for _ in range(together)]
     for master in (0, 1):
         wires.settings.voters.admit(master, Facts(f"restarted-{master}", 1), START)
-    wires.read((0, STORED), (1, STORED), (2, STORED))
-    assert [vote.outcome for vote in round_.tally.votes()] == ["quarantined", "quarantined", "pending"]
-    assert not round_.tally.won
+    wires.read(*((master, STORED * together) for master in (0, 1, 2)))
+    for round_ in rounds:
+        assert [vote.outcome for vote in round_.tally.votes()] == ["quarantined", "quarantined", "pending"]
+        assert not round_.tally.won
+    assert {pipeline.heard_at for pipeline in wires.pipelines} == {START + 0.1}
 
 
 @pytest.mark.parametrize("plain", [True, False])
