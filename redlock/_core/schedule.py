@@ -2,14 +2,14 @@
 
 They are due at few different times, for these are rounded: so the schedule is a dictionary of moments, each with its
 renewals, and a heap of the moments.  Most leases are released long before: so a new one waits in a queue, and is placed
-when the renewer looks next; at once if it is lost or shortened before that.
+when the renewer looks next; at once if it is lost or shortened before that.  A release takes it out of the queue again.
+Else the garbage collector would go through hundreds of ended leases.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
 from typing import TYPE_CHECKING
 
 from redlock._core.renewals import OVER, Renewal
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
-MANY = 256  # new leases in the queue; with more, the thread that adds one empties it of all that have been released
+MANY = 256  # new leases in the queue; with more, the thread that adds one empties it
 _SPARE = 64  # the heap is rebuilt when it has more than 2n + 64 entries for n moments at which something is due
 
 
@@ -28,7 +28,8 @@ class Schedule:
     __slots__ = ("_heap", "_moments", "queue")
 
     def __init__(self) -> None:
-        self.queue: deque[Renewal] = deque()  # new ones, each due at its `soonest` or later; any thread may append
+        # New ones, each due at its `soonest` or later.  Any thread may add one, or take it out.
+        self.queue: dict[Renewal, None] = {}
         self._moments: dict[float, dict[Renewal, None]] = {}  # not sets: a simulation needs an order
         self._heap: list[float] = []
 
@@ -40,19 +41,18 @@ class Schedule:
         return [*self.queue, *(renewal for due in self._moments.values() for renewal in due)]
 
     def newcomers(self) -> list[Renewal]:
-        """Empty the queue.  Returns the renewals to `put`."""
-        coming = []
-        while self.queue:
-            renewal = self.queue.popleft()
-            if renewal.moment is None:  # a release from now on takes it out
+        """The renewals to `put`."""
+        coming = list(self.queue)
+        for renewal in coming:
+            if renewal.moment is None:  # a release from now on takes it out of its moment
                 renewal.moment = _NOWHERE
-            coming.append(renewal)
         return coming
 
     def put(self, renewals: Iterable[Renewal]) -> list[Renewal]:
         """Put ``renewals`` to their moments, or take them out if they have ended.  Returns those that have."""
         over, moments = [], self._moments
         for renewal in renewals:
+            self.queue.pop(renewal, None)
             due, stood = renewal.due, renewal.moment
             if due == stood:
                 continue

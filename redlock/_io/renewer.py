@@ -49,7 +49,7 @@ class Renewer:
         renewal = Renewal(settings, spec, lease, held_by, at)
         lease.on_change = MethodType(self._told, renewal)  # one object for each lease; a `partial` takes three
         queue = self._schedule.queue
-        queue.append(renewal)
+        queue[renewal] = None
         if len(queue) > MANY:
             # Here: the thread that renews may be busy with a user's callback.
             self.put_back(*self._schedule.newcomers())
@@ -74,7 +74,7 @@ class Renewer:
 
     def put_back(self, *renewals: Renewal) -> None:
         if self.mutex.is_mine:  # a finalizer or a signal handler comes back in the middle
-            self._schedule.queue.extend(renewals)
+            self._schedule.queue.update(dict.fromkeys(renewals))
             self._port.tick_at()
             return
         with self.mutex.lock:
@@ -91,8 +91,10 @@ class Renewer:
         elif not self._port.here:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._port.call_soon(partial(self._changed_elsewhere, renewal))
-        elif renewal.moment is not None or not renewal.lease.released:  # else the other loop finds it in its queue
+        elif renewal.moment is not None or not renewal.lease.released:
             self.put_back(renewal)
+        else:
+            self._schedule.queue.pop(renewal, None)
 
     def _changed_elsewhere(self, renewal: Renewal) -> None:
         """The lease changed on another event loop, whose local queue and connections are not ours.
