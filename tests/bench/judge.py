@@ -208,6 +208,7 @@ class Judge:
         self.works: list[Any] = []  # lists of masters with which somebody was granted something (R34)
         self.excused: set[Attempt] = set()  # held when its masters were closed, or by the parent of a fork
         self._forked: dict[Process, float] = {}  # when each has, last
+        self._closed: dict[Any, float] = {}  # when its masters were closed for the last time
         self.inherited: dict[Attempt, float] = {}  # what a forked child has nothing to do with, and since when
         self.unreached: set[tuple[str, int]] = set()  # tokens on masters out of reach when their client's were closed
 
@@ -483,6 +484,8 @@ class Judge:
             if sent_at <= self._forked.get(process, -math.inf):
                 self.excused.add(attempt)
                 self.inherited[attempt] = self._forked[process]
+            if sent_at <= self._closed.get(process, -math.inf):  # no master that was within reach then had heard of it
+                self.excused.add(attempt)
         if script is scripts.MARK:
             attempt.longest = max(attempt.longest, int(args[1]) / 1000)
         if script in _TTLS:
@@ -657,22 +660,12 @@ class Judge:
         slack, now = self.slack(client), client.clock()
         if hold.let_go:  # its release has told it; `on_lost` follows when that is through, put off once if nobody read
             slack += 2 * self.parameters.node_timeout + PUT_OFF
-        if (
-            client.stopped
-            or client.blocks
-            or now < max(min(hold.lease.valid_until, hold.ends), client.resumed_at) + slack
-        ):
-            self.world.at(
-                max(self.world.now + 0.01, client.true_time(min(hold.lease.valid_until, hold.ends)) + slack),
-                self._must_be_told,
-                hold,
-            )
+        end = min(hold.lease.valid_until, hold.ends)
+        if client.stopped or client.blocks or now < max(end, client.resumed_at) + slack:
+            self.world.at(max(self.world.now + 0.01, client.true_time(end) + slack), self._must_be_told, hold)
         else:
             which = C7 if now >= hold.ends else P6
-            self.fail(
-                which,
-                f"{hold.attempt} was over at {min(hold.lease.valid_until, hold.ends):.4f}, at {now:.4f} its holder is not told",
-            )
+            self.fail(which, f"{hold.attempt} was over at {end:.4f}, at {now:.4f} its holder is not told")
 
     # -- what is left --------------------------------------------------------------------------------
 
@@ -753,6 +746,7 @@ class Judge:
 
     def has_closed(self, process: Any) -> None:
         """Its masters are closed: of all that it did nothing is left, nor comes later."""
+        self._closed[process] = self.world.now
         mine = {attempt.token for attempt in self._attempts if attempt.client is process}
         mine |= {token for token, waiter in self.line.waiters.items() if waiter.client is process}
         self._soon(process, 0.0, mine.__contains__, f"{process} has closed its masters", for_good=mine)
