@@ -183,7 +183,7 @@ class Exchange(ABC):
             self._decide_rounds(now)
 
     def _read_several(self, pipeline: Pipeline, data: bytes, now: float) -> None:
-        """Count the usual answers that came together, and go on with what is not usual."""
+        """Count the usual answers in ``data``.  The slow path gets the rest of it."""
         queue, master, at = pipeline.under_way, pipeline.master, 0
         votes = now > self._votes_from[master]
         for request in list(queue):

@@ -41,7 +41,7 @@ class Schedule:
         return [*self.queue, *(renewal for due in self._moments.values() for renewal in due)]
 
     def newcomers(self) -> list[Renewal]:
-        """The renewals to `put`."""
+        """The renewals in the queue, for the caller to `put`."""
         coming = list(self.queue)
         for renewal in coming:
             if renewal.moment is None:  # a release from now on takes it out of its moment
@@ -52,7 +52,7 @@ class Schedule:
         """Put ``renewals`` to their moments, or take them out if they have ended.  Returns those that have."""
         over, moments = [], self._moments
         for renewal in renewals:
-            self.queue.pop(renewal, None)
+            self.queue.pop(renewal, None)  # first: a finalizer may queue it again from now on
             due, stood = renewal.due, renewal.moment
             if due == stood:
                 continue

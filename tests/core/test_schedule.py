@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from redlock._core.kernel.extension import extend
 from redlock._core.kernel.release import release
+from redlock._core.schedule import MANY
 from tests.core.renewer import VALIDITY, Held, Scene
 from tests.properties.profile import PROPERTY
 
@@ -43,6 +44,10 @@ def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
         assert let_go(scene, held)
         assert size(scene) == 1
         assert len(scene._schedule._heap) < 100
+    for number in range(2 * MANY):  # the thread that adds one empties a queue of held leases
+        scene.hold(number)
+        assert len(scene._schedule.queue) <= MANY
+    assert size(scene) == 1 + 2 * MANY
 
 
 LEASES = st.fixed_dictionaries({
